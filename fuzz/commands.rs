@@ -11,8 +11,8 @@ use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{Analysis, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, SystemFacts};
 use flashscope_cachesim::Kernel;
 use flashscope_predict::{
-    Collector, FilesystemOptions, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise,
-    silent,
+    Collector, ErrorPercents, FilesystemOptions, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload,
+    advise, silent,
 };
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
@@ -228,7 +228,7 @@ pub fn advise_on(bytes: &[u8]) {
     let predictor = Predictor::new(&workload, storage);
     let recorded = predictor.recorded(&SETTINGS);
     let now = recorded.fits_readahead_kib;
-    let off = Off { window: Some(5.0), options: Some(20.0) };
+    let off = ErrorPercents { window: Some(5.0), options: Some(20.0) };
     let row = predictor.row(now, &|_| false);
     black_box(advise(&predictor, now, off));
     black_box(silent(&Seen {

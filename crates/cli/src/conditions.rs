@@ -67,7 +67,7 @@ pub fn end(checked: &[Checked]) -> Result<(), Failure> {
             }
         }
     }
-    if status == 0 { Ok(()) } else { Err(Failure::told(status)) }
+    if status == 0 { Ok(()) } else { Err(Failure::reported(status)) }
 }
 
 /// The figures that break the limit.

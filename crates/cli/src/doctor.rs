@@ -24,7 +24,7 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
         out!("{}", summary(&facts, &args.target.target));
     }
     if capabilities(&facts).iter().all(|capability| capability.missing.is_some()) {
-        return Err(Failure::told(1));
+        return Err(Failure::reported(1));
     }
     Ok(())
 }

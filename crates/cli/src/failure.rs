@@ -8,8 +8,8 @@ use std::process::ExitCode;
 pub struct Failure {
     message: String,
     status: u8,
-    /// Nothing more is to be said.
-    told: bool,
+    /// The message was printed already.
+    reported: bool,
 }
 
 /// flashscope's own failure where the exit status is a command's (`record -- CMD`), as of `timeout` and `env`.
@@ -17,26 +17,26 @@ pub const OWN_FAILURE: u8 = 125;
 
 impl Failure {
     pub fn usage(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), status: 2, told: false }
+        Failure { message: message.into(), status: 2, reported: false }
     }
 
     pub fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), status: 1, told: false }
+        Failure { message: message.into(), status: 1, reported: false }
     }
 
-    /// The end of a command that has said what there is to say.
-    pub fn told(status: u8) -> Self {
-        Failure { message: String::new(), status, told: true }
+    /// The end of a command that has printed its message.
+    pub fn reported(status: u8) -> Self {
+        Failure { message: String::new(), status, reported: true }
     }
 
     /// The command under trace has ended with a status other than 0, and has said why.
     pub fn of_command(status: i32) -> Self {
-        Failure::told(u8::try_from(status).unwrap_or(OWN_FAILURE))
+        Failure::reported(u8::try_from(status).unwrap_or(OWN_FAILURE))
     }
 
     /// The same failure where 1 and 2 are a command's.
     pub fn beside_a_command(self) -> Self {
-        let status = if self.told { self.status } else { OWN_FAILURE };
+        let status = if self.reported { self.status } else { OWN_FAILURE };
         Failure { status, ..self }
     }
 
@@ -56,7 +56,7 @@ impl Failure {
 
     /// One line on standard error, in which nothing acts on a terminal.
     pub fn tell(&self) {
-        if !self.told {
+        if !self.reported {
             flashscope_output::note(&self.message);
         }
     }
@@ -70,7 +70,7 @@ impl From<flashscope_output::StdoutError> for Failure {
     fn from(error: flashscope_output::StdoutError) -> Self {
         match error {
             // Whoever reads has had enough: `report t | head -1` is no failure.
-            flashscope_output::StdoutError::Closed => Failure::told(0),
+            flashscope_output::StdoutError::Closed => Failure::reported(0),
             error => Failure::new(error.to_string()),
         }
     }

@@ -118,10 +118,10 @@ fn usage(error: clap::Error) -> Failure {
             text = lines.collect::<Vec<_>>().join("\n") + "\n";
         }
         flashscope_output::print_error(format_args!("{text}"));
-        return Failure::told(if would_run_a_command() { OWN_FAILURE } else { 2 });
+        return Failure::reported(if would_run_a_command() { OWN_FAILURE } else { 2 });
     }
     match flashscope_output::print(format_args!("{}", text(colour && std::io::stdout().is_terminal()))) {
-        Ok(()) => Failure::told(0),
+        Ok(()) => Failure::reported(0),
         Err(error) => error.into(),
     }
 }

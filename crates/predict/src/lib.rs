@@ -17,7 +17,7 @@ mod validated;
 mod workload;
 
 pub use advise::silent::{Seen, Silent, recorded_knob, silent};
-pub use advise::{Advice, Change, MOST, Off, advise};
+pub use advise::{Advice, Change, ErrorPercents, MOST, advise};
 pub use cost::Cost;
 pub use cost::ubifs::{Nodes, has_bulk_read};
 pub use prediction::{Prediction, Recorded, Row};

@@ -77,7 +77,7 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
 }
 
 /// What became of a finding: "gone", "new", "on both sides".
-pub fn fate(finding: &FindingOnSides) -> &'static str {
+pub fn sides(finding: &FindingOnSides) -> &'static str {
     match (finding.before.is_empty(), finding.after.is_empty()) {
         (false, true) => "gone",
         (true, false) => "new",
@@ -86,7 +86,7 @@ pub fn fate(finding: &FindingOnSides) -> &'static str {
 }
 
 /// The sentences of one side.
-pub fn told(sentences: &[String]) -> String {
+pub fn joined(sentences: &[String]) -> String {
     if sentences.is_empty() { "nothing".to_owned() } else { sentences.join(" ") }
 }
 

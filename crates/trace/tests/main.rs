@@ -1,6 +1,5 @@
-//! All tests of this crate from outside in one program, which links once; `-- ahead::` runs those of ahead.rs.
+//! All tests of this crate from outside in one program, which links once; `-- threads::` runs those of threads.rs.
 
-mod ahead;
 mod blktrace;
 mod boards;
 mod bombs;
@@ -18,4 +17,5 @@ mod perfetto;
 mod perfetto_read;
 mod stream;
 mod text;
+mod threads;
 mod trace_cmd;

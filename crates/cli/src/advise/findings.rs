@@ -54,7 +54,7 @@ pub fn print(findings: &[Finding]) -> Result<(), Failure> {
 }
 
 /// Findings of a trace that shows nothing of read-ahead: those alone. Gives the reason back where there is nothing to advise.
-pub fn alone(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failure> {
+pub fn print_only(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failure> {
     if findings.iter().all(|finding| finding.weight == Weight::Overview && finding.advice.is_empty()) {
         return Err(why);
     }

@@ -8,8 +8,8 @@ use flashscope_analysis::findings::Finding;
 use flashscope_cachesim::{Kernel, PAGE_BYTES};
 use flashscope_output::quote;
 use flashscope_predict::{
-    Advice, Change, ErrorBar, Off, Predictor, Recorded, Row, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob,
-    silent,
+    Advice, Change, ErrorBar, ErrorPercents, Predictor, Recorded, Row, Seen, Silent, TRIED_KIB, Workload, advise,
+    recorded_knob, silent,
 };
 use flashscope_report::terminal::text;
 use flashscope_trace::{Device, Facts, FileId, Trace};
@@ -78,7 +78,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let workload = match predict::workload(trace, &args.model) {
         Ok(workload) => workload,
         Err(why) => {
-            findings::alone(&found, args.json, why)?;
+            findings::print_only(&found, args.json, why)?;
             return if args.apply { apply::apply(args, quiet, &findings::knobs(&found)) } else { Ok(()) };
         }
     };
@@ -105,7 +105,7 @@ fn of_readahead(
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
     let other = predict::error_bar_other_options(kernel, &predictor, &args.model);
     let worst = |bar: &Option<ErrorBar>| bar.as_ref().map(|bar| bar.time_worst_percent);
-    let mut advice = advise(&predictor, now, Off { window: worst(&error), options: worst(&other) });
+    let mut advice = advise(&predictor, now, ErrorPercents { window: worst(&error), options: worst(&other) });
     let row = predictor.row(now, &|_| false);
     let cases = silent(&Seen {
         facts: trace.facts(),
@@ -598,7 +598,7 @@ mod tests {
         let mut workload = whole_file();
         workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
         workload.nodes.flash_pages = Some(2.0);
-        advise(&Predictor::new(&workload, Below::new(Kernel::V6_1)), 0, Off::default()).remove(0)
+        advise(&Predictor::new(&workload, Below::new(Kernel::V6_1)), 0, ErrorPercents::default()).remove(0)
     }
 
     #[test]
@@ -611,7 +611,7 @@ mod tests {
         workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
-        let advice = &advise(&predictor, 0, Off::default())[0];
+        let advice = &advise(&predictor, 0, ErrorPercents::default())[0];
         let storage = FileStorage::of(&Facts::of(&facts), [Device(14)].into_iter());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
@@ -668,7 +668,7 @@ mod tests {
     fn squashfs_comes_with_the_command_and_its_risk() {
         let workload = whole_file();
         let below = Below { squashfs: [(Device(14), 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
-        let advice = advise(&Predictor::new(&workload, below), 0, Off::default());
+        let advice = advise(&Predictor::new(&workload, below), 0, ErrorPercents::default());
         let storage = FileStorage::of(&Facts::default(), [Device(14)].into_iter());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");

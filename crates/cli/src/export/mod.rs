@@ -70,35 +70,35 @@ struct Written {
     empty: String,
 }
 
-/// Keeps back what is written until it is more than an empty export can be, or known to be none.
-struct Held<W: Write> {
+/// Buffers output until the export is known not to be empty: nothing is written of an empty one.
+struct DelayedWriter<W: Write> {
     out: W,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     open: bool,
 }
 
 /// Heads, schemas and facts of an empty export are shorter.
-const MOST_HELD: usize = 1 << 20;
+const MOST_BUFFERED: usize = 1 << 20;
 
-impl<W: Write> Held<W> {
-    fn new(out: W) -> Held<W> {
-        Held { out, held: Vec::new(), open: false }
+impl<W: Write> DelayedWriter<W> {
+    fn new(out: W) -> DelayedWriter<W> {
+        DelayedWriter { out, buffered: Vec::new(), open: false }
     }
 
-    fn let_go(&mut self) -> io::Result<()> {
+    fn pass_on(&mut self) -> io::Result<()> {
         self.open = true;
-        self.out.write_all(&std::mem::take(&mut self.held))
+        self.out.write_all(&std::mem::take(&mut self.buffered))
     }
 }
 
-impl<W: Write> Write for Held<W> {
+impl<W: Write> Write for DelayedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.open {
-            if self.held.len() + bytes.len() <= MOST_HELD {
-                self.held.extend_from_slice(bytes);
+            if self.buffered.len() + bytes.len() <= MOST_BUFFERED {
+                self.buffered.extend_from_slice(bytes);
                 return Ok(bytes.len());
             }
-            self.let_go()?;
+            self.pass_on()?;
         }
         self.out.write(bytes)
     }
@@ -120,7 +120,7 @@ fn written(
         _ => Ok(()),
     };
     if to_stdout {
-        let mut out = Held::new(BufWriter::new(std::io::stdout()));
+        let mut out = DelayedWriter::new(BufWriter::new(std::io::stdout()));
         let written = match write(&mut out) {
             // What went wrong with standard output is told as everywhere.
             Err(Error::Io { action: "write the export of", source, .. }) => {
@@ -130,14 +130,14 @@ fn written(
             Ok(written) => written,
         };
         nothing(&written)?;
-        return Ok(out.let_go().and_then(|()| out.flush()).map_err(StdoutError::from)?);
+        return Ok(out.pass_on().and_then(|()| out.flush()).map_err(StdoutError::from)?);
     }
     let inputs = output::inputs(&args.traces);
     let mut noted = Noted::create(&args.output, &inputs, OPTION)?;
-    let mut out = Held::new(BufWriter::new(&mut noted.file));
+    let mut out = DelayedWriter::new(BufWriter::new(&mut noted.file));
     let written = write(&mut out)?;
     nothing(&written)?;
-    out.let_go().and_then(|()| out.flush()).map_err(|error| cannot(&args.output, &error))?;
+    out.pass_on().and_then(|()| out.flush()).map_err(|error| cannot(&args.output, &error))?;
     drop(out);
     noted.publish()?;
     tell(args, quiet, &written.said);
@@ -228,7 +228,7 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
         #[cfg(feature = "parquet")]
         ExportFormat::Parquet => {
             let written = export::parquet(trace, out)?;
-            of(written.rows, rows::said(written.rows, written.clamped), NO_EVENTS)
+            of(written.rows, rows::summary(written.rows, written.clamped), NO_EVENTS)
         }
         _ => unreachable!("`run` takes care of the others"),
     })

@@ -44,13 +44,13 @@ pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failur
             ("flashscope.clock", inputs.traces().next().map_or("", Trace::clock).to_owned()),
         ];
         let TableWritten { rows, clamped } = table.finish(&notes).map_err(|error| cannot(args, error))?;
-        Ok(Written { items: rows, said: said(rows, clamped), empty: why_empty(of, &found).to_owned() })
+        Ok(Written { items: rows, said: summary(rows, clamped), empty: why_empty(of, &found).to_owned() })
     });
     failed.map_or(result, Err)
 }
 
 /// What is said of a table.
-pub fn said(rows: u64, clamped: u64) -> String {
+pub fn summary(rows: u64, clamped: u64) -> String {
     match clamped {
         0 => format!("{rows} rows"),
         n => format!("{rows} rows; {n} numbers beyond 2^63 - 1 were cut to that"),

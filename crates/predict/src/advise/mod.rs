@@ -86,22 +86,22 @@ fn ends(row: &Row, off_percent: f64, around: u64, page_ns: f64) -> Option<[f64; 
 
 /// By how many per cent times were off at most where they were validated, if they were.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Off {
+pub struct ErrorPercents {
     /// Under another window.
     pub window: Option<f64>,
     /// Of another mount, or another image.
     pub options: Option<f64>,
 }
 
-impl Off {
+impl ErrorPercents {
     fn of(self, change: Change) -> Option<f64> {
-        // Off by as much as there is, nothing is reported.
+        // An error of 100 % or more: nothing is reported.
         if change.changes_options() { self.options.filter(|&percent| percent < 100.0) } else { self.window }
     }
 }
 
 /// Weighs settings against `now_kib`. Empty: nothing is worth changing.
-pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> {
+pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) -> Vec<Advice> {
     let now = predictor.row(now_kib, &|_| false);
     let worst_file = |row: &Row| {
         let wasted = row.by_file.iter().filter(|(_, tally)| tally.pages_unused > 0);
@@ -120,9 +120,9 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
     let mut advice = Vec::new();
     let page_ns = predictor.costs().of_calls_and_pages().map_or(0.0, |[.., page_ns]| page_ns);
     let between = |change: Change, from: &Row, then: &Row| {
-        let off_percent = off.of(change).filter(|_| from.time_ns.is_some())?;
+        let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
         // The setting of now was recorded.
-        let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { off.window? };
+        let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { errors.window? };
         let around = from.tally.pages_in_faults.saturating_sub(then.tally.pages_in_faults);
         let [from, then] = [ends(from, off_from, 0, 0.0)?, ends(then, off_percent, around, page_ns)?];
         Some([gain(then[1], from[0]), gain(then[0], from[1])])
@@ -272,11 +272,11 @@ mod tests {
 
     fn changes(workload: &Workload, kernel: Kernel, now_kib: u64) -> Vec<Change> {
         let predictor = Predictor::new(workload, Storage::new(kernel));
-        advise(&predictor, now_kib, Off::default()).into_iter().map(|advice| advice.change).collect()
+        advise(&predictor, now_kib, ErrorPercents::default()).into_iter().map(|advice| advice.change).collect()
     }
 
-    fn off(percent: f64) -> Off {
-        Off { window: Some(percent), options: Some(percent) }
+    fn off(percent: f64) -> ErrorPercents {
+        ErrorPercents { window: Some(percent), options: Some(percent) }
     }
 
     const OFF: Change = Change::SetReadahead { kib: 0 };
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!((advice[0].bulk_now.reads, advice[0].bulk_then.pages), (0, FILE_PAGES - 2));
         let [least, most] = advice[0].gain_between_percent.expect("from and to");
         assert!(least < advice[0].gain_percent && advice[0].gain_percent < most && most - least < 10.0, "{advice:?}");
-        let unsure = advise(&predictor, 0, Off { options: Some(805.0), ..off(5.0) });
+        let unsure = advise(&predictor, 0, ErrorPercents { options: Some(805.0), ..off(5.0) });
         assert_eq!(unsure[0].gain_between_percent, None);
         // Scattered pages are never three in a row.
         assert_eq!(changes(&on_ubifs(scattered(100)), Kernel::V6_1, 0), []);
@@ -357,19 +357,19 @@ mod tests {
         // Three pages at each of many places.
         let threes = on_ubifs((0..FILE_PAGES / 40).flat_map(|n| [n * 40 + 5, n * 40 + 6, n * 40 + 7]));
         let mounted = || Storage { bulk_read: [Device(1)].into(), ..Storage::new(Kernel::V6_1) };
-        let advice = advise(&Predictor::new(&threes, mounted()), 0, Off::default());
+        let advice = advise(&Predictor::new(&threes, mounted()), 0, ErrorPercents::default());
         assert_eq!(advice[0].change, Change::BulkRead { on: false, kib: 0 });
         assert!(advice[0].unused_pages_now > 300 && advice[0].gain_percent > 50.0, "{advice:?}");
         // With a window each page of it is a bulk read of its own: the window goes, or the mount.
         let whole = on_ubifs(0..FILE_PAGES);
-        let advice = advise(&Predictor::new(&whole, mounted()), 128, Off::default());
+        let advice = advise(&Predictor::new(&whole, mounted()), 128, ErrorPercents::default());
         assert_eq!(advice[0].change, OFF, "{advice:?}");
         assert!(advice[0].bulk_now.nodes > 3 * advice[0].bulk_now.pages, "{advice:?}");
     }
 
     fn on_squashfs(workload: &Workload, block: u64, now_kib: u64) -> Vec<Advice> {
         let storage = Storage { squashfs: [(Device(1), block)].into(), io_pages: 31, ..Storage::new(Kernel::V6_1) };
-        advise(&Predictor::new(workload, storage), now_kib, Off::default())
+        advise(&Predictor::new(workload, storage), now_kib, ErrorPercents::default())
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
         let head = workload((0..8).map(|n| page(A, n)));
         let predictor = Predictor::new(&head, Storage::new(Kernel::V6_1));
         let told = |off| advise(&predictor, 128, off)[0].clone();
-        assert_eq!(told(Off::default()).gain_between_percent, None);
+        assert_eq!(told(ErrorPercents::default()).gain_between_percent, None);
         let Advice { gain_percent, gain_between_percent, time_then_ns, time_now_ns, .. } = told(off(10.0));
         let [least, most] = gain_between_percent.unwrap();
         let off = time_then_ns.unwrap() / time_now_ns.unwrap() * 10.0;

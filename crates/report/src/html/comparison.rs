@@ -2,7 +2,7 @@
 
 use super::page::{Header, Page};
 use super::rows;
-use crate::comparison_view::{fate, figure_value, head, interval, percent, told};
+use crate::comparison_view::{figure_value, head, interval, joined, percent, sides};
 use crate::rows::Rows;
 use crate::text::escape;
 use flashscope_analysis::Evidence;
@@ -40,7 +40,7 @@ pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {
         page.heading("findings", "Findings on both sides");
         let findings = comparison.findings.iter();
         let table = Rows::new("ttt", &["", "before", "after"], findings, MAX_ROWS, |finding| {
-            vec![fate(finding).to_owned(), told(&finding.before), told(&finding.after)]
+            vec![sides(finding).to_owned(), joined(&finding.before), joined(&finding.after)]
         });
         page.add("the findings of both sides", &rows("What the reports say first", &table));
     }

@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::table::{Table, paragraph};
-use crate::comparison_view::{fate, figure_value, head, interval, percent, told};
+use crate::comparison_view::{figure_value, head, interval, joined, percent, sides};
 use crate::text::{grouped, visible};
 use flashscope_analysis::comparison::Comparison;
 
@@ -37,9 +37,9 @@ pub fn comparison(comparison: &Comparison, top: usize, style: &Style) -> String 
     if !comparison.findings.is_empty() {
         out += &style.heading("Findings on both sides");
         for finding in &comparison.findings {
-            out += &paragraph(fate(finding), width, 2, 4);
+            out += &paragraph(sides(finding), width, 2, 4);
             for (side, sentences) in [("before", &finding.before), ("after", &finding.after)] {
-                out += &paragraph(&visible(&format!("{side}: {}", told(sentences))), width, 4, 6);
+                out += &paragraph(&visible(&format!("{side}: {}", joined(sentences))), width, 4, 6);
             }
         }
     }

@@ -137,7 +137,7 @@ impl Ring {
     }
 
     /// Threads that read ahead, and the size of what they hand on; `None`: the caller's thread does it all.
-    fn ahead(&self, only: Option<usize>) -> Option<(usize, usize)> {
+    fn prefetch(&self, only: Option<usize>) -> Option<(usize, usize)> {
         let buffers = self.buffers.iter().enumerate().filter(|(b, _)| only.is_none_or(|o| o == *b));
         let sources = || buffers.clone().flat_map(|(_, buffer)| buffer.lanes.iter().map(|(_, pages)| pages));
         let lanes = sources().count();
@@ -169,7 +169,7 @@ impl Ring {
             odd_times: 0,
         };
         // Two closures, not one for both: each is then compiled into its own merge.
-        match self.ahead(only) {
+        match self.prefetch(only) {
             Some((threads, batch)) => {
                 merge_ahead(&self.layout, &mut lanes, threads, batch, |raw| reader.hand(raw, &mut f))
             }

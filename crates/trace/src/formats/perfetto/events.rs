@@ -31,7 +31,7 @@ pub(super) struct Kind {
 
 impl Kind {
     /// One that a trace describes.
-    pub fn told(group: &[u8], name: &[u8], fields: &[(u32, &[u8], bool)]) -> Option<Kind> {
+    pub fn described(group: &[u8], name: &[u8], fields: &[(u32, &[u8], bool)]) -> Option<Kind> {
         let text = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).ok().filter(|t| !t.is_empty() && t.len() <= 128)?;
             text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_').then(|| text.to_string())

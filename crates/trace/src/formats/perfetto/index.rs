@@ -434,7 +434,7 @@ impl Kinds {
                 _ => {}
             }
         }
-        if let Some(kind) = Kind::told(group, name, &fields) {
+        if let Some(kind) = Kind::described(group, name, &fields) {
             self.add(id, kind);
         }
     }
