@@ -195,7 +195,7 @@ static void test_read_refusals(void)
 	REFUSED(1, "0 pages: 1 to 8388608", "--file %s --size 0 --pattern pages", file);
 	REFUSED(2, "--readahead much", "--file %s --count 1 --request 1 --readahead much", file);
 	REFUSED(2, "--contents noise", "--file %s --count 1 --request 1 --contents noise", file);
-	REFUSED(2, "--create wants", "--file %s --create --count 1 --request 1", file);
+	REFUSED(2, "--create needs", "--file %s --create --count 1 --request 1", file);
 	/* A tmpfs has no device, and so nothing to set. */
 	CHECK(!contents_create(memory_file, 10, CONTENTS_ZERO, 0, NULL));
 	REFUSED(1, "no read-ahead setting", "--file %s --count 1 --request 1 --readahead 0", memory_file);
@@ -314,7 +314,7 @@ static void test_replay_lines(void)
 	static const struct {
 		const char *says, *lines;
 	} wrong[] = {
-		{ ":2: not `file SIZE [LABEL]` or `file -", "file -1" },
+		{ ":2: not `file SIZE [LABEL]` with SIZE at most 64 TiB, or `file -", "file -1" },
 		{ ":4: a read or write of 0 bytes, or a read past", "file -\ntask a\nread 0 0 0 0 1" },
 		{ ":4: not a line of a replay script", "file 5\ntask a\nerase 0 0 0" },
 		{ ":4: MODES are", "file 5\ntask a\nopen 0 0 0 sync" },
@@ -399,8 +399,8 @@ static void test_replay(void)
 	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile\n");
 	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile 0\n");
 	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile 99999999999999999999\n");
-	REFUSED(2, ":4: a call of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 1 0 0 5\n");
-	REFUSED(2, ":4: a call of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 0 1 0 5\n");
+	REFUSED(2, ":4: the number of a task or file", "flashscope-replay 1\nfile 5\ntask\nread 0 1 0 0 5\n");
+	REFUSED(2, ":4: the number of a task or file", "flashscope-replay 1\nfile 5\ntask\nread 0 0 1 0 5\n");
 	REFUSED(2, ":4: a read or write of 0 bytes, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 5\n");
 	REFUSED(2, ":4: a read or write of 0 bytes, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 0\n");
 	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1\n");

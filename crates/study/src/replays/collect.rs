@@ -52,7 +52,7 @@ const BURST_NS: u64 = 500_000_000;
 const BEGIN_NS: u64 = 2_000_000_000;
 
 /// `bench replay` names the option without which a lever is not there.
-const OPTION: &str = "it needs CONFIG_";
+const OPTION: &str = " CONFIG_";
 
 /// A boot that ended because its kernel does not have the lever.
 pub(super) fn refused(spec: &ReplaySpec, why: &BootFailureKind) -> Option<Played> {
