@@ -673,7 +673,7 @@ mod tests {
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
         assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));
-        assert!(risk(one, &storage).contains("made anew"));
+        assert!(risk(one, &storage).contains("rebuilt"));
     }
 
     #[test]
