@@ -75,7 +75,7 @@ pub fn notes(found: &AccuracyFindings) -> String {
     };
     if found.file_systems_own > 0 {
         notes += &format!(
-            " {} pages came in no call of the trace, or in a write to another file: the file system's own (garbage that it collects, a \
+            " {} pages were read in no call of the trace, or in a write to another file: the file system's own (garbage that it collects, a \
              symlink's target) or of a call that is not followed (sendfile()); in no other count.",
             grouped(found.file_systems_own)
         );
