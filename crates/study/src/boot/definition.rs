@@ -104,7 +104,7 @@ mod tests {
             ("after_prompt_s = 60", "after_prompt_s = 6000", "after_prompt_s is 6000"),
             ("host_keys = [\"rsa\"]", "host_keys = [\"dss; reboot\"]", "is none that dropbearkey makes"),
             ("kernel = [\"6.1\"]", "kernel = []", "is empty"),
-            ("\"jffs2\"", "\"squashfs-mtdblock\"", "take jffs2 or ubifs"),
+            ("\"jffs2\"", "\"squashfs-mtdblock\"", "use jffs2 or ubifs"),
         ] {
             let error = BootStudy::parse("boot.toml", &SHIPPED.replace(from, to)).unwrap_err().to_string();
             assert!(error.starts_with("study boot.toml") && error.contains(said), "{error}");

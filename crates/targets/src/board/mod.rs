@@ -385,7 +385,7 @@ mod tests {
             path.to_str().unwrap().to_owned()
         };
         let error = load(&write("a.toml", "name = \"a\"\ndescription = \"a\"\n")).unwrap_err().to_string();
-        assert!(error.contains("needs a clock, of its own or of one that it inherits"), "{error}");
+        assert!(error.contains("needs a clock, in its own file or in the one that it inherits"), "{error}");
         let itself = dir.path().join("b.toml");
         let text = format!("name = \"b\"\ninherits = \"{}\"\n", itself.display());
         let error = load(&write("b.toml", &text)).unwrap_err().to_string();
