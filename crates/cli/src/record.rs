@@ -20,9 +20,6 @@ use crate::recover::{Finished, Pending, Way};
 use crate::{flight, stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
-    if args.no_paths {
-        return Err(Failure::usage("--no-paths was removed in 0.2.0; use --paths none"));
-    }
     if args.target.target.starts_with("board:") && args.command.is_empty() && args.trigger.is_empty() {
         let target = &args.target.target;
         return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
@@ -200,7 +197,8 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     for mtd in &args.mtd {
         option("--mtd", mtd.to_string());
     }
-    option("--paths", args.paths.map_or("auto", Paths::word).to_owned());
+    let paths = args.paths.or(args.no_paths.then_some(Paths::None));
+    option("--paths", paths.map_or("auto", Paths::word).to_owned());
     if let Some(name) = &args.name {
         option("--name", name.clone());
     }
