@@ -144,7 +144,7 @@ fn a_new_member_cannot_be_forgotten() {
     }
     let unknown = output(flashscope().args(["schema", "nothing"]));
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no such schema; there are report-block"));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no such schema; the schemas are report-block"));
 }
 
 fn closed(name: &str, schema: &Value, is_whole: bool) {
