@@ -18,6 +18,8 @@ const MAX_LISTED: usize = 256;
 const MAX_DEVICES: usize = 64;
 /// Classes whose times are kept apart; before there are more, those that there are go to their groups.
 const MAX_CLASSES: usize = 1024;
+/// Sets of groups that a class shares with others, whose Q2Q is kept apart.
+const MAX_SHARED: usize = 8;
 /// Up to 4 KiB, up to 8 KiB, …, up to 1 MiB, above.
 const SIZES: usize = 10;
 const FLAGS: [(RequestFlags, &str); 6] = [
@@ -94,7 +96,7 @@ pub(super) struct Times {
     pub bios: u64,
     pub bytes: u64,
     last_queue: Option<u64>,
-    stages: [LatencyHistogram; 9],
+    stages: StageHistograms,
 }
 
 impl Times {
@@ -123,7 +125,7 @@ impl Times {
         self.merge_stages(&other.stages);
     }
 
-    fn merge_stages(&mut self, stages: &[LatencyHistogram; 9]) {
+    fn merge_stages(&mut self, stages: &StageHistograms) {
         for (to, from) in self.stages.iter_mut().zip(stages) {
             to.merge(from);
         }
@@ -173,7 +175,7 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// All that says which groups a bio is in. Bios of one class are in the same ones, so each time is added once, to its class,
-/// and a class is added to its groups in the end. (Q2Q is a group's own.)
+/// and a class is added to its groups in the end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Class(u64);
 
@@ -211,10 +213,56 @@ impl Class {
     fn is_below(self) -> bool {
         self.0 >> Self::BELOW != 0
     }
+
+    /// What its groups are of.
+    fn groups(self) -> Of {
+        if self.is_below() {
+            return OF_DEVICE;
+        }
+        let flags = match self.flags() as Of {
+            0 => 1 << FLAGS.len(),
+            flags => flags,
+        };
+        OF_ALL | OF_DEVICE | OF_SIZE | OF_OWNER | flags << FLAGS_FROM
+    }
+
+    /// The groups that bios of another class are in, too.
+    fn shared(self, other: Class) -> Of {
+        let further = self.device() == MAX_DEVICES && other.device() == MAX_DEVICES;
+        let same = |is: bool, of: Of| if is { of } else { 0 };
+        let same = same(further || (self.device(), self.kind()) == (other.device(), other.kind()), OF_DEVICE)
+            | same(self.size() == other.size(), OF_SIZE)
+            | same(self.owner() == other.owner(), OF_OWNER)
+            | !(OF_DEVICE | OF_SIZE | OF_OWNER);
+        self.groups() & other.groups() & same
+    }
 }
+
+/// What groups are of, a bit each; those of flags have the highest bits.
+type Of = u16;
+const OF_ALL: Of = 1;
+const OF_DEVICE: Of = 1 << 1;
+const OF_SIZE: Of = 1 << 2;
+const OF_OWNER: Of = 1 << 3;
+const FLAGS_FROM: u32 = 4;
+
+const _: () = assert!(FLAGS_FROM + FLAGS.len() as u32 + 1 <= Of::BITS);
 
 const _: () = assert!(MAX_DEVICES < 1 << 7 && RequestKind::COUNT <= 1 << 4 && SIZES <= 1 << 4 && MAX_OWNERS < 1 << 13);
 const _: () = assert!(Class::BELOW < u64::BITS);
+
+type StageHistograms = [LatencyHistogram; 9];
+
+/// Bios of one class, and their stages.
+struct OfClass {
+    class: Class,
+    bios: u64,
+    bytes: u64,
+    /// Q2Q is that to a bio of the same class.
+    stages: StageHistograms,
+    /// Q2Q to a bio of another class, by the groups that both are in.
+    q2q: Vec<(Of, LatencyHistogram)>,
+}
 
 /// Distributions by group.
 #[derive(Default)]
@@ -229,11 +277,13 @@ pub(super) struct Groups {
     places: ByOwner,
     others: Times,
     parts: Times,
-    /// Stages of bios that are not in their groups yet, and where each class is among them.
-    classes: Vec<(Class, [LatencyHistogram; 9])>,
+    /// Bios that are not in their groups yet, and where each class is among them.
+    classes: Vec<OfClass>,
     known: HashMap<Class, usize>,
-    /// Of each bio that is on its way, by its name.
-    of_bio: Vec<Class>,
+    /// The last bio that was queued: `last_queue` of its groups lags behind.
+    last: Option<(Class, u64)>,
+    /// Of each bio that is on its way, by its name: its class, and where that was.
+    of_bio: Vec<(Class, usize)>,
 }
 
 pub(super) fn size_name(class: usize) -> String {
@@ -276,51 +326,54 @@ impl Groups {
 
     /// Q2Q is not known from the last bio of another recording.
     fn begins_again(&mut self) {
-        let classes: Vec<Class> = self.classes.iter().map(|(class, _)| *class).collect();
-        classes.into_iter().for_each(|class| self.each(class, |times| times.last_queue = None));
-        self.parts.last_queue = None;
+        self.gather();
+        self.last = None;
+        let of_device = self.devices.iter_mut().flatten().chain([&mut self.further_devices]);
+        let of_owner = self.owners.iter_mut().map(|(_, times)| times).chain([&mut self.others]);
+        let others = self.flags.iter_mut().chain(&mut self.sizes).chain([&mut self.all]);
+        of_device.chain(of_owner).chain(others).for_each(|times| times.last_queue = None);
     }
 
-    /// The groups that a class is in.
-    fn each(&mut self, class: Class, mut f: impl FnMut(&mut Times)) {
-        if !class.is_below() {
+    /// The groups that a class is in, those of `of`.
+    fn each(&mut self, class: Class, of: Of, mut f: impl FnMut(&mut Times)) {
+        let of = of & class.groups();
+        if of & OF_ALL != 0 {
             f(&mut self.all);
         }
-        let device = class.device();
-        if device < MAX_DEVICES {
-            if self.devices.len() <= device {
-                self.devices.resize_with(device + 1, Default::default);
-            }
-            f(&mut self.devices[device][class.kind()]);
-        } else {
-            f(&mut self.further_devices);
-        }
-        if class.is_below() {
-            return;
-        }
-        let flags = class.flags();
-        for (at, times) in self.flags[..FLAGS.len()].iter_mut().enumerate() {
-            if flags >> at & 1 != 0 {
-                f(times);
+        if of & OF_DEVICE != 0 {
+            let device = class.device();
+            if device >= MAX_DEVICES {
+                f(&mut self.further_devices);
+            } else {
+                if self.devices.len() <= device {
+                    self.devices.resize_with(device + 1, Default::default);
+                }
+                f(&mut self.devices[device][class.kind()]);
             }
         }
-        if flags == 0 {
-            f(&mut self.flags[FLAGS.len()]);
+        if of & OF_SIZE != 0 {
+            f(&mut self.sizes[class.size()]);
         }
-        f(&mut self.sizes[class.size()]);
-        match self.owners.get_mut(class.owner()) {
-            Some((_, times)) => f(times),
-            None => f(&mut self.others),
+        if of & OF_OWNER != 0 {
+            f(self.owners.get_mut(class.owner()).map_or(&mut self.others, |(_, times)| times));
+        }
+        let mut flags = of >> FLAGS_FROM;
+        while flags != 0 {
+            f(&mut self.flags[flags.trailing_zeros() as usize]);
+            flags &= flags - 1;
         }
     }
 
-    /// The stages of a class.
-    fn stages(&mut self, class: Class) -> &mut [LatencyHistogram; 9] {
-        let at = match self.known.get(&class) {
-            Some(&at) => at,
-            None => self.new_class(class),
-        };
-        &mut self.classes[at].1
+    /// Where a class is; `at`: where it was, or another.
+    #[inline(always)]
+    fn find(&mut self, class: Class, at: usize) -> usize {
+        match self.classes.get(at) {
+            Some(of) if of.class == class => at,
+            _ => match self.known.get(&class) {
+                Some(&at) => at,
+                None => self.new_class(class),
+            },
+        }
     }
 
     #[cold]
@@ -329,15 +382,45 @@ impl Groups {
             self.gather();
         }
         self.known.insert(class, self.classes.len());
-        self.classes.push((class, Default::default()));
+        self.classes.push(OfClass { class, bios: 0, bytes: 0, stages: Default::default(), q2q: Vec::new() });
         self.classes.len() - 1
     }
 
-    /// Hands the classes' times to their groups.
+    /// Hands the classes' bios to their groups.
     fn gather(&mut self) {
         self.known.clear();
-        for (class, stages) in std::mem::take(&mut self.classes) {
-            self.each(class, |times| times.merge_stages(&stages));
+        for OfClass { class, bios, bytes, stages, q2q } in std::mem::take(&mut self.classes) {
+            self.each(class, Of::MAX, |times| {
+                times.bios += bios;
+                times.bytes += bytes;
+                times.merge_stages(&stages);
+            });
+            for (shared, ns) in q2q {
+                self.each(class, shared, |times| times.stages[Stage::Q2q as usize].merge(&ns));
+            }
+        }
+    }
+
+    /// A bio of a class, which is there, was queued behind one of another: only in groups of both is that one the last.
+    fn behind_another(&mut self, at: usize, (before, then): (Class, u64), now: u64) {
+        let class = self.classes[at].class;
+        let shared = class.shared(before);
+        self.each(before, !shared, |times| times.last_queue = Some(then));
+        self.each(class, !shared, |times| {
+            if let Some(ns) = times.last_queue.and_then(|last| now.checked_sub(last)) {
+                times.stages[Stage::Q2q as usize].add(ns);
+            }
+        });
+        let Some(ns) = now.checked_sub(then) else { return };
+        let q2q = &mut self.classes[at].q2q;
+        match q2q.iter().position(|(of, _)| *of == shared) {
+            Some(at) => q2q[at].1.add(ns),
+            None if q2q.len() < MAX_SHARED => {
+                let mut times = LatencyHistogram::default();
+                times.add(ns);
+                q2q.push((shared, times));
+            }
+            None => self.each(class, shared, |times| times.stages[Stage::Q2q as usize].add(ns)),
         }
     }
 
@@ -370,12 +453,26 @@ impl Groups {
 
 impl Watch for Groups {
     fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
-        let (at, class) = (at as usize, self.class(bio));
+        let class = self.class(bio);
+        let last = self.of_bio.get(at as usize).map_or(0, |(_, of)| *of);
+        let (at, of) = (at as usize, self.find(class, last));
         if self.of_bio.len() <= at {
-            self.of_bio.resize(at + 1, class);
+            self.of_bio.resize(at + 1, (class, of));
         }
-        self.of_bio[at] = class;
-        self.each(class, |times| times.queued(bio, now));
+        self.of_bio[at] = (class, of);
+        let one = &mut self.classes[of];
+        one.bios += 1;
+        one.bytes += u64::from(bio.sectors) * 512;
+        if bio.is_request() || bio.kind == RequestKind::Flush {
+            return;
+        }
+        match self.last.replace((class, now)) {
+            Some((before, then)) if before == class => {
+                now.checked_sub(then).into_iter().for_each(|ns| one.stages[Stage::Q2q as usize].add(ns));
+            }
+            Some(before) => self.behind_another(of, before, now),
+            None => {}
+        }
     }
 
     fn part_gone(&mut self, _at: u32, part: &Bio, completed: u64) {
@@ -385,8 +482,9 @@ impl Watch for Groups {
     }
 
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
-        let Some(&class) = self.of_bio.get(at as usize) else { return };
-        let stages = self.stages(class);
+        let Some(&(class, of)) = self.of_bio.get(at as usize) else { return };
+        let of = self.find(class, of);
+        let stages = &mut self.classes[of].stages;
         each_stage(bio, completed, |stage, ns| stages[stage as usize].add(ns));
     }
 }
