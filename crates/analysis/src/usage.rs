@@ -184,7 +184,7 @@ pub struct Usage {
     fault_extents: BoundedMap<FileId, (u64, u64)>,
     /// By thread and device. At most [`MAX_FILES`].
     readers: HashMap<(u32, u32), OfTask>,
-    /// Their reads by thread, device and region: [`MAX_REGIONS`] of them, and whether there were more.
+    /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
     regions: HashMap<(u32, u32, u64), u32>,
     further_regions: bool,
 }
@@ -246,10 +246,16 @@ impl Usage {
             Entry::Vacant(_) if full => {}
             Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again, cached),
         }
+        if self.further_regions {
+            return;
+        }
         let full = self.regions.len() >= MAX_REGIONS;
         match self.regions.entry((tid, block.device.0, block.sector.saturating_mul(512) / REGION_BYTES)) {
             Entry::Occupied(mut reads) => *reads.get_mut() = reads.get().saturating_add(1),
-            Entry::Vacant(_) if full => self.further_regions = true,
+            Entry::Vacant(_) if full => {
+                // How large the regions are together is unknown then.
+                (self.further_regions, self.regions) = (true, HashMap::new());
+            }
             Entry::Vacant(new) => drop(new.insert(1)),
         }
     }
