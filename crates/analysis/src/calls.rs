@@ -10,10 +10,10 @@ use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, clip};
 use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TimeNs};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 pub use crate::calls_unseen::UnseenCalls;
 
@@ -309,6 +309,7 @@ where
 
     fn block(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) {
         match block.action {
+            BlockAction::Queue if self.open.is_empty() && self.faults.is_empty() => {}
             BlockAction::Queue if self.open.contains_key(&tid) || self.faults.contains_key(&tid) => {
                 self.touch(tid, None, None);
             }

@@ -6,10 +6,11 @@
 //! no event joins the two.
 
 use flashscope_trace::{BlockAction, BlockEvent, Device, RequestKind, TimeNs};
+use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Shorter calls are no wait, nanoseconds.
 pub const MIN_LONG_NS: u64 = 1_000_000;
@@ -73,6 +74,7 @@ impl Unseen {
 
     pub fn completed(&mut self, block: &BlockEvent, time: TimeNs) {
         if block.action == BlockAction::Complete
+            && !self.under_way.is_empty()
             && let Some((is_read, queued)) = self.under_way.remove(&(block.device, block.sector))
         {
             if self.done.len() == MAX_DONE {

@@ -142,6 +142,9 @@ impl Loops {
             return None;
         }
         let Some((file, byte, left)) = originators.file_at(block).filter(|_| !self.all.is_empty()) else {
+            if !matching.devices.iter().any(|device| device.major() == LOOP_MAJOR) {
+                return None;
+            }
             let thread = originators.thread(tid, time)?;
             let owners = match matching.loop_of(&thread) {
                 Some(device) => matching.below_loops_thread(device, block.kind()),
