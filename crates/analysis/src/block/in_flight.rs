@@ -506,14 +506,14 @@ impl InFlight {
         if self.live == 0 || from >= end {
             return None;
         }
+        if self.bios.len() as u64 <= (end - from).min(FEW as u64) {
+            let within = |bio: &Bio| (from..end).contains(&bio.sector) && u64::from(bio.sectors) <= end - bio.sector;
+            let there = |bio: &&Bio| bio.live && bio.place == place && within(bio) && fits(bio) > 0;
+            return self.bios.iter().filter(there).map(|bio| bio.sector).min();
+        }
         if end - from <= SHORT {
             return (from..end)
                 .find(|&sector| self.find(Wanted { place, sector, most: end - sector }, &fits).is_some());
-        }
-        if self.bios.len() <= FEW {
-            let there =
-                |bio: &&Bio| bio.live && bio.place == place && bio.sector >= from && bio.end() <= end && fits(bio) > 0;
-            return self.bios.iter().filter(there).map(|bio| bio.sector).min();
         }
         self.index();
         let mut at = from;
