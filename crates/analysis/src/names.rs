@@ -11,10 +11,11 @@ use crate::{Evidence, FlashReport};
 use flashscope_trace::{
     Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TimeNs, file_label, own_data,
 };
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pairs of a file and a name that are kept apart, and names.
 const MAX_PAIRS: usize = 1 << 17;

@@ -5,9 +5,10 @@ use super::matching::Watch;
 use super::stages::{Lacks, known};
 use crate::Evidence;
 use flashscope_trace::{Device, RequestKind};
+use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// How to record what a failure's times rest on.
 const AGAIN: &str = "record block_bio_queue and block_rq_issue too (flashscope record --events block)";

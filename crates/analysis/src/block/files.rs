@@ -4,7 +4,7 @@ use super::groups::{Group, GroupBy, Times};
 use super::in_flight::Bio;
 use super::matching::Watch;
 use flashscope_trace::{FileId, RequestKind};
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// Files that are listed, those with most bytes; the bios of the others are one group.
 const MAX_LISTED: usize = 256;

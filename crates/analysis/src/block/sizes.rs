@@ -1,7 +1,7 @@
 //! Units of file systems and of the page cache, as recordings state them.
 
 use flashscope_trace::{Device, Facts};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 
 /// Where nothing states them: what most systems have.
 const USUAL: u64 = 4096;

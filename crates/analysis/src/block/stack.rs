@@ -17,10 +17,11 @@
 
 use super::in_flight::{Bio, NEVER};
 use flashscope_trace::Device;
+use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 /// Remaps whose bio has not come, and levels, that are remembered.
 const MAX_REMAPS: usize = 1 << 14;

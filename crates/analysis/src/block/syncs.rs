@@ -10,9 +10,9 @@ use super::stages::Unit;
 use crate::evidence::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{Device, RequestFlags, RequestKind};
+use foldhash::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
 
 /// Calls that are listed, the longest ones.
 const MAX_LISTED: usize = 64;

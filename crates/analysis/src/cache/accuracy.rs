@@ -16,7 +16,8 @@
 //! Whether a page that was used had arrived in time is told where the trace has the block device's events: it is late when its bio is
 //! still on its way as the read or fault begins that asks for it. On MTD the reader brings in pages itself, and none can be late.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;

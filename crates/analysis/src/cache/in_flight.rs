@@ -3,7 +3,8 @@
 //! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
 //! queues is of the pages that it added last and has not asked for yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use foldhash::{HashMap, HashMapExt as _};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;

@@ -22,9 +22,10 @@ use super::{Geometry, OTHER_TASKS, OpCounts, TaskOps};
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Erase blocks that a scan walks through at least.
 const MIN_WALK: u64 = 16;

@@ -3,9 +3,9 @@
 use super::{Geometry, OpCounts};
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, FlashAccess};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// Distinct blocks that are kept apart: 32 GiB of flash with 128 KiB blocks have so many.
 pub const MAX_BLOCKS: usize = 1 << 18;

@@ -1,6 +1,6 @@
 //! What error correction did while a recording ran, and which of its figures that touches.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use flashscope_trace::Facts;
 use flashscope_trace::facts::Mtd;

@@ -3,9 +3,9 @@
 use super::OpCounts;
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, TimeNs};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// Distinct names that are kept apart; operations of further ones go to [`OTHER_TASKS`].
 pub const MAX_TASKS: usize = 4096;

@@ -3,9 +3,9 @@
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Event, EventKind, FlashOp};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// Points that a timeline holds at most: a figure of 900 × 400 dots shows no more.
 pub const MAX_POINTS: usize = 3000;

@@ -14,9 +14,10 @@ use super::{Geometry, MAX_TASKS, OTHER_TASKS};
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileId, FileStep, FlashOp, TimeNs};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Files that are kept apart; what is of further ones is counted as theirs together.
 pub const MAX_FILES: usize = 4096;

@@ -23,7 +23,8 @@ use crate::Analysis;
 use crate::clip::clip;
 use crate::flash::Geometry;
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Pages that one step of the collector moves at most (yaffs_gc_block()).
 const A_STEP: usize = 5;
@@ -237,7 +238,7 @@ impl Partition {
                 Some(Mounting::Looking { block: op.block })
             }
             Some(Mounting::Looking { .. }) if op.index >= summary => {
-                let seen = HashSet::from([op.block]);
+                let seen = HashSet::from_iter([op.block]);
                 Some(Mounting::Scanning { seen, last: Some((op.block, Waiting::of(op))) })
             }
             Some(Mounting::Checkpoint { block, index }) if op.block == block && op.index == index + 1 => {

@@ -22,10 +22,11 @@ use crate::{Analysis, Evidence, LossCount, SystemFacts};
 pub use flashscope_trace::{Layer, SleepSource};
 mod found;
 use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
+use foldhash::{HashMap, HashMapExt as _};
 pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations that are listed one by one.
 pub const MAX_CALLS: usize = 4096;

@@ -6,8 +6,9 @@
 use crate::events::file::FileEvent;
 use crate::identity::{rows, text};
 use crate::ids::{Device, FileId};
+use foldhash::{HashMap, HashMapExt as _};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// No page of these ever becomes dirty.
 const READ_ONLY: [&str; 5] = ["squashfs", "erofs", "cramfs", "romfs", "iso9660"];

@@ -19,7 +19,7 @@ use crate::facts::Facts;
 use crate::losses::{Loss, Losses};
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use std::sync::Arc;
 
 /// Geometry of the traced chips, from a recording's facts.

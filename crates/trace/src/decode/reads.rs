@@ -18,7 +18,7 @@ use crate::events::{Event, EventKind, TimeNs};
 use crate::ids::{Device, FileId};
 use crate::record::{Record, tid};
 use crate::ring::schema::{Schema, Value};
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::sync::Arc;
 
 /// Reads that are remembered (88 bytes each).
@@ -61,18 +61,23 @@ struct At {
 /// Counts records of one time, CPU and task.
 #[derive(Debug, Default)]
 struct Counter {
-    last: HashMap<u16, At>,
+    /// By CPU.
+    last: Vec<Option<At>>,
 }
 
 impl Counter {
     fn at(&mut self, record: &Record<'_>) -> At {
         let mut at = At { time: record.time.0, cpu: record.cpu, tid: tid(record.schema, record.data), same: 0 };
-        if let Some(last) = self.last.get(&at.cpu)
+        let cpu = usize::from(at.cpu);
+        if self.last.len() <= cpu {
+            self.last.resize(cpu + 1, None);
+        }
+        if let Some(last) = self.last[cpu].replace(at)
             && (last.time, last.tid) == (at.time, at.tid)
         {
             at.same = last.same + 1;
+            self.last[cpu] = Some(at);
         }
-        self.last.insert(at.cpu, at);
         at
     }
 }

@@ -5,8 +5,9 @@ use super::files::{file_label, own_data};
 use super::{rows, text};
 use crate::facts::{Facts, Mtd};
 use crate::ids::Device;
+use foldhash::HashMap;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The major number of MTD's block devices, and of JFFS2's and YAFFS2's super blocks (`MTD_BLOCK_MAJOR`, include/linux/mtd/mtd.h, 6.1).
 const MTD_MAJOR: u32 = 31;

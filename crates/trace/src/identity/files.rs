@@ -4,10 +4,11 @@ use super::apps::container;
 use super::{rows, text};
 use crate::events::TimeNs;
 use crate::ids::{Device, FileId};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// How a path was found, and whether it is still true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]

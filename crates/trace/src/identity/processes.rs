@@ -9,8 +9,8 @@ use crate::decode::names::Names;
 use crate::events::TimeNs;
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema, Schemas, Value as FieldValue};
+use foldhash::{HashMap, HashMapExt as _};
 use serde_json::Value;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// `CLONE_THREAD` (include/uapi/linux/sched.h).

@@ -13,8 +13,8 @@ use crate::input::Input;
 use crate::losses::{Loss, Losses, TASKS, stats_by_cpu};
 use crate::record::Record;
 use crate::source::Source;
+use foldhash::HashMap;
 use serde_json::Value;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@
 //! one event. Two of the same buffer are two events.
 
 use crate::record::Record;
-use std::collections::{HashMap, VecDeque};
+use foldhash::HashMap;
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Writing into a buffer takes less than a microsecond, and an interrupt may come in between.
