@@ -163,7 +163,7 @@ fn nobody_is_alone_where_a_cpus_file_is_missing() {
         }
     }
     let text = flashscope_tests::stdout(flashscope_tests::flashscope().arg("report").arg(&path));
-    assert!(text.contains("Who waits behind whom is unknown: the file of CPU 1 is not there"), "{text}");
+    assert!(text.contains("Who waits behind whom is unknown: the file of CPU 1 is missing"), "{text}");
     // What others are seen to have delayed is a lower bound.
     let rows = text.lines().filter(|line| line.ends_with("unknown  unknown"));
     assert_eq!(rows.filter(|row| row.contains("≥ 0 ns")).count(), 2, "{text}");

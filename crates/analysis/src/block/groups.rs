@@ -246,7 +246,7 @@ const OF_SIZE: Of = 1 << 2;
 const OF_OWNER: Of = 1 << 3;
 const FLAGS_FROM: u32 = 4;
 
-const _: () = assert!(FLAGS_FROM + FLAGS.len() as u32 + 1 <= Of::BITS);
+const _: () = assert!(FLAGS_FROM + (FLAGS.len() as u32) < Of::BITS);
 
 const _: () = assert!(MAX_DEVICES < 1 << 7 && RequestKind::COUNT <= 1 << 4 && SIZES <= 1 << 4 && MAX_OWNERS < 1 << 13);
 const _: () = assert!(Class::BELOW < u64::BITS);

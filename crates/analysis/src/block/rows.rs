@@ -677,7 +677,14 @@ impl Watch for Collector {
     fn step(&mut self, at: u32, bio: &Bio, step: Step, _now: u64) {
         match step {
             Step::Issued => self.join(at, bio),
-            Step::Requeued => self.kept[at as usize].requeues += 1,
+            Step::Requeued => {
+                let kept = &mut self.kept[at as usize];
+                kept.requeues += 1;
+                // When it is issued again is not known yet, and never where that event is lost.
+                if let Some(request) = self.requests.get_mut(kept.request as usize) {
+                    request.row.issued_ns = None;
+                }
+            }
             Step::Got | Step::Merged | Step::Inserted => {}
         }
     }

@@ -27,7 +27,7 @@ pub struct PerfettoWritten {
     pub counts: u64,
     /// Block requests with an issue and a completion; each is a slice.
     pub requests: u64,
-    /// Completions of block requests whose issue was not recorded; they are not in the file.
+    /// Completions of block requests whose issue was not recorded, or is stamped later; they are not in the file.
     pub unmatched: u64,
     /// Slices of a report that found no room.
     pub left_out: u64,
@@ -567,6 +567,14 @@ impl<'a> Writer<'a> {
             RequestKind::ZoneAppend => self.appended(block).unwrap_or(key),
             _ => key,
         };
+        // Another boot's requests, and those since whose issue the clock was set back, have no completion.
+        while let Some(at) = self.next(key)
+            && self.in_flight.get(&key).is_some_and(|list| list[at].time > time)
+        {
+            if let Some(stale) = self.taken(key, time) {
+                self.free_lane(block.device, stale.lane);
+            }
+        }
         let next = self.next(key);
         let Some(first) = next.and_then(|at| self.in_flight.get_mut(&key)?.get_mut(at)) else {
             // The end of a bio's way through the flush machinery is no request's.
@@ -591,16 +599,19 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// The zone append that a completion is of: of its size, in the nearest zone that begins before it.
-    fn appended(&self, block: &BlockEvent) -> Option<Key> {
+    /// The zone append that a completion is of: of its size, in the nearest zone that begins before it. It is the next of its place.
+    fn appended(&mut self, block: &BlockEvent) -> Option<Key> {
         let kind = RequestKind::ZoneAppend as u8;
-        let of_size = |list: &[InFlight]| list.first().is_some_and(|one| one.left == block.bytes);
+        let of_size = |list: &[InFlight]| list.iter().position(|one| one.left == block.bytes);
         let here = |&(device, of, sector): &Key| device == block.device && of == kind && sector <= block.sector;
-        self.in_flight
-            .iter()
-            .filter(|(key, list)| here(key) && of_size(list))
-            .map(|(key, _)| *key)
-            .max_by_key(|key| key.2)
+        let all = self.in_flight.iter().filter(|(key, _)| here(key));
+        let (key, at) = all.filter_map(|(key, list)| Some((*key, of_size(list)?))).max_by_key(|(key, _)| key.2)?;
+        let next = self.next(key)?;
+        if let Some(list) = self.in_flight.get_mut(&key) {
+            let one = list.remove(at);
+            list.insert(next, one);
+        }
+        Some(key)
     }
 
     /// Which of the requests at a place the next completion there is of.
