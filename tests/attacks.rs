@@ -132,7 +132,7 @@ fn a_short_replay_script_takes_neither_all_memory_nor_all_of_a_disk() {
     let agent = |path: &str, more: &[&str]| {
         output(Command::new(agent()).args(["bench", "replay", "--script", path, "--dir", &dir]).args(more))
     };
-    refused(&agent(&path, &[]), 1, "want 65536 MiB for what they read and write at once");
+    refused(&agent(&path, &[]), 1, "need 65536 MiB for parallel reads and writes");
     let path = text(&place.file("disk.replay", "flashscope-replay 2\nfile 70368744177664 a\ntask t\nread 0 0 0 0 1\n"));
     for contents in ["printable", "zero", "compressible"] {
         refused(&agent(&path, &["--contents", contents]), 1, "its files take 70368744177664 bytes and ");
