@@ -163,6 +163,34 @@ fn ends_well(arguments: &[&str], path: &Path, what: &str) {
 const EXTREMES: [u64; 12] =
     [0, 1, 7, 0xff, 0x1000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, (1 << 63) - 1, 1 << 63, u64::MAX - 1];
 
+/// Neighbours of a hostile trace of two steps with the first and the last time that a clock has: other fields, offsets and steps.
+#[test]
+fn steps_with_any_fields_at_their_ends() {
+    let dir = TempDir::new("any-fields");
+    let path = dir.path().join("any.blktrace.0");
+    let actions = [QUEUED, ISSUED, COMPLETED, 0x0012_0001, 0x0042_0007, 0x0082_0008, 0x0001_0005, 0x0001_000f];
+    for seed in 1..=40 {
+        let mut below = numbers(seed);
+        let mut bytes = Vec::new();
+        for number in 0..[2, 5, 40][seed as usize % 3] {
+            let mut one = Vec::new();
+            record(&mut one, [1, u64::MAX - 1, 1 << 20][number % 3], 8, actions[below(8) as usize], 0);
+            for _ in 0..=below(3) {
+                let fields = [(4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (44, 2), (46, 2)];
+                let (at, size) = fields[below(10) as usize];
+                one[at..at + size].copy_from_slice(&EXTREMES[below(12) as usize].to_le_bytes()[..size]);
+            }
+            bytes.extend(one);
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let text = path.display().to_string();
+        for command in [&["report", "--json"][..], &["advise"], &["diff", &text], &["export", "--to", "csv", "-o", "-"]]
+        {
+            ends_well(command, &path, &format!("seed {seed}"));
+        }
+    }
+}
+
 /// perf.data is refused by its first bytes, whatever its header says of sizes and offsets.
 #[test]
 fn no_header_of_perf_data_is_followed() {

@@ -23,7 +23,7 @@ pub(crate) const FORMAT: Format = Format {
 const IN_MEMORY: usize = 1 << 20;
 /// Unpacked bytes that are never too many.
 const ALWAYS: u64 = 64 << 20;
-/// The packed size up to which no more than that is unpacked: an optimised build reads 64 MiB of any format within 10 s.
+/// The packed size up to which no more than that is unpacked: an optimised build reports on 64 MiB of any format within 10 s.
 const SMALL: u64 = 1 << 20;
 /// How many times its packed size a trace may have beyond that.
 const MOST_TIMES: u64 = 100;
