@@ -204,7 +204,7 @@ fn it_ends_with_its_terminal() {
 #[test]
 fn what_cannot_be_is_said() {
     for (args, why) in [
-        (&["top"][..], "standard output is no terminal"),
+        (&["top"][..], "standard output is not a terminal"),
         (&["top", "--json", "--on", "board:armv7"], "comes when it has ended"),
         (&["top", "--json", "--interval", "0"], "--interval: 0.1 to 3600"),
         (&["top", "--json", "-d", "-1"], ""),

@@ -47,7 +47,7 @@ const CLASSES: usize = SIZES * RequestKind::COUNT;
 /// In what a step takes anyway, those of all originators count as much as so many of its originator's own. So
 /// many split bios that had no company show what the originator's others take anyway.
 const ENOUGH: u64 = 5;
-/// From so many steps on there is evidence of what a step of a split bio takes anyway: one of them alone does not move their median.
+/// From so many steps on there is evidence of what a step takes anyway: one of them alone does not move their median.
 const SEEN: u64 = 3;
 /// A request that waits so long for an idle device waits for whom the device served last: bfq keeps a device idle for the next request
 /// of a process, 8 ms (`slice_idle`), or 2 ms where its requests are scattered (`BFQ_MIN_TT`, block/bfq-iosched.c, Linux 6.1). Half of that.
@@ -477,7 +477,7 @@ impl OneWork {
     fn own_ns(self, owner: &Waits) -> f64 {
         let own = owner.unhindered.finish();
         let all = owner.shortest.map_or(self.own_ns, |shortest| shortest.min(self.own_ns)) as f64;
-        let n = own.n as f64;
+        let n = if own.n >= SEEN { own.n as f64 } else { 0.0 };
         (own.p50 as f64 * n + all * ENOUGH as f64) / (n + ENOUGH as f64)
     }
 }
