@@ -148,9 +148,9 @@ fn prepare(name: &str, options: &BoardOptions, terminal: &Terminal) -> Result<Pr
 }
 
 fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<Terminal>) -> Result<(), Failure> {
-    // From here on: a signal during the preparation ends the boot that follows.
-    let stop = stop::flag()?;
     let Prepared { board, kernel, mut builder, mut lines } = prepare(name, options, terminal)?;
+    // Not before: the preparation may wait for what a flag does not end, such as a FIFO that nobody writes.
+    let stop = stop::flag()?;
     let words = match command.is_empty() {
         true => "/flashscope/agent probe".to_owned(),
         false => command
