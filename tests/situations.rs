@@ -225,10 +225,7 @@ fn discards_of_a_slow_device() {
             ("nodiscard", "busybox mount -o remount,nodiscard /d", "/work remove 40 /d/x"),
         ],
     );
-    // Open: with some builds of the agent the program's own syncs, which wait behind the discards too, stand above them.
-    let findings = said["discard"]["findings"].as_array().expect("findings");
-    let is_it = |finding: &&Value| finding["rule"] == "discard_stalls";
-    let finding = findings.iter().take(2).find(is_it).cloned().expect("discard_stalls is the first or the second");
+    let finding = first_is(&said["discard"], "discard_stalls");
     assert_eq!(finding["advice"][0]["steps"][0]["options"], "nodiscard", "{finding:#}");
     let discards = |report: &Value| stage_ns(report, "device", " discards", "Q2C");
     gained(&finding, discards(&said["discard"]), discards(&said["nodiscard"]));

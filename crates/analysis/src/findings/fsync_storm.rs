@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 const MIN_CALLS: u64 = 20;
 /// So many processes of one name that sync are one script's.
 const MIN_PROCESSES: usize = 5;
-/// What is written between two calls: with more, each call has its own work to do.
-const MAX_BYTES_A_CALL: u64 = 64 << 10;
+/// What is written between two calls: from so much on, each call has its own work to do. Programs are advised to gather as much.
+const ENOUGH_BYTES_A_CALL: u64 = 64 << 10;
 /// The advice: one call in place of so many.
 const TOGETHER: u64 = 10;
 /// What one call in place of ten costs, times one of now: it has more data to wait for, and a device beside others varies.
@@ -61,7 +61,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         mine().filter(|group| is_write(&group.call)).fold((0, 0), |(n, sum), g| (n + g.ns.n, sum + g.bytes));
     // How much was written is known only where the trace shows files.
     let each = (writes > 0 && written > 0).then_some(written / n);
-    if each.is_some_and(|bytes| bytes > MAX_BYTES_A_CALL) {
+    if each.is_some_and(|bytes| bytes >= ENOUGH_BYTES_A_CALL) {
         return None;
     }
     let call = &syncs[0].call;
