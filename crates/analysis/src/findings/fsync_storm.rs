@@ -24,6 +24,8 @@ const TOGETHER: u64 = 10;
 const COST_THEN: [f64; 2] = [0.25, 4.0];
 /// What a sync of a write-ahead log costs at least, times one of the database: it overwrites blocks of one file, as that does.
 const CHEAP_LOG: f64 = 0.5;
+/// From this part of all calls on, what is known of all is said of these, percent.
+const MOST_OF_ALL_PERCENT: f64 = 90.0;
 /// From this part of what the process's own bios take on others are why they are slow, percent.
 const MOST_BEHIND_PERCENT: f64 = 50.0;
 
@@ -76,10 +78,11 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         waited += &format!(" Of what its own bios take, {part:.0} % is behind others, most behind {culprit}.");
     }
     let of = format!("time in {call}() of {process}");
+    let synced = synced_file(seen, n, ns);
     let renamed: u64 = mine().filter(|group| group.call.starts_with("rename")).map(|group| group.ns.n).sum();
     let of_what = if renamed * 2 >= n {
         Synced::Renamed
-    } else if writes == 0 && call == "fsync" && seen.calls.by_process.iter().any(|group| is_write(&group.call)) {
+    } else if writes == 0 && call == "fsync" && synced.is_some_and(|(_, is_directory)| is_directory) {
         Synced::Names
     } else {
         Synced::Records
@@ -112,13 +115,14 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         rule: Rule::FsyncStorm,
         weight: Weight::Cost,
         what: format!(
-            "{process} {} in {} calls of {call}(){wrote}.",
+            "{process} {} in {} calls of {call}(){}{wrote}.",
             match names.len() > 1 {
                 // Beside one another: together it may be more than what was recorded.
                 true => format!("spend {} in all, within {},", duration(ns), duration(seen.span_ns)),
                 false => format!("spends {} of {}", duration(ns), duration(seen.span_ns)),
             },
-            grouped(n)
+            grouped(n),
+            synced.map_or(String::new(), |(file, _)| format!(" of {file}")),
         ),
         cause: format!(
             "Each call returns once the device has the data, and takes {} on average.{waited}",
@@ -138,8 +142,19 @@ enum Synced {
     Records,
     /// It renames a new file over the old one after each call, as programs do that install packages.
     Renamed,
-    /// It writes nothing itself: names in a directory, as mail and package programs sync them.
+    /// It syncs a directory and writes nothing itself, as mail and package programs do.
     Names,
+}
+
+/// The file of most of these calls, where it has a path, and whether it is a directory. Calls of a process are not recorded by file: it is
+/// known only where nobody else syncs nearly as much.
+fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> {
+    let all: u64 = seen.calls.by_process.iter().filter(|group| is_sync(&group.call)).map(|group| group.total_ns).sum();
+    let synced = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+    let most = synced.max_by_key(|group| group.ns.n)?;
+    let file = FileId::parse(&most.name)?;
+    let is_it = percent(ns, all) > MOST_OF_ALL_PERCENT && percent(most.ns.n, n) > MOST_OF_ALL_PERCENT;
+    is_it.then(|| Some((most.path.as_deref()?, seen.storage.file_names.is_directory(file)))).flatten()
 }
 
 fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
@@ -185,7 +200,7 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
     let mut journal_percent = 0.0;
     // What all calls waited for is what this process waited for where the others hardly count.
     if let Some(syncs) = seen.block.map(|block| &block.syncs)
-        && percent(ns, syncs.durations.mean.saturating_mul(syncs.durations.n)) > 90.0
+        && percent(ns, syncs.durations.mean.saturating_mul(syncs.durations.n)) > MOST_OF_ALL_PERCENT
         && syncs.calls.iter().any(|call| call.waits.known().is_some())
     {
         let all = ns.max(1);
@@ -404,6 +419,25 @@ mod tests {
                     == Step::Code { line: "syncfs(directory); /* once, before rename() of each */".into() },
                 told
             );
+        }
+    }
+
+    #[test]
+    fn who_syncs_names_syncs_a_directory() {
+        use serde_json::json;
+        // A file below it makes it a directory; without one it may be a log to which others write.
+        for (below, told) in [(Some("/mail/new/1"), true), (Some("/mail/newer"), false), (None, false)] {
+            let mut work = Work::new(1_000_000_000);
+            let mut files = vec![json!({"device": "7:0", "inode": 13, "path": "/mail/new"})];
+            files.extend(below.map(|path| json!({"device": "7:0", "inode": 14, "path": path})));
+            work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));
+            work.call("fsync", "sync (7)", 200, 800_000_000, 0);
+            work.call("write", "sh (8)", 200, 1_000_000, 20_000);
+            work.file_call("fsync", "7:0 inode 13", 200, 800_000_000);
+            work.calls.by_file.last_mut().expect("a file").path = Some("/mail/new".to_owned());
+            let finding = only(find(&work.seen()));
+            assert_eq!(finding.what, "sync (7) spends 800.00 ms of 1.00 s in 200 calls of fsync() of /mail/new.");
+            assert_eq!(finding.advice[0].what.contains("Sync the directory once"), told, "{:?}", finding.advice);
         }
     }
 

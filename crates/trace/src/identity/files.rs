@@ -212,6 +212,17 @@ impl FileNames {
         turns.iter().any(|turn| turn.name.path() == Some(path))
     }
 
+    /// Whether it is known to be a directory: the path of another file lies below its own.
+    pub fn is_directory(&self, file: FileId) -> bool {
+        let turns = self.files.get(&file).map_or(&[][..], Vec::as_slice);
+        let mut all = self.files.values().flatten().filter_map(|turn| turn.name.path());
+        all.any(|path| {
+            turns.iter().filter_map(|turn| turn.name.path()).any(|directory| {
+                path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/') && rest.len() > 1)
+            })
+        })
+    }
+
     /// How many files that had this number were deleted in the recording.
     pub fn deleted(&self, file: FileId) -> u64 {
         let is_deleted = |turn: &&Turn| match &turn.name {
