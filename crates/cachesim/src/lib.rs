@@ -25,12 +25,11 @@ mod hash;
 mod kernel;
 mod mapping;
 mod simulator;
-mod squashfs;
-mod ubifs;
+mod types;
 
-pub use kernel::{Choice, Kernel};
-pub use simulator::{Access, Cause, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
-pub use ubifs::{BulkReads, NodePlaces, NodeRuns};
+pub use mapping::ubifs::{BulkReads, NodePlaces, NodeRuns};
+pub use simulator::Simulator;
+pub use types::{Access, Cause, Choice, Kernel, MapAdvice, OpenId, PageEvent, PageStep, Settings};
 
 /// Bytes of a page of the page cache, as on every board here.
 pub const PAGE_BYTES: u64 = 4096;

@@ -10,30 +10,7 @@ use std::ops::Range;
 
 use crate::PAGE_BYTES;
 use crate::mapping::{MMAP_LOTS_OF_MISSES, Mapping};
-use crate::simulator::MapAdvice;
-
-/// Kernels whose rules are modelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
-pub enum Kernel {
-    #[serde(rename = "2.6.37")]
-    V2_6_37,
-    #[serde(rename = "5.10")]
-    V5_10,
-    #[serde(rename = "6.1")]
-    V6_1,
-    #[serde(rename = "6.12")]
-    V6_12,
-    #[serde(rename = "7.2")]
-    V7_2,
-}
-
-/// The model that was taken for a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    pub kernel: Kernel,
-    /// The kernel is of the very line that the model follows; else the model is the nearest one.
-    pub exact: bool,
-}
+use crate::types::{Choice, Kernel, MapAdvice};
 
 impl Kernel {
     pub const ALL: [Kernel; 5] = [Kernel::V2_6_37, Kernel::V5_10, Kernel::V6_1, Kernel::V6_12, Kernel::V7_2];

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::{Rules, read_by_page};
 use crate::mapping::{MMAP_LOTS_OF_MISSES, Mapping, initial_size, next_size};
-use crate::simulator::MapAdvice;
+use crate::types::MapAdvice;
 
 pub const SOURCE: &str = "mm/readahead.c of Linux 3.0 and mm/filemap.c of 2.6.35, as they were in 2.6.37";
 

@@ -16,8 +16,9 @@
 //! through a buffer that squashfs keeps (`squashfs_read_cache`, `squashfs_get_datablock`; cache.c), one for each processor
 //! (`squashfs_max_decompressors`, decompressor_multi_percpu.c): here one, which the next page of the block finds.
 
-use crate::mapping::Mapping;
-use crate::{Kernel, PAGE_BYTES};
+use super::Mapping;
+use crate::PAGE_BYTES;
+use crate::types::Kernel;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Squashfs {

@@ -1,11 +1,14 @@
 //! One open file while a kernel's rules run on it: `struct address_space` and `struct file_ra_state` in one, with the
 //! primitives that the generations share.
 
+pub mod squashfs;
+pub mod ubifs;
+
+use self::squashfs::{Buffer, Squashfs};
+use self::ubifs::Bulk;
 use crate::PAGE_BYTES;
 use crate::cache::{Flags, PageCache};
-use crate::simulator::{Cause, PageStep};
-use crate::squashfs::{self, Buffer, Squashfs};
-use crate::ubifs::{self, Bulk};
+use crate::types::{Cause, PageStep};
 
 /// `struct file_ra_state` (include/linux/fs.h), and the mode bit of `POSIX_FADV_RANDOM`.
 #[derive(Clone, Copy, Debug)]
