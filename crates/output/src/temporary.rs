@@ -14,7 +14,7 @@ use rustix::io::Errno;
 pub fn random() -> io::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(crate::hex(&bytes))
 }
 
 /// A file in `dir` that only this process can open, for reading and writing.

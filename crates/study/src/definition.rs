@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use flashscope_cachesim::Kernel;
+use flashscope_output::hex;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -494,10 +495,6 @@ const MOST_READAHEAD_KIB: u64 = 4_194_303;
 
 /// Enough for any matrix a person waits for; a typing error must not fill memory.
 const MOST_CELLS: usize = 100_000;
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use flashscope_output::hex;
 pub(crate) use flashscope_targets::board::MOUNT_POINT;
 use flashscope_targets::board::{Board, Image, Kernel};
 use flashscope_trace::{Loss, Session, Step, Trace};
@@ -11,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::definition::{Filesystem, hex};
+use crate::definition::Filesystem;
 use crate::error::StudyError;
 use crate::result::Inputs;
 

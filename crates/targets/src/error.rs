@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::board::BootFailure;
+use crate::boot_failure::BootFailure;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -9,6 +9,7 @@
 
 mod agents;
 pub mod board;
+mod boot_failure;
 mod error;
 mod frames;
 mod job;
@@ -16,6 +17,7 @@ mod local;
 mod process;
 mod progress;
 mod scratch;
+mod scratch_dir;
 mod ssh;
 mod watch;
 

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
+pub use crate::scratch_dir::ScratchDir;
+pub(crate) use crate::scratch_dir::remove_tree;
 
 /// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both.
 pub fn cache_dir() -> Result<PathBuf, Error> {
@@ -26,13 +28,6 @@ pub(crate) fn cache_subdir(name: &str) -> Result<PathBuf, Error> {
     let dir = cache_dir()?.join(name);
     std::fs::create_dir_all(&dir).map_err(|source| Error::Cache { path: dir.clone(), source })?;
     Ok(dir)
-}
-
-/// A directory of this process in the cache, removed with the value.
-#[derive(Debug)]
-pub struct ScratchDir {
-    path: PathBuf,
-    keep: bool,
 }
 
 impl ScratchDir {
@@ -53,48 +48,8 @@ impl ScratchDir {
             .mode(0o700)
             .create(&path)
             .map_err(|source| Error::Cache { path: path.clone(), source })?;
-        Ok(ScratchDir { path, keep: false })
+        Ok(ScratchDir::owning(path))
     }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Moves the directory to `to` on the same file system; it is then nobody's to remove.
-    pub(crate) fn publish(mut self, to: &Path) -> std::io::Result<()> {
-        if let Some(parent) = to.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        std::fs::rename(&self.path, to)?;
-        self.keep = true;
-        Ok(())
-    }
-}
-
-impl Drop for ScratchDir {
-    fn drop(&mut self) {
-        if !self.keep {
-            remove_tree(&self.path);
-        }
-    }
-}
-
-/// Removes a tree of which some directories may not be writable (packages ship such).
-pub(crate) fn remove_tree(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
-        return;
-    }
-    fn open_up(dir: &Path) {
-        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).ok();
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                open_up(&entry.path());
-            }
-        }
-    }
-    open_up(path);
-    std::fs::remove_dir_all(path).ok();
 }
 
 /// Reads a text file that a user named, `most` bytes of it at most: a device may have no end.

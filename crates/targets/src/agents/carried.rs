@@ -1,8 +1,8 @@
 //! The agents that this program carries: compressed, each with the hash of what it unpacks to. `build.rs` makes the table.
 
+use flashscope_output::hex;
 use sha2::{Digest, Sha256};
 
-use crate::board::hex;
 use crate::error::Error;
 
 /// One program for one architecture.

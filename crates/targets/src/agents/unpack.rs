@@ -4,10 +4,10 @@ use std::fs::{DirBuilder, Metadata};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use flashscope_output::hex;
 use sha2::{Digest, Sha256};
 
 use super::carried::Carried;
-use crate::board::hex;
 use crate::error::Error;
 use crate::scratch::cache_dir;
 

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use flashscope_output::hex;
 use sha2::{Digest, Sha256};
 
-use super::hex;
 use super::stanza::{self, Stanza};
 use crate::error::Error;
 use crate::process;

@@ -282,7 +282,7 @@ impl Contents {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         }
-        super::hex(&hash.finalize())
+        flashscope_output::hex(&hash.finalize())
     }
 
     /// As a file with holes.

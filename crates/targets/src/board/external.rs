@@ -8,12 +8,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use flashscope_output::hex;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::files;
 use super::source::Source;
-use super::{Kernel, apt, hex};
+use super::{Kernel, apt};
 use crate::error::Error;
 use crate::process;
 use crate::progress::Progress;

@@ -5,11 +5,12 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use flashscope_output::hex;
 use sha2::{Digest, Sha256};
 
 use super::cpio::{self, Contents, Entry};
 use super::modules::{self, name_of};
-use super::{Board, DiskSettings, Kernel, MOUNT_POINT, Package, disk, external, hex};
+use super::{Board, DiskSettings, Kernel, MOUNT_POINT, Package, disk, external};
 use crate::agents;
 use crate::error::Error;
 use crate::progress::NoProgress;

@@ -6,12 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flashscope_output::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::modules::{self, ModuleIndex};
 use super::stanza::{self, Resolved};
-use super::{Board, KernelLine, apt, hex};
+use super::{Board, KernelLine, apt};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::scratch::{self, ScratchDir, cache_dir, remove_tree};

@@ -17,12 +17,14 @@ mod stanza;
 mod target;
 mod unpacked;
 
+use flashscope_output::hex;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::progress::Progress;
 
+pub use crate::boot_failure::{BootFailure, BootFailureKind};
 pub use chip::Chip;
 pub use disk::{Disk, DiskFilesystem, DiskSettings, MOUNT_POINT};
 pub use external::ExternalModule;
@@ -30,7 +32,7 @@ pub use files::power_profile;
 pub use image::{Image, ImageBuilder};
 pub use kernel::Kernel;
 pub use packages::Package;
-pub use qemu::{BootFailure, BootFailureKind, BootOutcome, Run, boot};
+pub use qemu::{BootOutcome, Run, boot};
 pub(crate) use target::BoardTarget;
 pub use target::plan_word;
 
@@ -332,10 +334,6 @@ impl Board {
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static FETCHING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     FETCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

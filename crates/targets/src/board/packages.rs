@@ -4,10 +4,11 @@
 
 use std::path::PathBuf;
 
+use flashscope_output::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Board, apt, hex, stanza};
+use super::{Board, apt, stanza};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::scratch::{ScratchDir, cache_dir};

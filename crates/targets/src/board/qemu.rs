@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Board, Image, Kernel, unpacked};
+use crate::boot_failure::{BootFailure, BootFailureKind, CONSOLE, PORT};
 use crate::error::Error;
 use crate::process;
 use crate::progress::Progress;
@@ -77,85 +77,6 @@ impl BootOutcome {
     }
 }
 
-/// A boot that failed, with what it left. Its files go with the value.
-#[derive(Debug)]
-pub struct BootFailure {
-    pub board: String,
-    pub kernel: String,
-    pub kind: BootFailureKind,
-    /// The console's last lines, without control characters.
-    pub console_tail: Vec<String>,
-    dir: ScratchDir,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum BootFailureKind {
-    /// The kernel's own words.
-    Panic(String),
-    Timeout(Duration),
-    /// [`Run::stop`] was set.
-    Stopped,
-    /// QEMU ended before the plan did: how, and what it said.
-    QemuDied {
-        how: String,
-        said: String,
-    },
-    PlanFailed {
-        step: u32,
-        line: String,
-        reason: String,
-    },
-    /// The plan is complete and nothing came out of the port.
-    NoPort,
-}
-
-impl BootFailure {
-    /// What left by the port before the end: a stream that may be cut, or empty.
-    pub fn port_file(&self) -> PathBuf {
-        self.dir.path().join(PORT)
-    }
-
-    pub fn console(&self) -> PathBuf {
-        self.dir.path().join(CONSOLE)
-    }
-}
-
-impl fmt::Display for BootFailure {
-    /// One line with the next step, then the console's last lines.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "board {} (kernel {}): ", self.board, self.kernel)?;
-        match &self.kind {
-            BootFailureKind::Panic(words) => {
-                write!(f, "kernel panic: {words}; try another kernel line, or see the console's last lines")?;
-            }
-            BootFailureKind::Timeout(limit) => write!(
-                f,
-                "no end after {} s; raise the time limit, or see where the console stands still",
-                limit.as_secs()
-            )?,
-            // Whoever stopped it does not ask where the board stood.
-            BootFailureKind::Stopped => return write!(f, "stopped by a signal before the plan's end"),
-            BootFailureKind::QemuDied { how, said } => {
-                let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
-                write!(f, "QEMU ended before the plan: {how}{said}; run it again, or see the console's last lines")?;
-            }
-            BootFailureKind::PlanFailed { step, line, reason } => {
-                write!(f, "plan failed at step {step} ({line}): {reason}; mend that step and run it again")?;
-            }
-            BootFailureKind::NoPort => write!(
-                f,
-                "the plan is complete and nothing came out of the port; load the board's port modules first in the plan"
-            )?,
-        }
-        for line in &self.console_tail {
-            write!(f, "\n    | {line}")?;
-        }
-        Ok(())
-    }
-}
-
-const PORT: &str = "port";
-const CONSOLE: &str = "console";
 const QEMU_SAYS: &str = "qemu";
 const DISK: &str = "disk";
 const TAIL_LINES: usize = 15;

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use flashscope_output::hex;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{apt, hex};
+use super::apt;
 use crate::error::Error;
 use crate::process;
 use crate::progress::Progress;

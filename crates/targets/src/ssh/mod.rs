@@ -123,14 +123,6 @@ const HOLDER: &str = concat!(
     "clear \"$p\"",
 );
 
-/// Digits that nobody can know beforehand.
-fn random() -> Result<String, Error> {
-    let path = std::path::Path::new("/dev/urandom");
-    let mut bytes = [0; 12];
-    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(|e| Error::io(path, e))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 /// How much of what a far shell says (a banner, say) is read before its answer has to come.
 const BANNER_LIMIT: u64 = 64 * 1024;
 
@@ -209,7 +201,8 @@ impl Ssh {
     }
 
     fn hold(&self) -> Result<Holder, Error> {
-        let mut child = self.spawn(&HOLDER.replace("@RANDOM@", &random()?))?;
+        let random = flashscope_output::random().map_err(|e| Error::io("/dev/urandom".as_ref(), e))?;
+        let mut child = self.spawn(&HOLDER.replace("@RANDOM@", &random))?;
         let stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let answer = answer(&mut stdout);

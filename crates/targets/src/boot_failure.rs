@@ -1,0 +1,88 @@
+//! How the boot of a board fails.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::scratch_dir::ScratchDir;
+
+/// Files of a boot, in a directory of its own.
+pub(crate) const PORT: &str = "port";
+pub(crate) const CONSOLE: &str = "console";
+
+/// A boot that failed, with what it left. Its files go with the value.
+#[derive(Debug)]
+pub struct BootFailure {
+    pub board: String,
+    pub kernel: String,
+    pub kind: BootFailureKind,
+    /// The console's last lines, without control characters.
+    pub console_tail: Vec<String>,
+    pub(crate) dir: ScratchDir,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum BootFailureKind {
+    /// The kernel's own words.
+    Panic(String),
+    Timeout(Duration),
+    /// [`crate::board::Run::stop`] was set.
+    Stopped,
+    /// QEMU ended before the plan did: how, and what it said.
+    QemuDied {
+        how: String,
+        said: String,
+    },
+    PlanFailed {
+        step: u32,
+        line: String,
+        reason: String,
+    },
+    /// The plan is complete and nothing came out of the port.
+    NoPort,
+}
+
+impl BootFailure {
+    /// What left by the port before the end: a stream that may be cut, or empty.
+    pub fn port_file(&self) -> PathBuf {
+        self.dir.path().join(PORT)
+    }
+
+    pub fn console(&self) -> PathBuf {
+        self.dir.path().join(CONSOLE)
+    }
+}
+
+impl fmt::Display for BootFailure {
+    /// One line with the next step, then the console's last lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "board {} (kernel {}): ", self.board, self.kernel)?;
+        match &self.kind {
+            BootFailureKind::Panic(words) => {
+                write!(f, "kernel panic: {words}; try another kernel line, or see the console's last lines")?;
+            }
+            BootFailureKind::Timeout(limit) => write!(
+                f,
+                "no end after {} s; raise the time limit, or see where the console stands still",
+                limit.as_secs()
+            )?,
+            // Whoever stopped it does not ask where the board stood.
+            BootFailureKind::Stopped => return write!(f, "stopped by a signal before the plan's end"),
+            BootFailureKind::QemuDied { how, said } => {
+                let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+                write!(f, "QEMU ended before the plan: {how}{said}; run it again, or see the console's last lines")?;
+            }
+            BootFailureKind::PlanFailed { step, line, reason } => {
+                write!(f, "plan failed at step {step} ({line}): {reason}; mend that step and run it again")?;
+            }
+            BootFailureKind::NoPort => write!(
+                f,
+                "the plan is complete and nothing came out of the port; load the board's port modules first in the plan"
+            )?,
+        }
+        for line in &self.console_tail {
+            write!(f, "\n    | {line}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! A directory that is removed with the value that stands for it.
+
+use std::path::{Path, PathBuf};
+
+/// A directory of this process in the cache, removed with the value.
+#[derive(Debug)]
+pub struct ScratchDir {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl ScratchDir {
+    /// Of a directory that is there, and nobody else's.
+    pub(crate) fn owning(path: PathBuf) -> ScratchDir {
+        ScratchDir { path, keep: false }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the directory to `to` on the same file system; it is then nobody's to remove.
+    pub(crate) fn publish(mut self, to: &Path) -> std::io::Result<()> {
+        if let Some(parent) = to.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::rename(&self.path, to)?;
+        self.keep = true;
+        Ok(())
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        if !self.keep {
+            remove_tree(&self.path);
+        }
+    }
+}
+
+/// Removes a tree of which some directories may not be writable (packages ship such).
+pub(crate) fn remove_tree(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
+        return;
+    }
+    fn open_up(dir: &Path) {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).ok();
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open_up(&entry.path());
+            }
+        }
+    }
+    open_up(path);
+    std::fs::remove_dir_all(path).ok();
+}
