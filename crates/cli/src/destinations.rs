@@ -31,7 +31,8 @@ pub fn check(cli: &Cli) -> Result<(), Failure> {
                 path.display()
             )));
         }
-        Output::check(path, Rules { inputs: &inputs, ..Rules::default() }).map_err(output::with(option))?;
+        Output::check(path, Rules { inputs: &inputs, ..Rules::default() })
+            .map_err(crate::failure::with_option(option))?;
     }
     directory.map_or(Ok(()), |(directory, name)| check_directory(directory, name))
 }
@@ -118,5 +119,5 @@ fn are_one_file(a: &Path, b: &Path) -> bool {
 fn check_directory(directory: &Path, name: &str) -> Result<(), Failure> {
     let file = directory.join(name);
     let first_missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists()).last();
-    Output::check(first_missing.unwrap_or(&file), Rules::default()).map_err(output::with("--output"))
+    Output::check(first_missing.unwrap_or(&file), Rules::default()).map_err(crate::failure::with_option("--output"))
 }

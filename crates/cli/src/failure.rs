@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use flashscope_output::OutputError;
+
 /// An error as the user sees it. Usage errors exit with 2, all others with 1.
 #[derive(Debug)]
 pub struct Failure {
@@ -76,6 +78,11 @@ impl From<flashscope_output::StdoutError> for Failure {
     }
 }
 
+/// The next step has the option that names another file; empty: an argument does.
+pub fn with_option(option: &str) -> impl Fn(OutputError) -> Failure {
+    move |error| Failure::new(if option.is_empty() { error.to_string() } else { format!("{error} with {option}") })
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -92,7 +99,7 @@ macro_rules! from_error {
     };
 }
 
-from_error!(flashscope_trace::Error, flashscope_output::OutputError);
+from_error!(flashscope_trace::Error, OutputError);
 
 impl From<flashscope_targets::Error> for Failure {
     fn from(error: flashscope_targets::Error) -> Self {

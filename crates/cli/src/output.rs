@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_output::{HostFile, Output, OutputError, Rules};
+use flashscope_output::{HostFile, Output, Rules};
 use flashscope_targets::ScratchDir;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, with_option};
 use crate::recover;
 
 /// A file that is being written, and the note about it.
@@ -19,7 +19,7 @@ impl<'a> Noted<'a> {
     /// Opens `path`, which must be none of `inputs`; `option` is the one that named it.
     pub fn create(path: &Path, inputs: &'a [HostFile], option: &str) -> Result<Noted<'a>, Failure> {
         let note = note(path);
-        let file = Output::create(path, Rules { inputs, ..Rules::default() }).map_err(with(option))?;
+        let file = Output::create(path, Rules { inputs, ..Rules::default() }).map_err(with_option(option))?;
         Ok(Noted { file, _note: note })
     }
 
@@ -33,11 +33,6 @@ impl<'a> Noted<'a> {
 /// that writes the same file.
 pub fn note(path: &Path) -> Option<ScratchDir> {
     if Output::is_through(path) { None } else { recover::note_partial(path).ok() }
-}
-
-/// The next step has the option that names another file; empty: an argument does.
-pub fn with(option: &str) -> impl Fn(OutputError) -> Failure {
-    move |error| Failure::new(if option.is_empty() { error.to_string() } else { format!("{error} with {option}") })
 }
 
 /// What the inputs of a command are, whatever they are called: the files that traces of these names are read from.

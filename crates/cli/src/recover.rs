@@ -10,8 +10,8 @@ use flashscope_trace::Session;
 use flashscope_trace::dat::Key;
 
 use crate::anonymous;
-use crate::failure::Failure;
-use crate::record;
+use crate::convert::{Finished, Way, convert, matched_nothing};
+use crate::failure::{Failure, with_option};
 
 /// Where the scratch directory of a recording says what it belongs to: the stream's path, NUL, the output's. A path may hold any
 /// other byte, line feeds too.
@@ -26,17 +26,6 @@ pub struct Pending {
     way: Way,
 }
 
-/// How a stream becomes what was asked for.
-#[derive(Clone)]
-pub enum Way {
-    /// A trace.dat is made of it.
-    Convert,
-    /// The stream itself takes the name.
-    Stream,
-    /// A trace.dat with pseudonyms, and nothing else under that name. `file`: where the key came from.
-    Anonymize { key: Key, file: Option<PathBuf> },
-}
-
 /// Ends a note, where the recording may get its name with pseudonyms alone.
 const ANONYMIZE: &str = "\0anonymize";
 
@@ -46,7 +35,7 @@ impl Pending {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
         // Before anything is recorded: whether it can be written at all.
-        Output::check(&absolute, rules()).map_err(crate::output::with("--output"))?;
+        Output::check(&absolute, rules()).map_err(with_option("--output"))?;
         let note = ScratchDir::new(LABEL)?;
         let random = flashscope_output::random().map_err(|error| Failure::new(format!("random numbers: {error}")))?;
         let stream = match Output::is_through(&absolute) {
@@ -122,24 +111,17 @@ pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     Ok(note)
 }
 
-/// A recording that is a trace.dat now.
-pub struct Finished {
-    pub path: PathBuf,
-    /// What the agent wanted people to know, and what became of an earlier file of that name, one line each.
-    pub says: Vec<String>,
-}
-
 fn finish(stream: &Path, output: &Path, way: &Way) -> Result<Finished, Failure> {
     let empty = std::fs::symlink_metadata(stream).map_or(true, |meta| meta.len() == 0);
     if empty {
         std::fs::remove_file(stream).ok();
         return Err(Failure::new("nothing was recorded"));
     }
-    if let Some(nothing) = record::matched_nothing(stream) {
+    if let Some(nothing) = matched_nothing(stream) {
         std::fs::remove_file(stream).ok();
         return Err(Failure::new(nothing));
     }
-    match record::convert(stream, output, rules(), way) {
+    match convert(stream, output, rules(), way) {
         Ok(finished) => {
             std::fs::remove_file(stream).ok();
             Ok(finished)

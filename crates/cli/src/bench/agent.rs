@@ -18,9 +18,10 @@ use serde_json::Value;
 
 use super::{BenchInputs, mounted, read_json};
 use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqliteArgs};
+use crate::convert::Way;
 use crate::failure::Failure;
 use crate::progress::Terminal;
-use crate::recover::{Pending, Way};
+use crate::recover::Pending;
 use crate::{replay, target};
 
 const SQLITE: &str = "flashscope-sqlite";

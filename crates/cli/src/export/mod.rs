@@ -38,7 +38,8 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
 fn run_on(args: &ExportArgs, to_stdout: bool, quiet: bool, given: &[PathBuf]) -> Result<(), Failure> {
     let given = output::inputs(given);
     if !to_stdout {
-        Output::check(&args.output, Rules { inputs: &given, ..Rules::default() }).map_err(output::with(OPTION))?;
+        Output::check(&args.output, Rules { inputs: &given, ..Rules::default() })
+            .map_err(crate::failure::with_option(OPTION))?;
     }
     if args.rows != ExportRows::Events {
         return rows::run(args, to_stdout, quiet);
@@ -281,7 +282,7 @@ const OPTION: &str = "--output";
 /// An error of a trace that is written, with the option to name another file by.
 fn named(error: Error) -> Failure {
     match error {
-        Error::Output(error) => output::with(OPTION)(error),
+        Error::Output(error) => crate::failure::with_option(OPTION)(error),
         error => error.into(),
     }
 }

@@ -1,23 +1,26 @@
 //! `record`: what the board says goes into a stream file as it comes, and becomes a trace.dat at the end.
 
+mod flight;
+
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flashscope_output::Output;
 use flashscope_output::quote::shell_path;
-use flashscope_output::{Existing, Output, Rules};
 use flashscope_targets::{Job, OpenOptions};
-use flashscope_trace::{Loss, Session, Severity, Trace};
+use flashscope_trace::{Loss, Severity, Trace};
 
 use crate::anonymous;
 use crate::args::{Mode, Paths, RecordArgs, Source};
+use crate::convert::{Finished, Way};
 use crate::failure::Failure;
 use crate::limits::{Limited, Reached};
 use crate::live::Live;
 use crate::progress::Terminal;
-use crate::recover::{Finished, Pending, Way};
-use crate::{flight, stop, target};
+use crate::recover::Pending;
+use crate::{stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if args.target.target.starts_with("board:") && args.command.is_empty() && args.trigger.is_empty() {
@@ -243,88 +246,6 @@ pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Why there is no trace to write: the filters let nothing through. What the agent says of it.
-pub fn matched_nothing(stream: &Path) -> Option<String> {
-    let session = Session::open(stream).ok()?;
-    let trace = session.recording(0).ok()?;
-    if !session.complete || trace.stats()["matched"] != 0 {
-        return None;
-    }
-    let said = session.logs.iter().find(|line| line.text.starts_with("no event matched "));
-    Some(format!("{}; no file was written", said.map_or("no event matched the filters", |line| line.text.as_str())))
-}
-
-/// Turns a stream into what the user asked for. The stream is left alone where that fails. A file that has the name already is
-/// kept as `NAME.old`, as perf does; what was cut short never takes the place of one.
-///
-/// By [`Way::Stream`] the stream itself takes the name: no second copy is made.
-pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Result<Finished, Failure> {
-    let session = Session::open(stream)?;
-    let says = session.logs.iter().filter(|line| line.level <= 1);
-    let mut says: Vec<String> = says.map(|line| format!("the agent says: {}", line.text)).collect();
-    let trace = match session.recordings.len() {
-        1 => session.recording(0)?,
-        0 => return Err(Failure::new("the agent recorded nothing")),
-        count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
-    };
-    let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
-    let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
-    let rules = Rules { existing, ..rules };
-    let through = Output::is_through(output);
-    let (path, no_room) = match way {
-        Way::Anonymize { key, .. } => (anonymous::write(&trace, output, rules, key)?, None),
-        Way::Stream if !through => (flashscope_output::adopt(stream, output, rules)?, None),
-        Way::Stream | Way::Convert => copy(&trace, stream, output, rules)?,
-    };
-    if let Some(why) = no_room {
-        says.push(format!(
-            "{0}: {why}: this is the agent's stream, which flashscope reads as well; for trace-cmd and KernelShark type: flashscope \
-             export {1} --to trace.dat -o FILE, with FILE on another disk",
-            path.display(),
-            shell_path(&path)
-        ));
-    }
-    match (there, session.complete) {
-        (true, true) => says.push(format!("the earlier {0} is kept as {0}.old", output.display())),
-        (true, false) => says.push(format!(
-            "the recording was interrupted: {} is unchanged, and the recorded data is in {}",
-            output.display(),
-            path.display()
-        )),
-        (false, _) => {}
-    }
-    Ok(Finished { path, says })
-}
-
-/// Writes a trace.dat. Where there is no room for it the stream takes the name: why.
-fn copy(trace: &Trace, stream: &Path, output: &Path, rules: Rules<'_>) -> Result<(PathBuf, Option<String>), Failure> {
-    let through = Output::is_through(output);
-    let why = match if through { Ok(()) } else { room_for_a_copy(stream) } {
-        Ok(()) => match flashscope_trace::dat::write_as(trace, output, rules) {
-            Ok((_, path)) => return Ok((path, None)),
-            Err(flashscope_trace::Error::NoSpace { .. }) if !through => {
-                "a trace.dat needs more room beside the recording than there is".to_owned()
-            }
-            Err(error) => return Err(error.into()),
-        },
-        Err((needed, free)) => format!("a trace.dat needs {needed} KiB beside the recording, and {free} KiB are free"),
-    };
-    Ok((flashscope_output::adopt(stream, output, rules)?, Some(why)))
-}
-
-/// KiB that a trace.dat of a stream needs at most, and those that are free, where these are fewer. Its sub-buffers have their
-/// whole size: it is some 7 % larger than the stream.
-fn room_for_a_copy(stream: &Path) -> Result<(), (u64, u64)> {
-    let Ok(file) = File::open(stream) else { return Ok(()) };
-    let bytes = file.metadata().map_or(0, |meta| meta.len());
-    let needed = bytes.saturating_add(bytes / 8);
-    // A file system that does not say is tried.
-    match flashscope_output::free_bytes_of(&file) {
-        Ok(free) if free < needed => Err((needed >> 10, free >> 10)),
-        _ => Ok(()),
-    }
 }
 
 /// A writer that flushes nothing late: each write of the agent is on its way to the disk when the next one comes.

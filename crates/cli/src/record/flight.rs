@@ -8,11 +8,12 @@ use flashscope_output::Output;
 use flashscope_targets::{Job, Target};
 use flashscope_trace::Trace;
 
+use super::{argv, way};
 use crate::args::RecordArgs;
+use crate::convert::Way;
 use crate::failure::Failure;
 use crate::progress::Terminal;
-use crate::record;
-use crate::recover::{Pending, Way};
+use crate::recover::Pending;
 use crate::target;
 use flashscope_targets::{FS_END, Frames};
 
@@ -23,10 +24,10 @@ pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
             args.output.display()
         )));
     }
-    let job = Job { argv: record::argv(args), ..Job::default() };
+    let job = Job { argv: argv(args), ..Job::default() };
     let mut captures = Captures {
         output: &args.output,
-        way: record::way(args)?,
+        way: way(args)?,
         terminal,
         current: None,
         frames: Frames::default(),
