@@ -6,9 +6,9 @@ use flashscope_cachesim::{Access, BulkReads, Cause, PageEvent, PageStep, Simulat
 use flashscope_trace::FileId;
 
 use crate::cost::costs::Costs;
-use crate::cost::index::Index;
-use crate::cost::pages::PageCosts;
 use crate::cost::squashfs::BlockReads;
+use crate::measured::index::Index;
+use crate::measured::pages::PageCosts;
 use crate::queue::{Asked, Replay};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::workload::TaskAccess;

@@ -8,8 +8,8 @@ use flashscope_trace::FileId;
 
 use crate::accounts::{Accounts, Played};
 use crate::cost::costs::Costs;
-use crate::cost::index::DEPTH;
 use crate::cost::{Cost, NodeCost};
+use crate::measured::index::DEPTH;
 use crate::prediction::{Recorded, Row};
 use crate::queue::QueueCost;
 use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};

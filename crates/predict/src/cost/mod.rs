@@ -7,17 +7,13 @@
 //! served all the while: so time is time in which any task was in a call, and what is fitted are stretches of it.
 
 pub mod costs;
-pub mod flash_time;
-pub mod index;
-pub mod pages;
 pub mod squashfs;
-pub mod ubifs;
 
 use flashscope_cachesim::BulkReads;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cost::flash_time::ReadTimes;
+use crate::measured::flash_time::ReadTimes;
 use crate::workload::{Call, Workload};
 
 /// Time in which calls were under way without a pause: one call, or some of tasks that waited for each other.

@@ -54,7 +54,7 @@ impl BlockReads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::pages::InCall;
+    use crate::measured::pages::InCall;
     use flashscope_trace::Device;
 
     const FILE: FileId = FileId { device: Some(Device(1)), inode: 1 };

@@ -11,9 +11,9 @@ use std::ops::Range;
 use flashscope_cachesim::{Access, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, Facts, FileId, FileStep, FlashOp, Pair, Record};
 
-use crate::cost::flash_time::{FlashTimes, ReadRun};
-use crate::cost::pages::{InCall, PageCosts};
-use crate::cost::ubifs::{Nodes, Place, Places};
+use crate::measured::flash_time::{FlashTimes, ReadRun};
+use crate::measured::pages::{InCall, PageCosts};
+use crate::measured::ubifs::{Nodes, Place, Places};
 use crate::queue::{QueueReader, Queued};
 use crate::workload::cached::Cached;
 use crate::workload::cpu_wait::{CpuWait, Ran, can_run};

@@ -5,7 +5,7 @@
 //! anywhere: of the pages that it touches one after the other, the first and the last are read in part. No event need say so: pages
 //! that are read in a row are distinguished by where they lie, and the first of a row, which may begin with its page, by its time.
 
-use crate::cost::ubifs::Place;
+use crate::measured::ubifs::Place;
 
 /// Times that are kept for their medians: the first ones.
 const MOST_TIMES: usize = 1 << 16;

@@ -18,7 +18,7 @@ use flashscope_cachesim::{NodePlaces, NodeRuns, PAGE_BYTES};
 use flashscope_trace::facts::Mount;
 use flashscope_trace::{Device, Facts, FileId};
 
-use crate::cost::index::{Descent, Index, Levels};
+use crate::measured::index::{Descent, Index, Levels};
 
 /// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h): a header of 48 bytes before a block that was not compressed.
 const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
