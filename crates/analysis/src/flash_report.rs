@@ -38,7 +38,7 @@ pub struct FlashReport {
     pub names: crate::NamesFound,
     /// What it answers, what matters most first.
     #[serde(default)]
-    pub findings: Vec<crate::findings::Finding>,
+    pub findings: Vec<crate::finding::Finding>,
     /// How long calls took; empty where the trace has none.
     #[serde(default)]
     pub calls: crate::calls::CallsFound,

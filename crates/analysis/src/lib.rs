@@ -10,6 +10,7 @@ mod clip;
 pub mod comparison;
 pub mod energy;
 mod evidence;
+mod finding;
 pub mod findings;
 pub mod flash;
 mod flash_report;
