@@ -395,6 +395,15 @@ impl Mount {
     }
 }
 
+/// The rows of one array.
+pub(crate) fn rows<'f>(facts: &'f Value, key: &str) -> impl Iterator<Item = &'f Value> {
+    facts["names"][key].as_array().into_iter().flatten()
+}
+
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

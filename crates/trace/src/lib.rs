@@ -46,6 +46,7 @@ mod pairs;
 mod record;
 mod ring;
 mod source;
+mod time;
 mod trace;
 
 pub use bytes::Endian;

@@ -1,8 +1,8 @@
 //! An event as it was recorded: its format and its bytes.
 
-use crate::events::TimeNs;
 use crate::ring::Missed;
 use crate::ring::schema::{Field, Schema, Value};
+use crate::time::TimeNs;
 
 /// One event, borrowed from the trace while it is read. Nothing of it is lost: every field, in the kernel's own bytes.
 #[derive(Clone, Copy, Debug)]

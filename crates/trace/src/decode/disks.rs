@@ -4,7 +4,7 @@
 //! the disk stays.
 
 use crate::events::file::FileEvent;
-use crate::identity::{rows, text};
+use crate::facts::{rows, text};
 use crate::ids::{Device, FileId};
 use foldhash::{HashMap, HashMapExt as _};
 use serde_json::Value;

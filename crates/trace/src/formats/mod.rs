@@ -10,6 +10,7 @@ pub(crate) mod packed;
 pub(crate) mod parsed;
 mod perf;
 pub(crate) mod perfetto;
+pub(crate) mod recorded;
 mod refused;
 mod repeated;
 pub(crate) mod stream;

@@ -2,8 +2,8 @@
 //! `loop0 (ext4, /mnt, file /srv/disk.img)`. This is the one place that makes them.
 
 use super::files::{file_label, own_data};
-use super::{rows, text};
 use crate::facts::{Facts, Mtd};
+use crate::facts::{rows, text};
 use crate::ids::Device;
 use foldhash::HashMap;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Paths of files, by device and inode number.
 
 use super::apps::container;
-use super::{rows, text};
 use crate::events::TimeNs;
+use crate::facts::{rows, text};
 use crate::ids::{Device, FileId};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;

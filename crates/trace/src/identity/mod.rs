@@ -32,15 +32,6 @@ pub(crate) fn merged(frames: &[String]) -> Option<Value> {
     (!all.is_empty()).then_some(Value::Object(all))
 }
 
-/// The rows of one array.
-pub(crate) fn rows<'f>(facts: &'f Value, key: &str) -> impl Iterator<Item = &'f Value> {
-    facts["names"][key].as_array().into_iter().flatten()
-}
-
-pub(crate) fn text(value: &Value) -> Option<&str> {
-    value.as_str().filter(|text| !text.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

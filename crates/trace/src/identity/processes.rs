@@ -4,9 +4,9 @@
 //! between: `task_newtask` (a thread, or a process that is like its parent), `sched_process_exec`, `cgroup_attach_task`.
 
 use super::apps::{App, AppKind, Signs, app_of};
-use super::{rows, text};
 use crate::decode::names::Names;
 use crate::events::TimeNs;
+use crate::facts::{rows, text};
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema, Schemas, Value as FieldValue};
 use foldhash::{HashMap, HashMapExt as _};

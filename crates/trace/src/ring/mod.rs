@@ -4,12 +4,7 @@
 //! `struct ring_buffer_event`, `enum ring_buffer_type`, `RB_MISSED_EVENTS`, `RB_MISSED_STORED`, `rb_fix_abs_ts`.
 
 pub(crate) mod codec;
-pub mod merge;
-pub mod pages;
-pub mod parallel;
-pub(crate) mod recorded;
 pub mod schema;
-pub mod twice;
 
 use crate::ring::schema::Layout;
 

@@ -337,7 +337,7 @@ impl Anonymizer {
 
     /// What a buffer of another tool's is called.
     pub fn buffer<'n>(&self, name: &'n str) -> std::borrow::Cow<'n, str> {
-        let own = name.is_empty() || name == crate::ring::recorded::TASKS_BUFFER || name == "requests";
+        let own = name.is_empty() || name == crate::formats::recorded::TASKS_BUFFER || name == "requests";
         if own { name.into() } else { self.text(name).into() }
     }
 

@@ -7,11 +7,11 @@ use super::write::{Place, header, inputs_of, own_section, publish_error, put_pla
 use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
+use crate::formats::recorded::{Delivered, Ring, RingBuffer, TASKS_BUFFER};
 use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::merged::MergedTrace;
 use crate::record::Record;
-use crate::ring::recorded::{Delivered, Ring, RingBuffer, TASKS_BUFFER};
 use crate::ring::schema::{Layout, Schemas};
 use crate::ring::{Encoder, Missed};
 use crate::source::Opened;

@@ -5,11 +5,11 @@ use crate::bytes::Endian;
 use crate::error::Error;
 use crate::formats::dat::own::{self, Own};
 use crate::formats::dat::{MAGIC, option};
+use crate::formats::recorded::pages::PageSource;
+use crate::formats::recorded::{Blob, Ring};
 use crate::input::Input;
 use crate::losses::Loss;
 use crate::losses::stats_by_cpu;
-use crate::ring::pages::PageSource;
-use crate::ring::recorded::{Blob, Ring};
 use crate::ring::schema::{Layout, Schema};
 use crate::ring::{Walked, Walker};
 use crate::trace::Trace;
@@ -179,7 +179,10 @@ fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut i
     Ok(Written { bytes: out.at, sub_buffers })
 }
 
-fn buffers_of<'a>(buffers: &[&'a crate::ring::recorded::RingBuffer], names: Option<&Anonymizer>) -> Vec<Cow<'a, str>> {
+fn buffers_of<'a>(
+    buffers: &[&'a crate::formats::recorded::RingBuffer],
+    names: Option<&Anonymizer>,
+) -> Vec<Cow<'a, str>> {
     let name = |name: &'a str| names.map_or(name.into(), |names| names.buffer(name));
     buffers.iter().map(|b| name(&b.name)).collect()
 }

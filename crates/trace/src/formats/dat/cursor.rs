@@ -3,8 +3,8 @@
 
 use crate::bytes::Endian;
 use crate::error::Error;
+use crate::formats::recorded::Blob;
 use crate::input::Input;
-use crate::ring::recorded::Blob;
 use std::path::Path;
 
 /// Longest single text that is read, and all of them together.

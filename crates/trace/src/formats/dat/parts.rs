@@ -5,9 +5,9 @@ use super::option;
 use super::own::Own;
 use crate::bytes::until_nul;
 use crate::error::Error;
+use crate::formats::recorded::Blob;
+use crate::formats::recorded::pages::PageSource;
 use crate::losses::{Loss, Losses};
-use crate::ring::pages::PageSource;
-use crate::ring::recorded::Blob;
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, Schema, Schemas};
 
 /// Formats of one file.

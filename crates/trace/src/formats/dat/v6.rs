@@ -7,9 +7,9 @@ use super::parts::{
     Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
 use crate::error::Error;
+use crate::formats::recorded::pages::PageSource;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
-use crate::ring::pages::PageSource;
 use crate::ring::schema::Layout;
 
 /// From behind the page size on.

@@ -7,11 +7,11 @@ use super::parts::{
 };
 use super::{CUT_BEFORE_EVENTS, recover};
 use crate::error::Error;
+use crate::formats::recorded::Blob;
+use crate::formats::recorded::pages::PageSource;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::codec::{Codec, MAX_UNPACKED};
-use crate::ring::pages::PageSource;
-use crate::ring::recorded::Blob;
 use crate::ring::schema::{Layout, MAX_SUBBUF};
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! All lanes of a recording in time order, in bounded memory.
 
-use crate::ring::pages::Pages;
+use crate::formats::recorded::pages::Pages;
 use crate::ring::schema::Layout;
 use crate::ring::{Missed, Walked, Walker};
 use std::cmp::Reverse;

@@ -1,10 +1,10 @@
 //! Sub-buffers of one lane (a CPU of a ring), read from a file piece by piece.
 
-use super::codec::Codec;
 use crate::bytes::Endian;
 use crate::formats::stream::frame::{HEADER, Header, kind};
 use crate::formats::stream::index::{RunCursor, RunIndex};
 use crate::input::Input;
+use crate::ring::codec::Codec;
 use std::io;
 use std::sync::Arc;
 

@@ -24,15 +24,15 @@ struct Recent {
 }
 
 #[derive(Default)]
-pub(crate) struct Twice {
+pub(crate) struct Duplicates {
     cpus: HashMap<u16, VecDeque<Recent>>,
     names: Vec<String>,
     pub count: u64,
 }
 
-impl Twice {
+impl Duplicates {
     /// Whether another buffer had this record before; it is counted then. Records come in order of time.
-    pub fn is(&mut self, record: &Record<'_>) -> bool {
+    pub fn is_one(&mut self, record: &Record<'_>) -> bool {
         let Some(bit) = self.bit(record.buffer) else { return false };
         let mut hasher = DefaultHasher::new();
         record.data.hash(&mut hasher);
@@ -74,7 +74,7 @@ mod tests {
     /// Which of these records (time, CPU, buffer, bytes) are there before.
     fn copies(records: &[(u64, u16, &'static str, &'static [u8])]) -> Vec<bool> {
         let schema = Schema::unknown(Endian::Little);
-        let mut twice = Twice::default();
+        let mut duplicates = Duplicates::default();
         let record = |&(time, cpu, buffer, data)| Record {
             time: TimeNs(time),
             cpu,
@@ -83,7 +83,7 @@ mod tests {
             schema: &schema,
             data,
         };
-        records.iter().map(|one| twice.is(&record(one))).collect()
+        records.iter().map(|one| duplicates.is_one(&record(one))).collect()
     }
 
     #[test]

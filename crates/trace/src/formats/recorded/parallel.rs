@@ -3,8 +3,8 @@
 //! A lane is read by one thread at a time: it copies whole sub-buffers into a batch and notes where their records lie.
 //! Which lane is read next is decided by a queue of lanes that have room for a batch, so that no thread waits for room.
 
+use crate::formats::recorded::merge::{Head, Lane, Raw, merge_heads};
 use crate::ring::Missed;
-use crate::ring::merge::{Head, Lane, Raw, merge_heads};
 use crate::ring::schema::Layout;
 use std::collections::VecDeque;
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) fn batch_size(lanes: usize, largest_page: u64) -> Option<usize> {
     (size >= 4096 && size as u64 >= largest_page).then_some(size)
 }
 
-/// As [`crate::ring::merge::merge`], with the same result, by so many threads beside the caller's.
+/// As [`crate::formats::recorded::merge::merge`], with the same result, by so many threads beside the caller's.
 pub(crate) fn merge_ahead(
     layout: &Layout,
     lanes: &mut [Lane],

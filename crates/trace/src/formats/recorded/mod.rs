@@ -1,17 +1,22 @@
 //! A trace that has the kernel's ring buffers, as trace.dat and the agent's stream do.
 
-use super::codec::Codec;
-use super::merge::{Lane, LaneCounts, Raw, merge};
-use super::pages::PageSource;
-use super::parallel::{batch_size, merge_ahead};
-use super::schema::{Layout, Schema, Schemas};
-use super::twice::Twice;
+mod duplicates;
+pub mod merge;
+pub mod pages;
+pub mod parallel;
+
+use self::duplicates::Duplicates;
+use self::merge::{Lane, LaneCounts, Raw, merge};
+use self::pages::PageSource;
+use self::parallel::{batch_size, merge_ahead};
 use crate::decode::names::Names;
 use crate::decode::tasks::TaskReader;
 use crate::events::TimeNs;
 use crate::input::Input;
 use crate::losses::{Loss, Losses, TASKS, stats_by_cpu};
 use crate::record::Record;
+use crate::ring::codec::Codec;
+use crate::ring::schema::{Layout, Schema, Schemas};
 use crate::source::Source;
 use foldhash::HashMap;
 use serde_json::Value;
@@ -126,13 +131,13 @@ impl Ring {
         if with_events.count() < 2 {
             return self.run_buffers(None, f);
         }
-        let mut twice = Twice::default();
+        let mut duplicates = Duplicates::default();
         let mut losses = self.run_buffers(None, |record| {
-            if !twice.is(record) {
+            if !duplicates.is_one(record) {
                 f(record);
             }
         })?;
-        losses.add(Loss::EventsRepeated, twice.count);
+        losses.add(Loss::EventsRepeated, duplicates.count);
         Ok(losses)
     }
 
