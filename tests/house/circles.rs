@@ -10,41 +10,11 @@ use flashscope_tests::top;
 use super::sources;
 
 /// Circles that stay, with the reason.
-const LISTED: &[(&str, &[&str], &str)] = &[
-    (
-        "analysis",
-        &["block", "findings"],
-        "a report on block I/O carries its findings, which are drawn from what it found",
-    ),
-    (
-        "analysis",
-        &["block::again", "block::completing", "block::flushes", "block::matching", "block::stages"],
-        "one state machine, which follows a request from its queue to its end",
-    ),
-    (
-        "cachesim",
-        &["kernel", "mapping", "simulator", "squashfs", "ubifs"],
-        "one simulator: a kernel's rules ask the mapping, and the mapping asks the rules",
-    ),
-    (
-        "cli",
-        &["flight", "output", "record", "recover"],
-        "whatever opens an output first finishes what a killed recording left",
-    ),
-    ("predict", &["cost", "workload"], "what calls cost is measured while the workload is read"),
-    (
-        "targets",
-        &["agents", "board", "error", "job", "process", "scratch"],
-        "the crate's one error type names the failures of its parts",
-    ),
-    ("targets", &["board", "error"], "the same, by modules"),
-    (
-        "trace",
-        &["decode", "events", "formats", "identity", "pairs", "record", "ring", "source"],
-        "records, events and decoders are made of the ring's formats, and its sub-buffers lie in files of formats; no modules of \
-         these folders use each other",
-    ),
-];
+const LISTED: &[(&str, &[&str], &str)] = &[(
+    "analysis",
+    &["block::again", "block::completing", "block::flushes", "block::matching", "block::stages"],
+    "one state machine, which follows a request from its queue to its end",
+)];
 
 type Path = Vec<String>;
 type Uses = BTreeMap<Path, BTreeSet<Path>>;
