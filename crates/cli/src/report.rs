@@ -654,6 +654,10 @@ pub fn is_of_block_io(trace: &Trace) -> bool {
 
 #[inline]
 fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
+    let before = args.shown_until.get(usize::from(event.cpu)).copied().flatten();
+    if before.is_some_and(|until| event.time <= until) {
+        return false;
+    }
     if args.from.is_none() && args.to.is_none() {
         return true;
     }

@@ -18,11 +18,13 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     if let Some(flag) = FLAG.get() {
         return Ok(Arc::clone(flag));
     }
-    let flag = Arc::new(AtomicBool::new(false));
+    let (flag, second) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in SIGNALS {
-        // Order matters: the first signal finds the flag down, so only the second one exits.
-        signal_hook::flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+        // Order matters. The flag comes first: a signal between two of these is not lost. The first one finds `second` down, so only
+        // the next one exits.
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, Arc::clone(&second)))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&second)))
             .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
     }
     Ok(installed(flag))

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flashscope_analysis::SplitBy;
 use flashscope_study::{Bytes, Pattern, Readahead};
+use flashscope_trace::TimeNs;
 
 /// Show which application reads and writes which file on which storage device, how long it takes, and who slows whom: on this
 /// machine, on a board over ssh, or on a virtual board.
@@ -215,6 +216,10 @@ pub struct ReportArgs {
     /// Show only what began up to this time, seconds after the first event.
     #[arg(long, value_name = "SECONDS")]
     pub to: Option<f64>,
+    /// Not typed: for each CPU, up to which time its events were shown before. Events of one CPU come in the order of their times,
+    /// those of several do not.
+    #[arg(skip)]
+    pub shown_until: Vec<Option<TimeNs>>,
     /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
     /// container or Android package. A process that executed another program has the last one's name.
     #[arg(long, value_name = "NAME")]

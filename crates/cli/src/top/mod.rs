@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use flashscope_report::top::{TopSnapshot, prometheus};
 use flashscope_targets::{Job, OpenOptions};
-use flashscope_trace::{Session, SessionOptions, StreamWindow};
+use flashscope_trace::{Event, EventKind, Session, SessionOptions, StreamWindow, TimeNs};
 
 use crate::args::{ReportArgs, TopArgs};
 use crate::failure::Failure;
@@ -150,9 +150,9 @@ fn look(
     let Some(begun) = begun else { return Ok(()) };
     let until = args.duration.map(|seconds| begun.saturating_add(Duration::from_secs_f64(seconds)));
     let mut next = begun + interval;
-    let (mut until_ns, mut looked) = (0, begun);
+    let (mut shown_until, mut looked) = (Vec::new(), begun);
     let mut picture = |now: Duration, screen: &mut Option<Screen>| {
-        let snapshot = snapshot(shared, now, (now - begun, now - looked), &mut until_ns)?;
+        let snapshot = snapshot(shared, now, (now - begun, now - looked), &mut shown_until)?;
         looked = now;
         if let Some(path) = &args.prometheus {
             keep(path, &snapshot)?;
@@ -199,34 +199,32 @@ fn look(
     Ok(())
 }
 
-/// What was queued since the events that were looked at before, which ended at `until_ns`. No bio is in two snapshots.
+/// What was queued and was in no snapshot before: each bio is in one. `shown_until`: up to where the events of each CPU were shown.
+/// The recorder reads one CPU after the other, so that an event of one may come behind later ones of another.
 fn snapshot(
     shared: &Shared,
     now: Duration,
     (time, interval): (Duration, Duration),
-    until_ns: &mut u64,
+    shown_until: &mut Vec<Option<TimeNs>>,
 ) -> Result<TopSnapshot, Failure> {
     let (stream, dropped) = {
         let mut window = lock(&shared.window);
         (window.stream(now), window.dropped())
     };
     let (time_s, interval_s) = (time.as_secs_f64(), interval.as_secs_f64());
-    let Some(stream) = stream else { return Ok(TopSnapshot::empty(time_s, interval_s)) };
+    let nothing = || Ok(TopSnapshot { dropped, ..TopSnapshot::empty(time_s, interval_s) });
+    let Some(stream) = stream else { return nothing() };
     let session = Session::from_bytes(Path::new("the recording"), stream.into(), SessionOptions::default())?;
     if session.recordings.is_empty() {
-        return Ok(TopSnapshot::empty(time_s, interval_s));
+        return nothing();
     }
     let inputs = Inputs::one(session.recording(0)?)?;
-    let (mut first, mut last) = (None, 0);
-    inputs.for_each(&mut |_, event| {
-        first.get_or_insert(event.time.0);
-        last = last.max(event.time.0);
-    })?;
-    let Some(first) = first.filter(|_| last > *until_ns) else { return Ok(TopSnapshot::empty(time_s, interval_s)) };
-    // Half a nanosecond behind the last event of the snapshot before.
-    let from = until_ns.checked_sub(first).map_or(0.0, |since| (since as f64 + 0.5) / 1e9);
-    *until_ns = last;
-    let args = ReportArgs { from: Some(from), ..ReportArgs::default() };
+    let args = ReportArgs { shown_until: shown_until.clone(), ..ReportArgs::default() };
+    let mut any = false;
+    inputs.for_each(&mut |_, event| any |= shows(shown_until, event))?;
+    if !any {
+        return nothing();
+    }
     let snapshot = if inputs.traces().any(report::is_of_block_io) {
         TopSnapshot::of_block(&report::block_report(&inputs, &args)?, time_s, interval_s)
     } else {
@@ -235,7 +233,87 @@ fn snapshot(
     Ok(TopSnapshot { dropped, ..snapshot })
 }
 
+/// Takes an event as shown. Whether it was not before.
+fn shows(shown_until: &mut Vec<Option<TimeNs>>, event: &Event) -> bool {
+    // Marks come beside the events of the CPUs, before those that have not been read yet.
+    if matches!(event.kind, EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Mark { .. }) {
+        return false;
+    }
+    let cpu = usize::from(event.cpu);
+    if shown_until.len() <= cpu {
+        shown_until.resize(cpu + 1, None);
+    }
+    let is_new = shown_until[cpu].is_none_or(|until| event.time > until);
+    if is_new {
+        shown_until[cpu] = Some(event.time);
+    }
+    is_new
+}
+
 /// Replaces the file whole: the collector never sees half of it.
 fn keep(path: &Path, snapshot: &TopSnapshot) -> Result<(), Failure> {
     output::write(path, prometheus(snapshot).as_bytes(), &[], "--prometheus")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_trace::{Encoder, Endian, Layout, encode_frame};
+
+    const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+        \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+        \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+        \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+    const QUEUE: &str = "block\0block_bio_queue\0name: block_bio_queue\nID: 100\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:u32 dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:u32 nr_sector;\toffset:12;\tsize:4;\tsigned:0;\n\
+        \tfield:u64 sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:char rwbs[8];\toffset:24;\tsize:8;\tsigned:0;\n\nprint fmt: \"\"\n";
+
+    /// The descriptions of a recording of bios.
+    fn descriptions() -> Vec<u8> {
+        let mut hello = vec![1, 0, 0, 8];
+        [4096_u32, 4096, 2].iter().for_each(|value| hello.extend(value.to_le_bytes()));
+        hello.extend(b"0.1.0");
+        let facts: &[u8] = br#"{"recording": {"name": "top", "clock": "mono"}}"#;
+        let frames = [(1, &hello[..]), (2, facts), (3, PAGE.as_bytes()), (5, QUEUE.as_bytes())];
+        (0..).zip(frames).flat_map(|(n, (kind, payload))| encode_frame(kind, 0, n, payload)).collect()
+    }
+
+    /// What a CPU has recorded: a bio of 4 KiB at each of these times.
+    fn bios(cpu: u8, times: &[u64]) -> Vec<u8> {
+        let mut encoder = Encoder::new(Layout::of(Endian::Little, 8, 4096));
+        for &time in times {
+            let mut event = vec![100, 0, 0, 0, 7, 0, 0, 0];
+            [8_u32 << 20, 8].iter().for_each(|value| event.extend(value.to_le_bytes()));
+            event.extend((time * 8).to_le_bytes());
+            event.extend(b"W\0\0\0\0\0\0\0");
+            assert!(encoder.record(time, &event).expect("times go forward").is_none());
+        }
+        let page = encoder.finish().expect("events");
+        encode_frame(6, 0, 0, &[&[cpu, 0, 0, 0][..], &page].concat())
+    }
+
+    /// The recorder reads CPU 0, then CPU 1: what CPU 0 does meanwhile comes a round later, behind later events of CPU 1.
+    #[test]
+    fn each_bio_is_in_one_picture_however_its_cpu_is_read() {
+        let second = Duration::from_secs;
+        let shared = Shared { window: Mutex::new(StreamWindow::new(second(9), MOST_BYTES)), began: Instant::now() };
+        lock(&shared.window).push(&descriptions(), second(0));
+        let mut shown_until = Vec::new();
+        let mut written = Vec::new();
+        for (now, rounds) in [(1, [bios(0, &[100]), bios(1, &[90, 300])]), (2, [bios(0, &[200, 310]), bios(1, &[305])])]
+        {
+            rounds.iter().for_each(|bytes| lock(&shared.window).push(bytes, second(now)));
+            // And again with nothing new.
+            for _ in 0..2 {
+                let top =
+                    snapshot(&shared, second(now), (second(now), second(1)), &mut shown_until).expect("a picture");
+                written.push(top.process.iter().filter_map(|row| row.written_bytes_per_s).sum::<f64>());
+            }
+        }
+        assert_eq!(written, [3.0 * 4096.0, 0.0, 3.0 * 4096.0, 0.0]);
+    }
 }
