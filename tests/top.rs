@@ -89,6 +89,51 @@ fn the_sum_of_all_intervals_is_what_was_written() {
     assert!(metrics.lines().all(|line| line.starts_with('#') || sample(line)), "{metrics}");
 }
 
+/// Devices, applications and open files have names while the recording goes on.
+#[test]
+fn rows_have_names() {
+    if !can_record() {
+        return;
+    }
+    let dir = tree().join("target/tmp/top-names");
+    std::fs::create_dir_all(&dir).expect("made");
+    let file = dir.join("open");
+    // One process keeps it open, and the page cache has it.
+    let script = "exec >>\"$1\"; for i in $(seq 600); do echo line; sync \"$1\"; sleep 0.1; done";
+    let mut writer = Command::new("bash").args(["-c", script, "bash"]).arg(&file).spawn().expect("bash starts");
+    let process = format!("bash ({})", writer.id());
+    let mut child = flashscope()
+        .args(["top", "--json", "-d", "60", "--events", "block,cache,syscall"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("flashscope starts");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut found = None;
+    for line in lines {
+        let top: Value = serde_json::from_str(&line.expect("text")).expect("an object a line");
+        let rows = |by: &str| top[by].as_array().expect("rows").clone();
+        let of_file = rows("file").into_iter().find(|row| row["label"].as_str() == file.to_str());
+        let users = |row: &Value| row["processes"].as_array().is_some_and(|all| all.contains(&"bash".into()));
+        if let Some(row) = of_file.filter(users) {
+            found = Some((row, rows("device"), rows("app")));
+            output(Command::new("kill").args(["-INT", &child.id().to_string()]));
+            break;
+        }
+    }
+    writer.kill().ok();
+    writer.wait().expect("ended");
+    child.wait().expect("ended");
+    std::fs::remove_dir_all(&dir).ok();
+    let (row, devices, apps) = found.expect("the file is named while it is open");
+    assert!(row["written_bytes_per_s"].as_f64().is_some_and(|bytes| bytes > 0.0), "{row}");
+    let on = row["name"].as_str().and_then(|name| name.split_once(" inode ")).expect("an inode").0;
+    let device = devices.iter().find(|row| row["name"] == on).expect("its device");
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");
+    let label = device["label"].as_str().expect("a name");
+    assert!(mounts.lines().any(|mount| mount.split(' ').nth(1).is_some_and(|at| label.contains(at))), "{device}");
+    assert!(!apps.is_empty() && apps.iter().all(|row| row["name"] != process.as_str()), "{apps:?}");
+}
+
 /// A line for each interval, the last one at the end of the time, and all of them from the start of the recording on.
 #[test]
 fn each_interval_has_a_line_up_to_the_end_of_the_time() {

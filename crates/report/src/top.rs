@@ -3,7 +3,7 @@
 //! Input: the report on the last seconds. Output: a row for each owner, file or device, as plain data.
 
 use flashscope_analysis::block::{BlockReport, Group, GroupBy, OwnerLoad};
-use flashscope_analysis::{Evidence, FlashReport, LatencyNs};
+use flashscope_analysis::{Evidence, FlashReport, LatencyNs, NamesFound};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,16 +18,18 @@ const MOST_ROWS: usize = 200;
 #[serde(rename_all = "snake_case")]
 pub enum TopBy {
     Process,
+    App,
     File,
     Device,
 }
 
 impl TopBy {
-    pub const ALL: [TopBy; 3] = [TopBy::Process, TopBy::File, TopBy::Device];
+    pub const ALL: [TopBy; 4] = [TopBy::Process, TopBy::App, TopBy::File, TopBy::Device];
 
     pub fn name(self) -> &'static str {
         match self {
             TopBy::Process => "process",
+            TopBy::App => "app",
             TopBy::File => "file",
             TopBy::Device => "device",
         }
@@ -46,6 +48,12 @@ pub struct TopTimes {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TopRow {
     pub name: String,
+    /// A device's name beside its number, a file's path or what it is instead; where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Of a file: names of the processes that used it, without their numbers; at most eight.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<String>,
     /// `None` where the trace does not tell reads from writes of this row.
     pub read_bytes_per_s: Option<f64>,
     pub written_bytes_per_s: Option<f64>,
@@ -71,6 +79,7 @@ pub struct TopSnapshot {
     pub time_s: f64,
     pub interval_s: f64,
     pub process: Vec<TopRow>,
+    pub app: Vec<TopRow>,
     pub file: Vec<TopRow>,
     pub device: Vec<TopRow>,
     /// Rows beyond the first 200 of each kind.
@@ -93,6 +102,7 @@ impl TopSnapshot {
             time_s,
             interval_s,
             process: Vec::new(),
+            app: Vec::new(),
             file: Vec::new(),
             device: Vec::new(),
             further_rows: 0,
@@ -106,18 +116,20 @@ impl TopSnapshot {
     pub fn rows(&self, by: TopBy) -> &[TopRow] {
         match by {
             TopBy::Process => &self.process,
+            TopBy::App => &self.app,
             TopBy::File => &self.file,
             TopBy::Device => &self.device,
         }
     }
 
-    /// Of a report whose figures are those of the interval.
-    pub fn of_block(report: &BlockReport, time_s: f64, interval_s: f64) -> TopSnapshot {
+    /// Of a report whose figures are those of the interval, and of the same by application where that is looked at.
+    pub fn of_block(report: &BlockReport, apps: Option<&BlockReport>, time_s: f64, interval_s: f64) -> TopSnapshot {
         let found = &report.found;
         let mut top = TopSnapshot::empty(time_s, interval_s);
         top.process = processes(report, interval_s);
+        top.app = apps.map(|apps| processes(apps, interval_s)).unwrap_or_default();
         top.device = devices(report, interval_s);
-        top.file = of_groups(&found.groups, GroupBy::File, interval_s);
+        top.file = files(report, interval_s);
         top.most_in_flight = found.over_time.most_in_flight.clone();
         if let Some(found) = &report.readahead {
             top.readahead_unused = found.clone().map(|found| unused(&found));
@@ -152,7 +164,7 @@ impl TopSnapshot {
     }
 
     fn bounded(mut self) -> TopSnapshot {
-        for rows in [&mut self.process, &mut self.file, &mut self.device] {
+        for rows in [&mut self.process, &mut self.app, &mut self.file, &mut self.device] {
             rows.retain(|row| row.ios_per_s > 0.0 || row.syncs_per_s > 0.0 || row.errors > 0);
             rows.sort_by(|a, b| bytes(b).total_cmp(&bytes(a)).then(b.ios_per_s.total_cmp(&a.ios_per_s)));
             self.further_rows += rows.len().saturating_sub(MOST_ROWS) as u64;
@@ -217,15 +229,32 @@ fn waited(load: &OwnerLoad) -> f64 {
     load.bios as f64 * load.mean_behind_ns as f64
 }
 
-fn of_groups(groups: &[Group], by: GroupBy, interval_s: f64) -> Vec<TopRow> {
-    let of = groups.iter().filter(|group| group.by == by);
+fn files(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
+    let of = report.found.groups.iter().filter(|group| group.by == GroupBy::File);
     of.map(|group| TopRow {
         name: group.name.clone(),
+        label: other_than(report.names.file(group.path.as_deref(), &group.name), &group.name),
+        processes: users(&report.names, &group.name),
+        read_bytes_per_s: group.read_bytes.map(|bytes| bytes as f64 / interval_s),
+        written_bytes_per_s: group.written_bytes.map(|bytes| bytes as f64 / interval_s),
         ios_per_s: group.bios as f64 / interval_s,
         times: times(group),
         ..TopRow::default()
     })
     .collect()
+}
+
+fn other_than(label: String, name: &str) -> Option<String> {
+    (label != name).then_some(label)
+}
+
+/// Who used a file, most bytes first.
+fn users(names: &NamesFound, file: &str) -> Vec<String> {
+    const MOST: usize = 8;
+    let Some((device, inode)) = file.split_once(" inode ") else { return Vec::new() };
+    let Ok(inode) = inode.parse::<u64>() else { return Vec::new() };
+    let uses = names.files.iter().filter(|one| one.inode == inode && one.device == device && !one.who.is_empty());
+    uses.take(MOST).map(|one| one.who.clone()).collect()
 }
 
 /// Devices: the groups of their directions together; the times are those of the direction with more bios.
@@ -254,6 +283,7 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
     rows.into_iter()
         .map(|(name, (row, _))| TopRow {
             name: name.to_owned(),
+            label: other_than(report.names.device(name).to_owned(), name),
             read_bytes_per_s: row.read_bytes_per_s.or(Some(0.0)),
             written_bytes_per_s: row.written_bytes_per_s.or(Some(0.0)),
             ..row

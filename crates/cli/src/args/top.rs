@@ -10,7 +10,7 @@ Examples:
   flashscope top --json | jq -c '.process[0]'        one line a second, for programs
   flashscope top --prometheus /var/lib/node_exporter/flashscope.prom --json >/dev/null
 
-Keys: g rows by process, file or device; s sort; / filter; Enter only the row's process, Esc all; p pause; q quit.")]
+Keys: g rows by process, app, file or device; s sort; / filter; Enter the files of the row's process, Esc all; p pause; q quit.")]
 pub struct TopArgs {
     #[command(flatten)]
     pub target: TargetArgs,

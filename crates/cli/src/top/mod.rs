@@ -3,6 +3,7 @@
 //! The agent records as for `record`; what it sends is kept for a few seconds, and each interval the same analysis as `report`'s
 //! looks at it. So every figure means what it means there.
 
+mod open_files;
 mod screen;
 
 use std::io::{self, Write};
@@ -15,11 +16,12 @@ use flashscope_report::top::{TopSnapshot, prometheus};
 use flashscope_targets::{Job, OpenOptions};
 use flashscope_trace::{Event, EventKind, Session, SessionOptions, StreamWindow, TimeNs};
 
-use crate::args::{ReportArgs, TopArgs};
+use crate::args::{ReportArgs, ReportBy, TopArgs};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::progress::Terminal;
 use crate::{output, report, stop, target};
+use open_files::OpenFiles;
 use screen::Screen;
 
 /// Intervals that are looked at, so that what waits since the one before is known.
@@ -124,6 +126,11 @@ fn check(args: &TopArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether these events say which file a bio is of: those of the page cache do.
+fn shows_files(events: &[String]) -> bool {
+    events.iter().any(|event| event == "cache" || event.contains(':'))
+}
+
 /// A picture each interval, until the user, a signal, `--duration` or the recorder's end.
 fn look(
     args: &TopArgs,
@@ -132,7 +139,7 @@ fn look(
     ended: &AtomicBool,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
-    let mut screen = if args.json { None } else { Some(Screen::open(&args.target.target)?) };
+    let mut screen = if args.json { None } else { Some(Screen::open(&args.target.target, shows_files(&args.events))?) };
     let goes_on = || !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed);
     let mut begun = None;
     while begun.is_none() && goes_on() {
@@ -151,8 +158,14 @@ fn look(
     let until = args.duration.map(|seconds| begun.saturating_add(Duration::from_secs_f64(seconds)));
     let mut next = begun + interval;
     let (mut shown_until, mut looked) = (Vec::new(), begun);
+    // The recorder looks for paths when it ends. Of this machine those of open files are known before.
+    let mut open_files = (args.target.target == "local").then(OpenFiles::default);
     let mut picture = |now: Duration, screen: &mut Option<Screen>| {
-        let snapshot = snapshot(shared, now, (now - begun, now - looked), &mut shown_until)?;
+        let with_apps = screen.as_ref().is_none_or(Screen::shows_apps);
+        let mut snapshot = snapshot(shared, now, (now - begun, now - looked), with_apps, &mut shown_until)?;
+        if let Some(files) = &mut open_files {
+            files.name(&mut snapshot.file);
+        }
         looked = now;
         if let Some(path) = &args.prometheus {
             keep(path, &snapshot)?;
@@ -205,6 +218,7 @@ fn snapshot(
     shared: &Shared,
     now: Duration,
     (time, interval): (Duration, Duration),
+    with_apps: bool,
     shown_until: &mut Vec<Option<TimeNs>>,
 ) -> Result<TopSnapshot, Failure> {
     let (stream, dropped) = {
@@ -226,7 +240,10 @@ fn snapshot(
         return nothing();
     }
     let snapshot = if inputs.traces().any(report::is_of_block_io) {
-        TopSnapshot::of_block(&report::block_report(&inputs, &args)?, time_s, interval_s)
+        let by_process = report::block_report(&inputs, &args)?;
+        let by_app = || report::block_report(&inputs, &ReportArgs { by: Some(ReportBy::App), ..args });
+        let by_app = with_apps.then(by_app).transpose()?;
+        TopSnapshot::of_block(&by_process, by_app.as_ref(), time_s, interval_s)
     } else {
         TopSnapshot::of_flash(&report::flash_report(&inputs, &args)?, time_s, interval_s)
     };
@@ -309,8 +326,8 @@ mod tests {
             rounds.iter().for_each(|bytes| lock(&shared.window).push(bytes, second(now)));
             // And again with nothing new.
             for _ in 0..2 {
-                let top =
-                    snapshot(&shared, second(now), (second(now), second(1)), &mut shown_until).expect("a picture");
+                let top = snapshot(&shared, second(now), (second(now), second(1)), false, &mut shown_until)
+                    .expect("a picture");
                 written.push(top.process.iter().filter_map(|row| row.written_bytes_per_s).sum::<f64>());
             }
         }

@@ -15,7 +15,7 @@ use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, d
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
 use crate::failure::Failure;
 
@@ -51,7 +51,7 @@ struct Choice {
     /// The filter is being typed.
     typing: bool,
     paused: bool,
-    /// Only this process.
+    /// Only this process, and its files.
     only: Option<String>,
     selected: usize,
 }
@@ -65,8 +65,12 @@ impl Choice {
     fn rows<'a>(&self, snapshot: &'a TopSnapshot) -> Vec<&'a TopRow> {
         let filter = self.filter.to_lowercase();
         let shown = |row: &&TopRow| {
-            row.name.to_lowercase().contains(&filter)
-                && (self.by() != TopBy::Process || self.only.as_ref().is_none_or(|only| *only == row.name))
+            (row.name.to_lowercase().contains(&filter) || shown_name(row).to_lowercase().contains(&filter))
+                && match (self.by(), &self.only) {
+                    (TopBy::Process, Some(only)) => *only == row.name,
+                    (TopBy::File, Some(only)) => row.processes.iter().any(|name| is_of(only, name)),
+                    _ => true,
+                }
         };
         let mut rows: Vec<&TopRow> = snapshot.rows(self.by()).iter().filter(shown).collect();
         let sort = Sort::ALL[self.sort].0;
@@ -95,7 +99,13 @@ impl Choice {
             KeyCode::Char('s') => self.sort = (self.sort + 1) % Sort::ALL.len(),
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Char('/') => self.typing = true,
-            KeyCode::Enter if self.by() == TopBy::Process => self.only = rows.get(self.selected).cloned(),
+            KeyCode::Enter if self.by() == TopBy::Process => {
+                if let Some(process) = rows.get(self.selected) {
+                    self.only = Some(process.clone());
+                    let files = TopBy::ALL.iter().position(|&by| by == TopBy::File);
+                    (self.by, self.selected) = (files.unwrap_or(self.by), 0);
+                }
+            }
             KeyCode::Esc => (self.only, self.filter) = (None, String::new()),
             KeyCode::Down => self.selected = (self.selected + 1).min(rows.len().saturating_sub(1)),
             KeyCode::Up => self.selected = self.selected.saturating_sub(1),
@@ -125,6 +135,7 @@ pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     _raw: Raw,
     target: String,
+    shows_files: bool,
     choice: Choice,
     snapshot: Option<TopSnapshot>,
 }
@@ -134,15 +145,20 @@ fn failed(error: io::Error) -> Failure {
 }
 
 impl Screen {
-    pub fn open(target: &str) -> Result<Screen, Failure> {
+    pub fn open(target: &str, shows_files: bool) -> Result<Screen, Failure> {
         enable_raw_mode().map_err(failed)?;
         let raw = Raw;
         execute!(io::stdout(), EnterAlternateScreen).map_err(failed)?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).map_err(failed)?;
-        let mut screen =
-            Screen { terminal, _raw: raw, target: target.to_owned(), choice: Choice::default(), snapshot: None };
+        let (target, choice) = (target.to_owned(), Choice::default());
+        let mut screen = Screen { terminal, _raw: raw, target, shows_files, choice, snapshot: None };
         screen.draw()?;
         Ok(screen)
+    }
+
+    /// Whether rows by application are looked at: they take the analysis a second time.
+    pub fn shows_apps(&self) -> bool {
+        self.choice.by() == TopBy::App
     }
 
     /// Shows what the last interval brought, unless the picture is paused.
@@ -187,38 +203,60 @@ impl Screen {
     }
 
     fn draw(&mut self) -> Result<(), Failure> {
-        let Screen { terminal, target, choice, snapshot, .. } = self;
-        terminal.draw(|frame| draw(frame, target, choice, snapshot.as_ref())).map_err(failed)?;
+        let Screen { terminal, target, shows_files, choice, snapshot, .. } = self;
+        terminal.draw(|frame| draw(frame, target, *shows_files, choice, snapshot.as_ref())).map_err(failed)?;
         Ok(())
     }
 }
 
-fn draw(frame: &mut ratatui::Frame<'_>, target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) {
+fn draw(
+    frame: &mut ratatui::Frame<'_>,
+    target: &str,
+    shows_files: bool,
+    choice: &Choice,
+    snapshot: Option<&TopSnapshot>,
+) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     let rows = snapshot.map(|snapshot| choice.rows(snapshot)).unwrap_or_default();
     frame.render_widget(Paragraph::new(head_lines(target, choice, snapshot)), head);
-    let cells = rows.iter().map(|row| Row::new(cells(row)));
-    let widths = [
-        Constraint::Fill(3),
-        Constraint::Length(11),
-        Constraint::Length(11),
-        Constraint::Length(7),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(6),
-        Constraint::Length(5),
-        Constraint::Fill(2),
-    ];
-    let heads = [choice.by().name(), "read/s", "written/s", "IOPS", "p50", "p99", "syncs", "err", "waits for"];
+    let says_why = choice.by() == TopBy::File && rows.is_empty() && !shows_files;
+    if says_why {
+        let why = vec![
+            Line::from("These events do not say which file a bio is of. End with q, and begin again with:"),
+            Line::from("    --events block,cache,syscall"),
+        ];
+        frame.render_widget(Paragraph::new(why).wrap(Wrap { trim: true }), body);
+    }
+    // Each view has the columns that its rows have figures for.
+    let (heads, lengths): (&[&str], &[u16]) = match choice.by() {
+        TopBy::Process | TopBy::App => (&["syncs", "err", "waits for"], &[6, 5, 0]),
+        TopBy::File => (&["used by"], &[0]),
+        TopBy::Device => (&["err"], &[5]),
+    };
+    let lengths: Vec<u16> = [0, 11, 11, 7, 9, 9].into_iter().chain(lengths.iter().copied()).collect();
+    let heads =
+        [choice.by().name(), "read/s", "written/s", "IOPS", "p50", "p99"].into_iter().chain(heads.iter().copied());
+    // What is left is the name's, three parts of five where there is another name in the row.
+    let fixed: u16 = lengths.iter().sum::<u16>() + lengths.len() as u16 - 1;
+    let free = usize::from(body.width.saturating_sub(fixed));
+    let name_width = if lengths.ends_with(&[0]) { free * 3 / 5 } else { free };
+    let widths = lengths.iter().enumerate().map(|(i, &length)| match (i, length) {
+        (0, _) => Constraint::Length(name_width as u16),
+        (_, 0) => Constraint::Fill(1),
+        _ => Constraint::Length(length),
+    });
+    let cells = rows.iter().map(|row| Row::new(cells(row, choice.by(), name_width)));
     let table = Table::new(cells, widths)
         .header(Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let selected = (!rows.is_empty()).then(|| choice.selected.min(rows.len() - 1));
-    frame.render_stateful_widget(table, body, &mut TableState::default().with_selected(selected));
+    if !says_why {
+        frame.render_stateful_widget(table, body, &mut TableState::default().with_selected(selected));
+    }
     let keys = match choice.typing {
         true => format!("filter: {}_   Enter keeps it, Esc drops it", visible(&choice.filter)),
-        false => "g group  s sort  / filter  Enter one process  Esc all  p pause  q quit".to_owned(),
+        false => "g group  s sort  / filter  Enter its files  Esc all  p pause  q quit".to_owned(),
     };
     frame.render_widget(Paragraph::new(keys), foot);
 }
@@ -237,6 +275,9 @@ fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> 
         if choice.paused { "  PAUSED" } else { "" },
     );
     let mut second = format!("by {}, most {} first", choice.by().name(), Sort::ALL[choice.sort].1);
+    if let Some(only) = &choice.only {
+        second += &format!("; only {}", visible(only));
+    }
     if let Some(unused) = top.readahead_unused.known() {
         second += &format!("; read-ahead not used {:.0} %", unused * 100.0);
     }
@@ -249,23 +290,48 @@ fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> 
     vec![Line::from(first), Line::from(second)]
 }
 
-fn cells(row: &TopRow) -> Vec<String> {
+/// Whether `dd (7)` is one of the processes that are called `dd`.
+fn is_of(process: &str, name: &str) -> bool {
+    process.strip_prefix(name).is_some_and(|number| number.is_empty() || number.starts_with(" ("))
+}
+
+fn shown_name(row: &TopRow) -> &str {
+    row.label.as_deref().unwrap_or(&row.name)
+}
+
+/// What fits: of a path its end, which names the file.
+fn fitted(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width || !name.starts_with('/') {
+        return name.to_owned();
+    }
+    format!("…{}", name.chars().skip(length + 1 - width.max(1)).collect::<String>())
+}
+
+fn cells(row: &TopRow, by: TopBy, name_width: usize) -> Vec<String> {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let bytes = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| size(value.round() as u64));
-    vec![
-        visible(&row.name).into_owned(),
+    let mut cells = vec![
+        fitted(&visible(shown_name(row)), name_width),
         bytes(row.read_bytes_per_s),
         bytes(row.written_bytes_per_s),
         format!("{:.0}", row.ios_per_s),
         time(row.times.map(|times| times.p50_ns)),
         time(row.times.map(|times| times.p99_ns)),
-        format!("{:.0}", row.syncs_per_s),
-        row.errors.to_string(),
-        match &row.waits_behind {
-            Some(other) => format!("{} {}/s", visible(other), duration(row.waits_ns_per_s.round() as u64)),
-            None => String::new(),
-        },
-    ]
+    ];
+    match by {
+        TopBy::Process | TopBy::App => cells.extend([
+            format!("{:.0}", row.syncs_per_s),
+            row.errors.to_string(),
+            match &row.waits_behind {
+                Some(other) => format!("{}/s {}", duration(row.waits_ns_per_s.round() as u64), visible(other)),
+                None => String::new(),
+            },
+        ]),
+        TopBy::File => cells.push(visible(&row.processes.join(", ")).into_owned()),
+        TopBy::Device => cells.push(row.errors.to_string()),
+    }
+    cells
 }
 
 #[cfg(test)]
@@ -283,14 +349,22 @@ mod tests {
         };
         TopSnapshot {
             process: vec![row("dd", 0.0, 3e6, 10.0), row("app\u{1b}[2J", 1e6, 0.0, 200.0)],
-            device: vec![row("8:0", 1e6, 3e6, 210.0)],
+            file: vec![
+                TopRow {
+                    label: Some("/data/film".into()),
+                    processes: vec!["dd".into()],
+                    ..row("8:0 inode 12", 1.0, 0.0, 1.0)
+                },
+                TopRow { label: Some("/data/other".into()), ..row("8:0 inode 13", 1.0, 0.0, 1.0) },
+            ],
+            device: vec![TopRow { label: Some("sda (ext4, /data)".into()), ..row("8:0", 1e6, 3e6, 210.0) }],
             ..TopSnapshot::empty(1.0, 1.0)
         }
     }
 
     fn picture(choice: &Choice, snapshot: &TopSnapshot) -> String {
         let mut terminal = Terminal::new(TestBackend::new(100, 8)).expect("a terminal");
-        terminal.draw(|frame| draw(frame, "local", choice, Some(snapshot))).expect("drawn");
+        terminal.draw(|frame| draw(frame, "local", false, choice, Some(snapshot))).expect("drawn");
         let buffer = terminal.backend().buffer().clone();
         buffer
             .content()
@@ -312,6 +386,21 @@ mod tests {
     }
 
     #[test]
+    fn a_table_without_files_says_what_to_type() {
+        let by_file = Choice { by: 2, ..Choice::default() };
+        let shown = picture(&by_file, &TopSnapshot::empty(1.0, 1.0));
+        assert!(shown.contains("--events block,cache,syscall"), "{shown}");
+    }
+
+    #[test]
+    fn of_a_long_path_the_end_is_seen() {
+        assert_eq!(fitted("/data/film", 10), "/data/film");
+        assert_eq!(fitted("/data/films", 10), "…ata/films");
+        assert_eq!(fitted("kworker/u8:3 (369)", 10), "kworker/u8:3 (369)");
+        assert_eq!(fitted("/a", 0), "…");
+    }
+
+    #[test]
     fn keys_sort_filter_and_drill() {
         let top = snapshot();
         let mut choice = Choice::default();
@@ -322,11 +411,20 @@ mod tests {
         assert_eq!(order(&picture(&choice, &top)), ["app", "dd"]);
         assert!(press(&mut choice, &top, &[KeyCode::Char('/'), KeyCode::Char('D'), KeyCode::Enter]));
         assert_eq!(order(&picture(&choice, &top)), ["dd"]);
+        // Enter shows the files of the row's process.
         assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Down, KeyCode::Enter]));
-        assert_eq!(choice.only.as_deref(), Some("dd"));
-        assert_eq!(order(&picture(&choice, &top)), ["dd"]);
-        assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Char('g'), KeyCode::Char('g')]));
-        assert_eq!(order(&picture(&choice, &top)), ["8:0"]);
+        assert_eq!((choice.only.as_deref(), choice.by()), (Some("dd"), TopBy::File));
+        let files = picture(&choice, &top);
+        assert!(files.contains("/data/film") && !files.contains("/data/other") && files.contains("only dd"), "{files}");
+        assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Char('g')]));
+        let devices = picture(&choice, &top);
+        assert!(devices.contains("sda (ext4, /data)") && !devices.contains("8:0"), "{devices}");
+        // Rows are found by either name.
+        for name in ["8:0", "SDA"] {
+            choice.filter = name.to_owned();
+            assert_eq!(choice.rows(&top).len(), 1, "{name}");
+        }
+        choice.filter.clear();
         // While a filter is typed, q is a letter.
         assert!(press(&mut choice, &top, &[KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Esc]));
         assert!(!press(&mut choice, &top, &[KeyCode::Char('q')]));
