@@ -8,7 +8,7 @@ pub struct Head<'a> {
     /// One sentence: what changed.
     pub answer: String,
     pub notes: Vec<String>,
-    /// Figures that changed beyond variation, or at all where variation is unknown; most changed first. Without those that
+    /// Figures that changed beyond variation, or at all where variation is unknown; the largest effect first. Without those that
     /// say nearly the same as a neighbour.
     pub changed: Vec<&'a Change>,
     /// What to type.

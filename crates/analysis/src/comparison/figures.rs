@@ -55,11 +55,19 @@ pub struct Figure {
     pub unit: FigureUnit,
     pub better: Better,
     pub value: f64,
+    /// How many times, bytes or events it stands for: of a thousand times the mean stands for all, p99 for ten. `None`: it is not one of
+    /// many that add up.
+    pub stands_for: Option<f64>,
 }
 
 impl Figure {
     fn new(function: &str, unit: FigureUnit, better: Better, value: f64) -> Figure {
-        Figure { function: function.to_owned(), dimensions: Vec::new(), unit, better, value }
+        Figure { function: function.to_owned(), dimensions: Vec::new(), unit, better, value, stands_for: None }
+    }
+
+    /// Bytes or counts that are a part of a whole.
+    fn part(function: &str, unit: FigureUnit, n: u64) -> Figure {
+        Figure { stands_for: Some(1.0), ..Figure::new(function, unit, Better::Neither, n as f64) }
     }
 
     /// A figure that is called by one word.
@@ -112,10 +120,18 @@ fn times(figures: &mut Vec<Figure>, ns: &LatencyNs, of: &dyn Fn(Figure) -> Figur
     if ns.n == 0 {
         return;
     }
-    let each =
-        [("mean", ns.mean), ("p50", ns.p50), ("p90", ns.p90), ("p99", ns.p99), ("p999", ns.p999), ("max", ns.max)];
-    for (function, value) in each {
-        figures.push(of(Figure::new(function, FigureUnit::Nanoseconds, Better::Lower, value as f64)));
+    let n = ns.n as f64;
+    let each = [
+        ("mean", ns.mean, n),
+        ("p50", ns.p50, n / 2.0),
+        ("p90", ns.p90, n / 10.0),
+        ("p99", ns.p99, n / 100.0),
+        ("p999", ns.p999, n / 1000.0),
+        ("max", ns.max, 1.0),
+    ];
+    for (function, value, n) in each {
+        let figure = Figure::new(function, FigureUnit::Nanoseconds, Better::Lower, value as f64);
+        figures.push(of(Figure { stands_for: Some(n), ..figure }));
     }
 }
 
@@ -156,8 +172,8 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
             "" => figure,
             kind => figure.of("", kind, &[]).of("", device, &[first_word(device)]),
         };
-        figures.push(of(Figure::new(unit, FigureUnit::Count, Better::Neither, group.bios as f64)));
-        figures.push(of(Figure::new("bytes", FigureUnit::Bytes, Better::Neither, group.bytes as f64)));
+        figures.push(of(Figure::part(unit, FigureUnit::Count, group.bios)));
+        figures.push(of(Figure::part("bytes", FigureUnit::Bytes, group.bytes)));
         for stage in group.stages.iter().filter(|stage| stage.stage != "Q2Q") {
             let stage_name = stage.stage.to_ascii_lowercase();
             times(&mut figures, &stage.ns, &|figure| of(figure.of("", stage_name.as_str(), &[])));
@@ -166,7 +182,7 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     owners(&mut figures, report);
     for (name, ns) in [("fsync", &found.syncs.durations), ("flush", &found.flushes.requests)] {
         if ns.n > 0 {
-            figures.push(Figure::new("calls", FigureUnit::Count, Better::Neither, ns.n as f64).of("", name, &[]));
+            figures.push(Figure::part("calls", FigureUnit::Count, ns.n).of("", name, &[]));
         }
         times(&mut figures, ns, &|figure| figure.of("", name, &[]));
     }
@@ -187,11 +203,11 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     for (name, (read, written)) in bytes {
         for (kind, n) in [("read", read), ("write", written)] {
             if n > 0 {
-                let figure = Figure::new("bytes", FigureUnit::Bytes, Better::Neither, n as f64);
+                let figure = Figure::part("bytes", FigureUnit::Bytes, n);
                 figures.push(figure.of("", kind, &[]).of("app", name, &[]));
             }
         }
-        let both = Figure::new("bytes", FigureUnit::Bytes, Better::Neither, (read + written) as f64);
+        let both = Figure::part("bytes", FigureUnit::Bytes, read + written);
         figures.push(both.of("app", name, &[]));
     }
     let groups = || report.found.groups.iter().filter(|group| group.by == GroupBy::Owner);

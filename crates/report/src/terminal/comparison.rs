@@ -1,4 +1,4 @@
-//! What changed between two sides, on a terminal.
+//! What changed between two sides, on a terminal: the findings first, then the figures.
 
 use super::Style;
 use super::table::{Table, paragraph};
@@ -26,14 +26,6 @@ pub fn comparison(comparison: &Comparison, top: usize, style: &Style) -> String 
             interval(change),
         ]);
     }
-    if !table.is_empty() {
-        out += &style.heading("What changed, most first");
-        out += &table.render(width);
-        let more = view.changed.len().saturating_sub(top);
-        if more > 0 {
-            out += &format!("  and {} more: --top {} or --json\n", grouped(more as u64), view.changed.len());
-        }
-    }
     if !comparison.findings.is_empty() {
         out += &style.heading("Findings on both sides");
         for finding in &comparison.findings {
@@ -41,6 +33,14 @@ pub fn comparison(comparison: &Comparison, top: usize, style: &Style) -> String 
             for (side, sentences) in [("before", &finding.before), ("after", &finding.after)] {
                 out += &paragraph(&visible(&format!("{side}: {}", joined(sentences))), width, 4, 6);
             }
+        }
+    }
+    if !table.is_empty() {
+        out += &style.heading("What changed, the largest effect first");
+        out += &table.render(width);
+        let more = view.changed.len().saturating_sub(top);
+        if more > 0 {
+            out += &format!("  and {} more: --top {} or --json\n", grouped(more as u64), view.changed.len());
         }
     }
     if let Some(next) = view.next {
