@@ -36,7 +36,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             _ => "block:block_bio_queue",
         };
         let thread = format!(" ({})", first.tid);
-        let is_numbered = first.name.ends_with(&thread) || first.name == format!("tid {}", first.tid);
+        // An application has no number: 0.
+        let is_numbered = first.tid == 0 || first.name.ends_with(&thread) || first.name == format!("tid {}", first.tid);
         let name = if is_numbered { first.name.clone() } else { first.name.clone() + &thread };
         let unknown = bytes(OwnerKind::Unknown);
         // Whoever leads among the rest leads nothing.
@@ -149,6 +150,9 @@ mod tests {
         assert_eq!(what[0], "tar (7) writes most: 3 MiB of 5 MiB (60 %).For whom 2 MiB were written is unknown.");
         assert_eq!(what[1], "player (7) reads most: 5 MiB of 6 MiB (83 %).");
         assert_eq!(what.len(), 2);
+        // An application of several processes.
+        work.block().originators.originators.iter_mut().for_each(|one| one.tid = 0);
+        assert_eq!(find(&work.seen())[1].what, "player reads most: 5 MiB of 6 MiB (83 %).");
     }
 
     #[test]

@@ -465,7 +465,12 @@ where
         if block.flags.has(RequestFlags::META) {
             return None;
         }
-        let files = if block.flags.kind() == RequestKind::Write { &self.writing } else { &self.reading };
+        let files = match block.flags.kind() {
+            RequestKind::Write => &self.writing,
+            RequestKind::Read => &self.reading,
+            // What a thread reads says nothing of the blocks that it discards.
+            _ => return None,
+        };
         let on = |device: u32| {
             let whole = self.partitions.get(&device).map(|(whole, _)| *whole);
             device == block.device.0 || whole == Some(block.device.0)
@@ -775,6 +780,7 @@ mod tests {
         assert_eq!(fold.file_of(&bio("R", 8, 4096), 2), None, "another thread");
         assert_eq!(fold.file_of(&bio("RM", 8, 4096), 1), None, "metadata");
         assert_eq!(fold.file_of(&bio("W", 8, 4096), 1), None, "it reads");
+        assert_eq!(fold.file_of(&bio("DS", 8, 4096), 1), None, "blocks of another file, which was deleted");
         fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 7, t);
         assert_eq!(fold.file_of(&bio("W", 8, 4096), 7), this);
         fold.file(&file(FileStep::WritebackEnd, 0, 0, 0), 7, t);
