@@ -134,6 +134,7 @@ fn system(trace: &Trace) -> SystemFacts {
         clock: trace.clock().to_owned(),
         mounts: Vec::new(),
         wear: OwnWear::of_facts(trace.facts()),
+        captured: trace.facts().recording.trigger.iter().filter_map(|trigger| trigger.reason.clone()).collect(),
     }
 }
 

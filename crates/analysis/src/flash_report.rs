@@ -60,6 +60,9 @@ pub struct SystemFacts {
     /// What its storage says of its own wear.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wear: Vec<OwnWear>,
+    /// Why the flight recorder wrote it: "fsync>5ms: a sync of task 12 took 18.7 ms". Empty for other recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub captured: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]

@@ -716,6 +716,7 @@ fn system(inputs: &Inputs) -> SystemFacts {
         clock: joined(&|trace| trace.clock().to_owned()),
         mounts: each(&|trace| mounts(trace.facts())),
         wear: own_wear(inputs),
+        captured: each(&|trace| trace.facts().recording.trigger.iter().map(|trigger| text(&trigger.reason)).collect()),
     }
 }
 

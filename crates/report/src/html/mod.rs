@@ -173,6 +173,9 @@ fn system(s: &SystemFacts) -> Vec<(&'static str, String)> {
         ("agent", s.agent_version.clone()),
         ("mounts", s.mounts.join("; ")),
     ];
+    if !s.captured.is_empty() {
+        facts.push(("captured because of", s.captured.join("; ")));
+    }
     if !s.wear.is_empty() {
         facts.push(("wear", s.wear.iter().map(OwnWear::sentence).collect::<Vec<_>>().join(" ")));
     }

@@ -3,6 +3,7 @@
 use super::table::paragraph;
 use super::{Style, rows};
 use crate::block_view;
+use crate::calls_view;
 use crate::names;
 use crate::rows::Rows;
 use crate::text::{duration, grouped, visible};
@@ -36,6 +37,9 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     }
     if let Some(line) = block_view::own_recording(found) {
         out += &paragraph(&line, width, 0, 2);
+    }
+    for line in calls_view::captured(&report.system.captured, &report.calls) {
+        out += &paragraph(&visible(&line), width, 0, 2);
     }
     if let Some(line) = block_view::failed(found) {
         out += &paragraph(&visible(&line), width, 0, 2);
