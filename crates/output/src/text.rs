@@ -8,7 +8,11 @@ const MAX_CHARS: usize = 2000;
 
 /// Characters that act instead of being seen: controls (C0, DEL, C1), and format characters that hide or reorder text
 /// (Unicode 15, general category Cf in the blocks that a name could plausibly abuse).
+#[inline]
 pub fn acts(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

@@ -88,22 +88,17 @@ pub fn replays_study(result: &flashscope_study::replays::ReplaysResult) -> Strin
 /// not: they become `\u` escapes, which mean the same to a parser.
 fn pretty(value: &impl Serialize) -> String {
     // Both documents are structs with string keys and plain values: serde_json cannot fail on them.
-    let mut json = serde_json::to_string_pretty(value).expect("plain data serialises");
-    // Almost always nothing acts.
-    if json.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n')) {
-        json.push('\n');
-        return json;
-    }
+    let json = serde_json::to_string_pretty(value).expect("plain data serialises");
     let mut out = String::with_capacity(json.len() + 1);
-    for c in json.chars() {
-        if c == '\n' || !crate::text::acts(c) {
-            out.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                _ = write!(out, "\\u{unit:04x}");
-            }
+    let mut rest = 0;
+    for (at, acting) in json.match_indices(|c| c != '\n' && crate::text::acts(c)) {
+        out.push_str(&json[rest..at]);
+        for unit in acting.encode_utf16() {
+            _ = write!(out, "\\u{unit:04x}");
         }
+        rest = at + acting.len();
     }
+    out.push_str(&json[rest..]);
     out.push('\n');
     out
 }
