@@ -571,10 +571,22 @@ impl InFlight {
 
     #[cold]
     fn covers_merged(&mut self, index: u32, end: u64) -> bool {
-        let bio = self.bios[index as usize];
-        let newer = |other: &Bio| u8::from(other.merged != NEVER && other.queued > bio.queued);
-        let within = |sector: u64| sector < bio.end();
-        bio.sectors > 1 && self.next_start(bio.place, bio.sector + 1, end, newer).is_some_and(within)
+        let bio = &self.bios[index as usize];
+        if bio.sectors <= 1 {
+            return false;
+        }
+        let (place, queued, behind) = (bio.place, bio.queued, bio.end());
+        let from = bio.sector + 1;
+        if self.bios.len() as u64 <= end.saturating_sub(from).min(FEW as u64) {
+            let within = |other: &Bio| {
+                (from..end.min(behind)).contains(&other.sector) && u64::from(other.sectors) <= end - other.sector
+            };
+            // Most were not merged.
+            let newer = |other: &Bio| other.merged != NEVER && other.live && other.queued > queued;
+            return self.bios.iter().any(|other| newer(other) && other.place == place && within(other));
+        }
+        let newer = |other: &Bio| u8::from(other.merged != NEVER && other.queued > queued);
+        self.next_start(place, from, end, newer).is_some_and(|sector| sector < behind)
     }
 
     /// Those that are still on their way.
