@@ -28,16 +28,22 @@ where
         Answers { calls, usage: Usage::default(), span: None }
     }
 
+    #[inline]
     pub fn event(&mut self, event: &Event, shown: bool) {
         // Of a bio's way, calls look at its two ends alone, and usage at its queueing.
-        let of_bio = |action| matches!(&event.kind, EventKind::Block(block) if block.action == action);
-        let matters = !matches!(&event.kind, EventKind::Block(_)) || of_bio(BlockAction::Queue);
-        if matters || of_bio(BlockAction::Complete) {
+        let (for_calls, for_usage) = match &event.kind {
+            EventKind::Block(block) => {
+                let queued = block.action == BlockAction::Queue;
+                (queued || block.action == BlockAction::Complete, queued)
+            }
+            _ => (true, true),
+        };
+        if for_calls {
             self.calls.counts = shown;
             self.calls.event(event);
         }
         if shown {
-            if matters {
+            if for_usage {
                 self.usage.event(event);
             }
             let (_, last) = self.span.get_or_insert((event.time.0, event.time.0));
