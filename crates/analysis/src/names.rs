@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Pairs of a file and a name that are kept apart, and names.
 const MAX_PAIRS: usize = 1 << 17;
@@ -34,6 +35,8 @@ pub struct Member<'n> {
     pub key: Option<u32>,
     /// It is what was asked for, under another name than this.
     pub is_wanted: bool,
+    /// From when until when the answer is the same; empty where that is not known.
+    pub holds: Range<u64>,
 }
 
 /// Who a thread is, as a lookup says it: a name, or a [`Member`].
@@ -44,6 +47,9 @@ pub trait Named {
     }
     fn is_wanted(&self) -> bool {
         false
+    }
+    fn holds(&self) -> Range<u64> {
+        0..0
     }
 }
 
@@ -64,6 +70,10 @@ impl Named for Member<'_> {
 
     fn is_wanted(&self) -> bool {
         self.is_wanted
+    }
+
+    fn holds(&self) -> Range<u64> {
+        self.holds.clone()
     }
 }
 

@@ -224,7 +224,7 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
     let whose = Whose::new(inputs, args);
-    let lookup = |tid, time| whose.member(at.get(), tid, time);
+    let lookup = |tid, time| whose.lasting_member(at.get(), tid, time);
     let (files, devices) = inputs.names();
     let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time), &files);
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));

@@ -31,7 +31,15 @@ impl<'i> Whose<'i> {
     pub fn member(&self, source: usize, tid: u32, time: TimeNs) -> Option<Member<'i>> {
         let (name, key) = self.named(source, tid, time)?;
         let is_wanted = self.wanted.is_some() && self.is_wanted(source, tid, time);
-        Some(Member { name, key, is_wanted })
+        Some(Member { name, key, is_wanted, holds: 0..0 })
+    }
+
+    /// The same, with the times for which it is the answer.
+    pub fn lasting_member(&self, source: usize, tid: u32, time: TimeNs) -> Option<Member<'i>> {
+        let member = self.member(source, tid, time)?;
+        let by_names = self.wanted.is_none() && !matches!(self.by, ReportBy::App | ReportBy::Process);
+        let holds = self.inputs.only().filter(|_| by_names).map_or(0..0, |trace| trace.names_hold(tid, time));
+        Some(Member { holds, ..member })
     }
 
     /// The name alone.

@@ -22,6 +22,7 @@ use crate::ring::schema::Schema;
 use crate::source::{Beside, Opened, Source};
 use serde_json::Value;
 use std::any::Any;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -294,6 +295,11 @@ impl Trace {
     /// same process. Only where the trace has the change itself (`task_rename`, `sched_process_exec`).
     pub fn last_name(&self, tid: u32, time: TimeNs) -> Option<&str> {
         self.names().last_of_task(tid, time.0)
+    }
+
+    /// From when until when what a thread is called, first and last, is as at a time: up to, and not including, the end.
+    pub fn names_hold(&self, tid: u32, time: TimeNs) -> Range<u64> {
+        self.names().hold(tid, time.0)
     }
 
     /// The names that the thread had before its last one, `last`.

@@ -2,6 +2,7 @@
 
 use foldhash::HashMap;
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// Entries kept in all; a busy build forks some hundred tasks a second.
 const MAX_ENTRIES: usize = 200_000;
@@ -160,6 +161,14 @@ impl Names {
         }
     }
 
+    /// From when until when a number's names are those of a time.
+    pub fn hold(&self, tid: u32, time: u64) -> Range<u64> {
+        let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
+        let after = list.partition_point(|entry| entry.from <= time);
+        let from = after.checked_sub(1).map_or(0, |at| list[at].from);
+        from..list.get(after).map_or(u64::MAX, |entry| entry.from)
+    }
+
     /// The names that a task had before its last one, `last`; the first one first.
     pub fn former_of_task(&self, tid: u32, last: &str) -> Vec<&str> {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
@@ -240,6 +249,8 @@ mod tests {
         );
         assert_eq!(n.former_of_task(7, "cat"), ["sh", "dd"]);
         assert_eq!((n.last_of_task(7, 300), n.former_of_task(7, "ls")), (Some("ls"), vec!["sh"]));
+        assert_eq!((n.hold(7, 5), n.hold(7, 150), n.hold(7, 400)), (0..10, 100..200, 400..u64::MAX));
+        assert_eq!(n.hold(9, 5), 0..u64::MAX);
         n.begin(7, 500, b"ls");
         n.rename(7, 600, b"cp");
         assert_eq!((n.last_of_task(7, 450), n.last_of_task(7, 550)), (Some("ls"), Some("cp")));

@@ -1,6 +1,7 @@
 //! What is found of originators.
 
 use crate::{Evidence, Unknown};
+use flashscope_trace::RequestKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -122,5 +123,23 @@ impl OriginatorsFound {
     pub(in crate::block) fn is_unknown(&mut self, why: &Unknown) {
         (self.originators, self.files) = (Vec::new(), Vec::new());
         self.set_written(Evidence::Unknown(why.clone()));
+    }
+}
+
+/// Which of an owner's sums an operation's bytes are in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    Read,
+    Written,
+    Covered,
+}
+
+impl Moved {
+    pub fn of(kind: RequestKind) -> Moved {
+        match kind {
+            RequestKind::Read => Moved::Read,
+            kind if kind.writes_data() => Moved::Written,
+            _ => Moved::Covered,
+        }
     }
 }

@@ -10,14 +10,17 @@
 //!
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
+mod asked;
 mod found;
 
+use found::Moved;
 pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind, WrittenSums};
 
 use super::sizes::Sizes;
 use crate::Named;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
+use asked::Asked;
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileId, FileStep, RequestFlags, RequestKind, TimeNs};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use std::borrow::Cow;
@@ -45,24 +48,6 @@ const MAX_RECENT: usize = 1 << 16;
 const NOBODY: u32 = u32::MAX - 2;
 /// Stands for all carriers of an originator that are too many.
 const OTHER_CARRIERS: u32 = u32::MAX;
-
-/// Which of an owner's sums an operation's bytes are in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Moved {
-    Read,
-    Written,
-    Covered,
-}
-
-impl Moved {
-    fn of(kind: RequestKind) -> Moved {
-        match kind {
-            RequestKind::Read => Moved::Read,
-            kind if kind.writes_data() => Moved::Written,
-            _ => Moved::Covered,
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq)]
 struct Dirty {
@@ -138,7 +123,8 @@ pub(super) struct Originators<L> {
     users: HashSet<u32>,
     owners: Vec<Owner>,
     ids: HashMap<(u32, String), u32>,
-    /// The last answer for each thread: asked at every bio.
+    asked: Asked,
+    /// The last answer for each thread, whatever its time.
     recent: HashMap<u32, u32>,
     /// Of each file, by page.
     dirty: Ranges<FileId, Dirty>,
@@ -177,6 +163,7 @@ where
             users: HashSet::new(),
             owners: Vec::new(),
             ids: HashMap::new(),
+            asked: Asked::default(),
             recent: HashMap::new(),
             dirty: Ranges::new(MAX_RUNS, Full::ForgetOldest),
             extents: BoundedMap::new(MAX_EXTENTS, Full::ForgetOldest),
@@ -227,12 +214,18 @@ where
 
     /// This task is a user's: it made a call, or the trace has its clone or its `exec`.
     pub fn is_user(&mut self, tid: u32) {
-        if self.users.len() < MAX_RECENT {
-            self.users.insert(tid);
+        if self.users.len() < MAX_RECENT && self.users.insert(tid) {
+            self.asked.forget(tid);
         }
     }
 
+    /// Whom a thread is counted as, and whether it carries what others asked for.
+    #[inline]
     pub(super) fn task(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
+        self.asked.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
+    }
+
+    fn ask(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
         let named = (self.lookup)(tid, time);
         let is_wanted = named.as_ref().is_some_and(Named::is_wanted);
         let key = named.as_ref().and_then(Named::key).unwrap_or(tid);
@@ -253,7 +246,11 @@ where
             && (owner.kind != OwnerKind::Unknown || !name.starts_with("iou-"))
             && owner.name == super::clip(name)
         {
-            return (id, owner.is_carrier);
+            let who = (id, owner.is_carrier);
+            if key == tid && !name.starts_with("iou-") {
+                self.asked.put(tid, named.as_ref().map_or(0..0, Named::holds), who);
+            }
+            return who;
         }
         let name = if name.is_empty() { format!("tid {tid}") } else { super::clip(name).to_owned() };
         // io_uring/io-wq.c, io_wq_worker() and sqpoll.c, io_sq_thread() (6.1): a worker has the number of the task that it works for.

@@ -1,0 +1,56 @@
+//! Who a thread was when it was last asked for: almost every bio is of one of a few threads.
+
+use std::ops::Range;
+
+/// Threads whose last answer is at hand.
+const SLOTS: usize = 64;
+
+#[derive(Clone)]
+struct Answer {
+    tid: u32,
+    /// The times for which it is the answer.
+    holds: Range<u64>,
+    /// The owner, and whether it carries what others asked for.
+    who: (u32, bool),
+}
+
+pub(super) struct Asked(Vec<Answer>);
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked(vec![Answer { tid: 0, holds: 0..0, who: (0, false) }; SLOTS])
+    }
+}
+
+impl Asked {
+    #[inline(always)]
+    pub fn get(&self, tid: u32, time: u64) -> Option<(u32, bool)> {
+        let answer = &self.0[tid as usize % SLOTS];
+        (answer.tid == tid && answer.holds.contains(&time)).then_some(answer.who)
+    }
+
+    pub fn put(&mut self, tid: u32, holds: Range<u64>, who: (u32, bool)) {
+        self.0[tid as usize % SLOTS] = Answer { tid, holds, who };
+    }
+
+    pub fn forget(&mut self, tid: u32) {
+        self.put(tid, 0..0, (0, false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_its_thread_and_its_times() {
+        let mut asked = Asked::default();
+        assert_eq!(asked.get(0, 0), None);
+        asked.put(7, 10..20, (3, true));
+        asked.put(8, 0..u64::MAX, (4, false));
+        assert_eq!((asked.get(7, 9), asked.get(7, 10), asked.get(7, 20)), (None, Some((3, true)), None));
+        assert_eq!((asked.get(71, 10), asked.get(8, 5)), (None, Some((4, false))));
+        asked.forget(7);
+        assert_eq!(asked.get(7, 10), None);
+    }
+}
