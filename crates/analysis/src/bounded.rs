@@ -117,7 +117,8 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         self.entries.remove(key).map(|entry| entry.value)
     }
 
-    fn forget_oldest(&mut self) -> Option<(K, V)> {
+    /// The entry that was put in first goes, where the table is one that forgets. The caller counts it.
+    pub fn forget_oldest(&mut self) -> Option<(K, V)> {
         while let Some((key, since)) = self.order.pop_front() {
             if self.entries.get(&key).is_some_and(|entry| entry.since == since) {
                 return self.remove(&key).map(|value| (key, value));

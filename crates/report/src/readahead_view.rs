@@ -86,6 +86,13 @@ pub fn notes(found: &AccuracyFindings) -> String {
             grouped(found.arrival_unknown)
         );
     }
+    if found.tasks_forgotten > 0 {
+        notes += &format!(
+            " {} times more tasks were in calls than are followed, and the oldest was forgotten: what came for it later may be in a \
+             wrong count.",
+            grouped(found.tasks_forgotten)
+        );
+    }
     if found.not_followed > 0 {
         notes += &format!(" {} pages beyond the limit are not counted.", grouped(found.not_followed));
     }

@@ -423,6 +423,7 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
         tasks: vec![TaskBrought { tid: 10, name: Some("player".to_owned()), pages }],
         file_systems_own: 7,
         not_followed: 5,
+        tasks_forgotten: 3,
         arrival_unknown: 2,
         folded: true,
     }

@@ -16,7 +16,6 @@
 //! Whether a page that was used had arrived in time is told where the trace has the block device's events: it is late when its bio is
 //! still on its way as the read or fault begins that asks for it. On MTD the reader brings in pages itself, and none can be late.
 
-use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -27,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::in_flight::{InFlight, is_read};
 use crate::Analysis;
-use crate::bounded::{Full, Ranges};
+use crate::bounded::{BoundedMap, Full, Ranges};
 
 /// Counts of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -102,6 +101,10 @@ pub struct AccuracyFindings {
     pub file_systems_own: u64,
     /// Pages beyond the most that are followed: they are in no count.
     pub not_followed: u64,
+    /// Tasks that were in a call or had asked for pages, and were forgotten because more are followed than there is room for: what
+    /// came for them later may be in a wrong count.
+    #[serde(default)]
+    pub tasks_forgotten: u64,
     /// Pages on their way from a device whose arrival was not seen: whether they were late is not told.
     #[serde(default)]
     pub arrival_unknown: u64,
@@ -186,17 +189,15 @@ struct File {
 pub struct Accuracy {
     pages: Ranges<FileId, Page>,
     /// What a task asked for last.
-    asking: HashMap<u32, Asking>,
-    writing: HashMap<u32, FileId>,
+    asking: BoundedMap<u32, Asking>,
+    writing: BoundedMap<u32, FileId>,
     in_flight: InFlight<()>,
     /// A bio was of pages that came into the cache.
     sees_device: bool,
     files: BTreeMap<FileId, File>,
     tasks: BTreeMap<u32, Brought>,
-    /// Tasks in a call, where the trace has calls.
-    in_call: HashSet<u32>,
-    /// Of these the ones in a call that writes.
-    in_write: HashSet<u32>,
+    /// Tasks in a call, where the trace has calls: whether it writes.
+    in_call: BoundedMap<u32, bool>,
     sees_calls: bool,
     file_systems_own: u64,
     not_followed: u64,
@@ -213,14 +214,13 @@ impl Accuracy {
     pub fn new() -> Accuracy {
         Accuracy {
             pages: Ranges::new(MAX_RUNS, Full::ForgetOldest),
-            asking: HashMap::new(),
-            writing: HashMap::new(),
+            asking: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
+            writing: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             in_flight: InFlight::default(),
             sees_device: false,
             files: BTreeMap::new(),
             tasks: BTreeMap::new(),
-            in_call: HashSet::new(),
-            in_write: HashSet::new(),
+            in_call: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             sees_calls: false,
             file_systems_own: 0,
             not_followed: 0,
@@ -257,13 +257,13 @@ impl Accuracy {
         [&mut self.files.entry(key).or_default().brought, self.tasks.entry(tid).or_default()]
     }
 
-    fn asking(&mut self, tid: u32) -> &mut Asking {
-        if self.asking.len() >= MAX_NAMED && !self.asking.contains_key(&tid) {
-            self.asking.clear();
-        }
+    /// A task begins to ask for pages: of a file that it reads, or of one page that it faults on.
+    fn ask(&mut self, tid: u32, change: impl FnOnce(&mut Asking)) {
         self.writing.remove(&tid);
         self.in_flight.forget_pending(tid);
-        self.asking.entry(tid).or_default()
+        if let Some(asking) = self.asking.entry(tid, Asking::default) {
+            change(asking);
+        }
     }
 
     /// Pages of a file become others. What had no room for that is in no count from then on.
@@ -313,11 +313,13 @@ impl Accuracy {
         let pages = first..end.max(first);
         match event.step {
             FileStep::Read => {
-                *self.asking(tid) = Asking { read: Some(Asked { file: key, first, end }), fault: None };
+                let read = Some(Asked { file: key, first, end });
+                self.ask(tid, |asking| *asking = Asking { read, fault: None });
                 self.touch(key, pages);
             }
             FileStep::Fault => {
-                self.asking(tid).fault = Some(Asked { file: key, first, end: first.saturating_add(1) });
+                let fault = Some(Asked { file: key, first, end: first.saturating_add(1) });
+                self.ask(tid, |asking| asking.fault = fault);
                 let key_of_file = self.named(key);
                 self.files.entry(key_of_file).or_default().mapped = true;
                 self.touch(key, first..first.saturating_add(1));
@@ -327,9 +329,6 @@ impl Accuracy {
                 self.files.entry(key).or_default().mapped = true;
             }
             FileStep::Write => {
-                if self.writing.len() >= MAX_NAMED {
-                    self.writing.clear();
-                }
                 self.writing.insert(tid, key);
                 self.touch(key, pages);
             }
@@ -357,10 +356,10 @@ impl Accuracy {
         let count = pages.end - pages.start;
         let asking = self.asking.get(&tid).copied().unwrap_or_default();
         let asks = asking.read.is_some() || asking.fault.is_some();
-        if !asks && self.in_write.contains(&tid) && !self.writing.contains_key(&tid) {
+        if !asks && self.in_call.get(&tid) == Some(&true) && !self.writing.contains_key(&tid) {
             return;
         }
-        if !asks && (self.writing.contains_key(&tid) || self.sees_calls && !self.in_call.contains(&tid)) {
+        if !asks && (self.writing.contains_key(&tid) || self.sees_calls && !self.in_call.contains_key(&tid)) {
             self.file_systems_own = self.file_systems_own.saturating_add(count);
             return;
         }
@@ -412,22 +411,14 @@ impl Analysis for Accuracy {
                 self.asking.remove(&event.tid);
                 self.writing.remove(&event.tid);
                 self.in_call.remove(&event.tid);
-                self.in_write.remove(&event.tid);
             }
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => {
                 self.sees_calls = true;
-                if self.in_call.len() >= MAX_NAMED {
-                    self.in_call.clear();
-                    self.in_write.clear();
-                }
-                self.in_call.insert(event.tid);
-                // What comes in it is the write's, also where no event of the file system shows the write.
-                if name
+                // What comes in a write is the write's, also where no event of the file system shows it.
+                let writes = name
                     .strip_prefix("sys_enter_")
-                    .is_some_and(|call| call.starts_with("write") || call.starts_with("pwrite"))
-                {
-                    self.in_write.insert(event.tid);
-                }
+                    .is_some_and(|call| call.starts_with("write") || call.starts_with("pwrite"));
+                self.in_call.insert(event.tid, writes);
             }
             EventKind::Other { name, .. } if name == "file_fault_end" => {
                 if let Some(asking) = self.asking.get_mut(&event.tid) {
@@ -463,8 +454,9 @@ impl Analysis for Accuracy {
             files,
             tasks,
             not_followed: self.not_followed,
+            tasks_forgotten: [self.asking.lost(), self.writing.lost(), self.in_call.lost()].iter().sum(),
             file_systems_own: self.file_systems_own,
-            arrival_unknown: self.in_flight.pages_given_up,
+            arrival_unknown: self.in_flight.pages_given_up(),
             folded: self.folded,
         }
     }
@@ -662,6 +654,35 @@ mod tests {
         assert_eq!(there, [(0, (false, Use::Used)), (1, unknown), (8, unknown)].into());
         let total = accuracy.finish().total;
         assert_eq!((total.requested, total.ahead, total.mapped), (2, 3, 3));
+    }
+
+    #[test]
+    fn tasks_beyond_the_most_cost_the_oldest_one_and_are_counted() {
+        let most = MAX_NAMED as u32;
+        let mut steps: Vec<_> = (0..=most).map(|tid| (tid, FileStep::Read, 4 * u64::from(tid), 1)).collect();
+        // The first task was forgotten: its page is no longer known to be asked for. All others' are.
+        steps.extend((0..=most).map(|tid| (tid, FileStep::Cached, 4 * u64::from(tid), 1)));
+        let found = run(&steps);
+        assert_eq!(found.tasks_forgotten, 1);
+        assert_eq!((found.total.requested, found.total.ahead), (u64::from(most), 1));
+        assert_eq!(run(&steps[1..]).tasks_forgotten, 0);
+    }
+
+    #[test]
+    fn calls_beyond_the_most_cost_the_oldest_one_and_are_counted() {
+        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
+        let cached = |page: u64| {
+            let (device, offset, bytes) = (Some(Device::new(31, 0)), page * PAGE_BYTES, PAGE_BYTES);
+            let step = FileStep::Cached;
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
+        };
+        let most = MAX_NAMED as u32;
+        let mut accuracy = Accuracy::new();
+        let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
+        (0..=most).for_each(|tid| run(tid, call("sys_enter_readahead")));
+        (0..=most).for_each(|tid| run(tid, cached(u64::from(tid))));
+        let found = accuracy.finish();
+        assert_eq!((found.total.ahead, found.file_systems_own, found.tasks_forgotten), (u64::from(most), 1, 1));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
 //! queues is of the pages that it added last and has not asked for yet.
 
-use foldhash::{HashMap, HashMapExt as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags, RequestKind};
+
+use crate::bounded::{BoundedMap, Full};
 
 /// Tasks, bios and pages of a task that are followed at once.
 pub const MAX_FOLLOWED: usize = 1 << 10;
@@ -30,24 +31,30 @@ pub struct Bio<By> {
 #[derive(Debug)]
 pub struct InFlight<By> {
     /// Pages that a task has made room for and not asked the device for yet.
-    pending: HashMap<u32, VecDeque<(FileId, u64)>>,
+    pending: BoundedMap<u32, VecDeque<(FileId, u64)>>,
     /// How many those are of all tasks.
     pending_pages: usize,
     /// By major number and first sector: a bio names its partition, a request its disk.
     bios: BTreeMap<(u32, u64), Bio<By>>,
     coming: BTreeSet<(FileId, u64)>,
+    /// A bio was of pages of a task: the device is one that the trace shows.
+    asks: bool,
     /// Pages of bios that were given up: their completion was lost, or more are on their way than are followed.
-    pub pages_given_up: u64,
+    given_up: u64,
+    /// Pages that were forgotten before a bio came for them: more wait for theirs than are followed.
+    forgotten: u64,
 }
 
 impl<By> Default for InFlight<By> {
     fn default() -> InFlight<By> {
         InFlight {
-            pending: HashMap::new(),
+            pending: BoundedMap::new(MAX_FOLLOWED, Full::ForgetOldest),
             pending_pages: 0,
             bios: BTreeMap::new(),
             coming: BTreeSet::new(),
-            pages_given_up: 0,
+            asks: false,
+            given_up: 0,
+            forgotten: 0,
         }
     }
 }
@@ -58,6 +65,12 @@ pub fn is_read(event: &BlockEvent) -> bool {
 }
 
 impl<By> InFlight<By> {
+    /// Pages whose way from the device is not known: see `given_up` and `forgotten`.
+    pub fn pages_given_up(&self) -> u64 {
+        // Of a device that the trace does not show (MTD) no page waits for a bio.
+        self.given_up.saturating_add(if self.asks { self.forgotten } else { 0 })
+    }
+
     /// What a task had made room for before its call began or ended is of no bio that comes then.
     pub fn forget_pending(&mut self, tid: u32) {
         self.pending_pages -= self.pending.remove(&tid).map_or(0, |pending| pending.len());
@@ -65,19 +78,23 @@ impl<By> InFlight<By> {
 
     /// Pages came into the cache.
     pub fn added(&mut self, tid: u32, file: FileId, first: u64, pages: u64) {
-        if self.pending.len() >= MAX_FOLLOWED && !self.pending.contains_key(&tid) || self.pending_pages > MAX_COMING {
-            self.pending.clear();
-            self.pending_pages = 0;
-        }
-        let pending = self.pending.entry(tid).or_default();
+        let mut pending = self.pending.remove(&tid).unwrap_or_default();
         // The last ones are those that are kept.
         let end = first.saturating_add(pages);
         for page in first.max(end.saturating_sub(MAX_FOLLOWED as u64))..end {
             match pending.len() >= MAX_FOLLOWED {
-                true => drop(pending.pop_front()),
+                true => self.forgotten += u64::from(pending.pop_front().is_some()),
                 false => self.pending_pages += 1,
             }
             pending.push_back((file, page));
+        }
+        let mut gone = self.pending.insert(tid, pending);
+        if gone.is_none() && self.pending_pages > MAX_COMING {
+            gone = self.pending.forget_oldest();
+        }
+        if let Some((_, pages)) = gone {
+            self.forgotten += pages.len() as u64;
+            self.pending_pages -= pages.len();
         }
     }
 
@@ -92,15 +109,16 @@ impl<By> InFlight<By> {
         let count = (event.bytes / PAGE_BYTES).min(pending.len() as u64) as usize;
         let of: Vec<(FileId, u64)> = pending.drain(..count).collect();
         self.pending_pages -= count;
+        self.asks |= count > 0;
         // What is lost on its way would be in the way for ever.
         if self.bios.len() >= MAX_FOLLOWED || self.coming.len() + of.len() > MAX_COMING {
-            self.pages_given_up += self.coming.len() as u64;
+            self.given_up += self.coming.len() as u64;
             self.bios.clear();
             self.coming.clear();
         }
         let key = (event.device.major(), event.sector);
         if let Some(old) = self.bios.remove(&key) {
-            self.pages_given_up += old.pages.len() as u64;
+            self.given_up += old.pages.len() as u64;
             self.take(&old);
         }
         self.coming.extend(&of);
@@ -202,7 +220,27 @@ mod tests {
         let done = way.completed(&block(BlockAction::Complete, 3, 1));
         assert_eq!(done.iter().map(|bio| (bio.file, bio.pages.len())).collect::<Vec<_>>(), [(Some(FILE), 4)]);
         assert!(!way.is_coming(FILE, 10) && !way.is_coming(FILE, 13));
-        assert_eq!(way.pages_given_up, 0);
+        assert_eq!(way.pages_given_up(), 0);
+    }
+
+    #[test]
+    fn tasks_beyond_the_most_cost_the_oldest_ones_pages() {
+        let mut way = InFlight::default();
+        for tid in 0..=MAX_FOLLOWED as u32 {
+            way.added(tid, FILE, 4 * u64::from(tid), 2);
+        }
+        assert_eq!(way.pages_given_up(), 0, "no bio was of pages: the device is not in the trace");
+        assert!(way.queued(0, &block(BlockAction::Queue, 0, 2), ()).is_none(), "it was forgotten");
+        assert!(way.queued(1, &block(BlockAction::Queue, 4, 2), ()).is_some());
+        assert!(way.queued(MAX_FOLLOWED as u32, &block(BlockAction::Queue, 8, 2), ()).is_some());
+        assert_eq!(way.pages_given_up(), 2);
+        // Each may have as many pages as are followed of all tasks: of more, those go that came first.
+        let mut way = InFlight::default();
+        let tasks = (MAX_COMING / MAX_FOLLOWED) as u32;
+        (0..=tasks).for_each(|tid| way.added(tid, FILE, 0, MAX_FOLLOWED as u64));
+        assert!(way.queued(0, &block(BlockAction::Queue, 0, 1), ()).is_none());
+        assert!(way.queued(1, &block(BlockAction::Queue, 0, 1), ()).is_some());
+        assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64);
     }
 
     #[test]
@@ -212,12 +250,12 @@ mod tests {
             way.added(1, FILE, page, 1);
             way.queued(1, &block(BlockAction::Queue, page, 1), ());
         }
-        assert_eq!(way.pages_given_up, MAX_FOLLOWED as u64);
+        assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64);
         assert!(!way.is_coming(FILE, 0) && way.is_coming(FILE, MAX_FOLLOWED as u64));
         // Sectors are asked for again whose first completion was lost.
         way.added(1, OTHER, 0, 1);
         way.queued(1, &block(BlockAction::Queue, MAX_FOLLOWED as u64, 1), ());
-        assert_eq!(way.pages_given_up, MAX_FOLLOWED as u64 + 1);
+        assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64 + 1);
         assert!(way.is_coming(OTHER, 0) && !way.is_coming(FILE, MAX_FOLLOWED as u64));
     }
 }

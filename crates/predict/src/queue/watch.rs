@@ -322,7 +322,7 @@ impl QueueReader {
         found.requests = read.iter().map(|disk| disk.requests).sum();
         found.metadata_requests = read.iter().map(|disk| disk.metadata_requests).sum();
         found.kib = read.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.bytes)) / 1024;
-        found.pages_given_up = self.in_flight.pages_given_up;
+        found.pages_given_up = self.in_flight.pages_given_up();
         // Of several disks, the one that was read most.
         let most = read.into_iter().max_by_key(|disk| disk.requests);
         let device = most.and_then(|disk| DeviceCost::fit(&disk.samples, disk.most_at_once));
