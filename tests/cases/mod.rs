@@ -5,6 +5,7 @@ mod formats;
 mod levels;
 mod neighbours;
 mod owners;
+mod rare;
 mod readahead;
 mod unknown;
 

@@ -15,6 +15,7 @@
 
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
+use super::ranges::is_discard;
 use super::wholes::Lost;
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
 
@@ -99,6 +100,9 @@ impl<W: Watch> Matching<W> {
     /// A completion of these sectors.
     #[inline(always)]
     pub(super) fn complete(&mut self, range: Range, error: i32, now: u64) {
+        if is_discard(range.place) && self.discards_done(range, error, now) {
+            return;
+        }
         let mut sector = range.sector;
         while sector < range.end {
             if !self.bios.may_look() {
@@ -404,7 +408,7 @@ impl<W: Watch> Matching<W> {
 
     /// A completion is this bio's.
     #[inline(always)]
-    fn take(&mut self, at: u32, time: u64, error: i32) {
+    pub(super) fn take(&mut self, at: u32, time: u64, error: i32) {
         let bio = self.bios.get(at);
         if time < bio.begun() {
             self.lose(at, Some(Lost::TimeBackwards));

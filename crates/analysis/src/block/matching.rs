@@ -26,6 +26,7 @@
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
 //! - Flushes, and bios that flush before or after their data: `flushes.rs`.
 //! - A zone append is completed at the sector that the device chose: `appends.rs`.
+//! - A discard may be merged into another's request without an event: `discards.rs`.
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
@@ -34,6 +35,7 @@ use super::completing::{Cause, Usual};
 use super::counts::{GivenUp, UnmatchedSteps};
 use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
+use super::ranges::{Discards, is_discard};
 use super::stack::{Stack, Upper};
 use super::stages::Unit;
 pub(super) use super::watch::{Shown, Step, Watch};
@@ -135,6 +137,7 @@ pub(super) struct Matching<W> {
     pub(super) commands: BTreeMap<u16, u64>,
     pub(super) wholes: Wholes,
     pub(super) flushes: Flushes,
+    pub(super) discards: Discards,
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
@@ -157,7 +160,7 @@ pub(super) struct Matching<W> {
     pub(super) first_leg: Option<((u16, u64), Device)>,
     next_array: Option<u16>,
     pub(super) group: Vec<u32>,
-    gaps: Vec<(u64, u64)>,
+    pub(super) gaps: Vec<(u64, u64)>,
     pub(super) clock: Clock,
 }
 
@@ -211,6 +214,7 @@ impl<W: Watch> Matching<W> {
             commands: BTreeMap::new(),
             wholes: Wholes::default(),
             flushes: Flushes::default(),
+            discards: Discards::default(),
             early: VecDeque::new(),
             strays: VecDeque::new(),
             zones: BTreeSet::new(),
@@ -333,6 +337,9 @@ impl<W: Watch> Matching<W> {
         self.watch.queued(at, self.bios.get(at), now);
         if bio.flush {
             self.flush_queued(at, false);
+        }
+        if kind == RequestKind::Discard {
+            self.discard_queued(at);
         }
     }
 
@@ -657,7 +664,7 @@ impl<W: Watch> Matching<W> {
                 }
             },
         );
-        if walk == Walk::Gaps {
+        if walk == Walk::Gaps && !self.discards.any(range.place) {
             self.counts.unmatched.inserted += 1;
             self.whole_trace = false;
         }
@@ -723,7 +730,10 @@ impl<W: Watch> Matching<W> {
         }
         if walk == Walk::Gaps && !any && self.append_written(range) {
             self.issued(device, block, tid, now, issuer);
-        } else if walk == Walk::Gaps && (any || !self.issued_again(range, now)) {
+        } else if walk == Walk::Gaps
+            && !(any && self.discards_merged(range, now))
+            && (any || !self.issued_again(range, now))
+        {
             // Commands of a driver's own are never queued.
             if block.kind() != RequestKind::Other {
                 self.counts.unmatched.issued += 1;
@@ -770,7 +780,10 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    fn requeued(&mut self, range: Range, now: u64) {
+    pub(super) fn requeued(&mut self, range: Range, now: u64) {
+        if is_discard(range.place) && self.discards_requeued(range, now) {
+            return;
+        }
         let mut shown = self.in_range && self.own;
         let walk = self.walk(
             range,

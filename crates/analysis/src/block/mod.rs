@@ -7,6 +7,7 @@ mod completing;
 mod counts;
 #[cfg(test)]
 mod deletion_tests;
+mod discards;
 mod errors;
 mod files;
 mod flushes;
@@ -22,6 +23,7 @@ mod missing;
 mod originators;
 mod over_time;
 mod points;
+mod ranges;
 #[cfg(test)]
 mod repeated_tests;
 mod rows;
