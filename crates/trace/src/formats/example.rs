@@ -2,7 +2,7 @@
 //!
 //! It is compiled for tests only. CONTRIBUTING.md describes the steps.
 
-use super::parsed::Item;
+use super::parsed::{Item, NOTHING_RECORDED};
 use super::text::{Dialect, Lines};
 use super::{Format, Reader};
 use crate::formats::ftrace::{of_event, time};
@@ -20,6 +20,7 @@ const FORMAT: Format = Format {
         key: "example",
         title: "the example's text",
         clock: "unknown",
+        why_no_event: NOTHING_RECORDED,
         lines: || Box::<Requests>::default(),
     }),
 };

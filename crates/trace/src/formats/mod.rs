@@ -92,8 +92,8 @@ pub fn help() -> String {
 /// The beginning of a file.
 pub(crate) struct Head {
     bytes: Vec<u8>,
-    /// It is the whole file.
-    whole: bool,
+    /// Its first lines, where it is text: as their tool printed them.
+    text: Vec<u8>,
 }
 
 impl Head {
@@ -102,7 +102,18 @@ impl Head {
 
     /// The first bytes of something: `SIZE` of them, or all.
     pub fn of(bytes: Vec<u8>) -> Head {
-        Head { whole: bytes.len() < Head::SIZE, bytes }
+        let whole = bytes.len() < Head::SIZE;
+        let mut lines: Vec<&[u8]> = text::without_mark(&bytes).split_inclusive(|&b| b == b'\n').take(256).collect();
+        let cut = lines.last().is_some_and(|line| !line.ends_with(b"\n")) && !whole;
+        if cut && lines.len() > 1 {
+            lines.pop();
+        }
+        let mut text = Vec::new();
+        for line in lines {
+            text.extend_from_slice(&text::plain(text::without_end(line)));
+            text.push(b'\n');
+        }
+        Head { bytes, text }
     }
 
     pub fn read(input: &Input) -> io::Result<Head> {
@@ -118,13 +129,7 @@ impl Head {
 
     /// Whole lines, without their ends.
     fn lines(&self) -> Vec<&[u8]> {
-        let text = text::without_mark(&self.bytes);
-        let mut lines: Vec<&[u8]> = text.split_inclusive(|&b| b == b'\n').take(256).collect();
-        let cut = lines.last().is_some_and(|line| !line.ends_with(b"\n")) && !self.whole;
-        if cut && lines.len() > 1 {
-            lines.pop();
-        }
-        lines.into_iter().map(text::without_end).collect()
+        self.text.split_inclusive(|&b| b == b'\n').map(text::without_end).collect()
     }
 }
 
@@ -171,7 +176,7 @@ fn choose(head: &Head) -> Chosen {
         let of = Understood::of(&dialect, Wrap::Not, &lines);
         (of.events > 0 && of.malformed <= of.events * 4).then_some((dialect, Wrap::Not, of))
     };
-    if perf::has_deltas(&lines) {
+    if perf::has_deltas(&lines) || ftrace::of_several_files(&lines) {
         return Chosen::None;
     }
     let has_changed_columns = blktrace::blkparse::has_changed_columns(&lines);

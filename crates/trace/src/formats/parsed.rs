@@ -76,6 +76,9 @@ pub(crate) enum Item<'a> {
     Malformed(&'a [u8]),
 }
 
+/// Why a text of most dialects has no event.
+pub(crate) const NOTHING_RECORDED: &str = "nothing was recorded, or its events were not switched on; record again";
+
 /// One input format whose events become records of made-up formats. Text has one already: [`super::text_file::Text`].
 pub(crate) trait Parser: Debug + Send + Sync {
     fn kind(&self) -> TraceKind;
@@ -85,6 +88,11 @@ pub(crate) trait Parser: Debug + Send + Sync {
     fn key(&self) -> &'static str;
     /// As messages call it: "ftrace's text".
     fn title(&self) -> &'static str;
+
+    /// Why it may have no event, and what to do.
+    fn why_no_event(&self) -> &'static str {
+        NOTHING_RECORDED
+    }
     /// Hands everything over, in the order in which it is to be read.
     fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()>;
     /// More facts of its own.
@@ -218,7 +226,7 @@ impl Survey {
     }
 
     /// Why there is nothing to report; `None`: there are events.
-    fn nothing(&self, title: &str) -> Option<String> {
+    fn nothing(&self, title: &str, why: &str) -> Option<String> {
         if self.with_time + self.without_time > 0 {
             return None;
         }
@@ -228,9 +236,7 @@ impl Survey {
                  `flashscope report --help` lists what is read",
                 self.malformed
             ),
-            None => format!(
-                "is {title} without an event: nothing was recorded, or its events were not switched on; record again"
-            ),
+            None => format!("is {title} without an event: {why}"),
         })
     }
 }
@@ -259,7 +265,7 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: u32, time: Option<u64>
 pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
     let mut survey = Survey::new();
     parser.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
-    if let Some(what) = survey.nothing(parser.title()) {
+    if let Some(what) = survey.nothing(parser.title(), parser.why_no_event()) {
         return Err(Error::Unsupported { path: path.to_path_buf(), what });
     }
     let is_numbered = survey.numbered == survey.with_time + survey.without_time;

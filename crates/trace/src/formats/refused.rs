@@ -40,6 +40,11 @@ const ALL: &[Refused] = &[
         is: |_, lines| ftrace::of_raw_clock(lines),
     },
     Refused {
+        what: "trace-cmd report's text of several files (`-i` more than once)",
+        why: "devices and threads of two machines have the same numbers; print each file alone, or give the trace.dat files",
+        is: |_, lines| ftrace::of_several_files(lines),
+    },
+    Refused {
         what: "perf script's text with times since the line before (`--deltatime`)",
         why: "they are rounded, and no duration of a request follows; print it with `perf script -F comm,pid,tid,cpu,time,event,trace`",
         is: |_, lines| perf::has_deltas(lines),
@@ -180,6 +185,8 @@ const ALL: &[Refused] = &[
                 || any(lines, |l| all_in(l, &[b"TID", b"COMM", b"READS", b"WRITES"]))
                 || any(lines, |l| l.starts_with(b"Total DISK READ"))
                 || any(lines, |l| all_in(l, &[b"TID", b"PRIO", b"DISK READ", b"COMMAND"]))
+                // `iotop -bqq` has no head.
+                || most(lines, |l| (all_in(l, &[b" be/"]) || all_in(l, &[b" rt/"])) && all_in(l, &[b"/s ", b" % "]))
         },
     },
     Refused {
@@ -292,6 +299,70 @@ const ALL: &[Refused] = &[
         is: |_, lines| most(lines, is_fio_log) || first(lines, |l| l.starts_with(b"fio version ") && l.len() < 40),
     },
     Refused {
+        what: "fatrace's output",
+        why: "it says which files were used, and has no requests and no durations; RECORD",
+        is: |_, lines| most(lines, is_fatrace),
+    },
+    Refused {
+        what: "stacks with counts (perf script | stackcollapse, for flame graphs)",
+        why: "they have no times and no requests; RECORD",
+        is: |_, lines| most(lines, is_folded_stack),
+    },
+    Refused {
+        what: "perf report's output",
+        why: "it has shares and no events; print the events of perf.data with `perf script -F comm,pid,tid,cpu,time,event,trace > FILE.txt`, and read that",
+        is: |_, lines| any(lines, |l| l.starts_with(b"# Samples: ") || all_in(l, &[b"# Overhead", b"Symbol"])),
+    },
+    Refused {
+        what: "the audit log",
+        why: "it has system calls and no requests; RECORD",
+        is: |_, lines| most(lines, |l| all_in(l, &[b"type=", b"msg=audit("])),
+    },
+    Refused {
+        what: "what blktrace prints while it records",
+        why: "the steps are in the files that it wrote; give those (NAME.blktrace.0 and so on)",
+        is: |_, lines| any(lines, |l| all_in(l, &[b" events (dropped ", b" KiB data"])),
+    },
+    Refused {
+        what: "a table of writes of md's flush (mdflush)",
+        why: "it has no requests; RECORD",
+        is: |_, lines| first(lines, |l| l.starts_with(b"TIME ") && all_in(l, &[b"PID", b"COMM", b"DEVICE"])),
+    },
+    Refused {
+        what: "the output of one of bcc's tools",
+        why: "it has counts or calls of functions, and no steps of a request; RECORD",
+        is: |_, lines| {
+            any(lines, |l| l.starts_with(b"Tracing ") && find(l, b"Ctrl-C").is_some())
+                || first(lines, |l| all_in(l, &[b"PID ", b"TID ", b"COMM ", b"FUNC "]))
+        },
+    },
+    Refused {
+        what: "atop's, top's or nmon's output",
+        why: "it has means of an interval and no requests; RECORD",
+        is: |_, lines| {
+            any(lines, |l| l.starts_with(b"ATOP - ") || l.starts_with(b"AAA,progname") || l.starts_with(b"top - "))
+        },
+    },
+    Refused {
+        what: "a task's counts (/proc/PID/io)",
+        why: "it has sums since the task began and no requests; RECORD",
+        is: |_, lines| any(lines, |l| l.starts_with(b"rchar: ")),
+    },
+    Refused {
+        what: "a benchmark's output (dd, hdparm, sysbench, iozone, bonnie)",
+        why: "it has sums and no requests; run it under `flashscope record --events block,syscall -- COMMAND`",
+        is: |_, lines| {
+            any(lines, |l| {
+                l.ends_with(b" records in")
+                    || l.starts_with(b"Timing buffered disk reads:")
+                    || l.starts_with(b"Timing cached reads:")
+                    || l.starts_with(b"sysbench ")
+                    || l.starts_with(b"Iozone: ")
+                    || all_in(l, &[b"Sequential Output", b"Sequential Input"])
+            })
+        },
+    },
+    Refused {
         what: "fio's output",
         why: "it has sums of a benchmark and no requests; run fio under `flashscope record --events block,syscall -- fio JOB`",
         is: |_, lines| any(lines, |l| find(l, b"rw=").is_some() && find(l, b"ioengine=").is_some()),
@@ -299,7 +370,17 @@ const ALL: &[Refused] = &[
     Refused {
         what: "strace's output",
         why: "it has system calls and no requests; RECORD",
-        is: |_, lines| most(lines, is_strace),
+        is: |_, lines| most(lines, is_strace) || any(lines, |l| all_in(l, &[b"% time", b"usecs/call", b"syscall"])),
+    },
+    Refused {
+        what: "the kernel's own lines about I/O (vm.block_dump, before Linux 5.13)",
+        why: "they say when a bio was queued, and have no later step of it; RECORD",
+        is: |_, lines| {
+            any(lines, |l| {
+                (find(l, b"): WRITE block ").or_else(|| find(l, b"): READ block "))).is_some()
+                    && find(l, b" on ").is_some()
+            })
+        },
     },
     Refused {
         what: "the kernel's log (dmesg)",
@@ -430,6 +511,25 @@ fn is_strace(line: &[u8]) -> bool {
     let name = line[..open].rsplit(|&b| b == b' ').next().unwrap_or_default();
     let called = !name.is_empty() && name.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
     called && (find(line, b") = ").is_some() || find(line, b")  ").is_some() || line.ends_with(b"<unfinished ...>"))
+}
+
+/// `firefox(1234): CWO /home/u/x`, perhaps behind a time.
+fn is_fatrace(line: &[u8]) -> bool {
+    let Some(end) = find(line, b"): ") else { return false };
+    let Some(open) = line[..end].iter().rposition(|&b| b == b'(') else { return false };
+    let pid = &line[open + 1..end];
+    let mut rest = line[end + 3..].splitn(2, |&b| b == b' ');
+    let (flags, path) = (rest.next().unwrap_or_default(), rest.next().unwrap_or_default().trim_ascii());
+    let is_flag = |b: &u8| b"ROWC+D<>".contains(b);
+    !pid.is_empty() && pid.iter().all(u8::is_ascii_digit) && flags.iter().all(is_flag) && path.starts_with(b"/")
+}
+
+/// `fio;entry_SYSCALL_64;vfs_read 12`
+fn is_folded_stack(line: &[u8]) -> bool {
+    let Some(space) = line.iter().rposition(|&b| b == b' ') else { return false };
+    let (stack, count) = (&line[..space], &line[space + 1..]);
+    let frames = stack.split(|&b| b == b';').count();
+    frames >= 3 && !count.is_empty() && count.iter().all(u8::is_ascii_digit) && !stack[0].is_ascii_digit()
 }
 
 /// `[    1.234567] text`

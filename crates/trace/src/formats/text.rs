@@ -2,6 +2,7 @@
 
 use super::parsed::Item;
 use crate::kind::TraceKind;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Longest line that is read; the kernel's own are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
@@ -17,6 +18,8 @@ pub(crate) struct Dialect {
     pub title: &'static str,
     /// The kernel's name of the clock, `unknown` where the text does not say it.
     pub clock: &'static str,
+    /// Why a text of it may have no event, and what to do.
+    pub why_no_event: &'static str,
     /// A reader for one pass.
     pub lines: fn() -> Box<dyn Lines>,
 }
@@ -51,7 +54,60 @@ pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     text
 }
 
+/// A line as its tool printed it. Terminals colour words (`ESC [ … m`), web pages have blanks of their own (U+00A0), and tables
+/// have tabs between columns: those are a line's where its first blank is one, and three are in it.
+pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
+    if !line.iter().any(|b| matches!(b, b'\t' | 0x1b | 0xc2)) {
+        return Cow::Borrowed(line);
+    }
+    let tabs = line.iter().filter(|&&b| b == b'\t').count() >= 3;
+    let blank = line.iter().position(|b| matches!(b, b' ' | b'\t'));
+    let columns = tabs && blank.is_some_and(|at| at > 0 && line[at] == b'\t');
+    let (mut out, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        match (first, behind) {
+            (b'\t', _) if columns => out.push(b' '),
+            (0xc2, [0xa0, behind @ ..]) => {
+                out.push(b' ');
+                rest = behind;
+            }
+            (0x1b, [b'[', codes @ ..]) => {
+                let end = codes.iter().position(|b| !b.is_ascii_digit() && *b != b';').unwrap_or(codes.len());
+                match codes.get(end) {
+                    Some(b'm' | b'K') => rest = &codes[end + 1..],
+                    _ => out.push(0x1b),
+                }
+            }
+            _ => out.push(*first),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// The beginning of a text without the byte order mark that editors of Windows put there.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_line_is_what_its_tool_printed() {
+        for (line, is) in [
+            ("a-1 [000] 5.0: x: y", "a-1 [000] 5.0: x: y"),
+            ("a-1\t[000]\t5.0:\tx: y", "a-1 [000] 5.0: x: y"),
+            // Of `cat -n`, of a call chain, and in what a program wrote.
+            ("     7\ta-1 [000] 5.0: x: y", "     7\ta-1 [000] 5.0: x: y"),
+            ("\tffff\tsubmit_bio\t(kernel)", "\tffff\tsubmit_bio\t(kernel)"),
+            ("a-1 [000] 5.0: print: a\tb\tc\td", "a-1 [000] 5.0: print: a\tb\tc\td"),
+            ("\u{a0}a-1\u{a0}[000] 5.0: x: \u{c4}", " a-1 [000] 5.0: x: \u{c4}"),
+            ("\u{1b}[01;31m\u{1b}[Ka-1\u{1b}[m\u{1b}[K [000] 5.0: x", "a-1 [000] 5.0: x"),
+            ("a\u{1b}[2Jb\u{1b}[", "a\u{1b}[2Jb\u{1b}["),
+        ] {
+            assert_eq!(&*plain(line.as_bytes()), is.as_bytes(), "{line:?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A file of text: read line by line in bounded memory, each line handed to its dialect.
 
 use super::parsed::{Item, Parser};
-use super::text::{Dialect, MAX_LINE, without_end, without_mark};
+use super::text::{Dialect, MAX_LINE, plain, without_end, without_mark};
 use super::wrapped::{self, Wrap};
 use crate::input::Input;
 use crate::kind::TraceKind;
@@ -33,6 +33,10 @@ impl Parser for Text {
         self.dialect.title
     }
 
+    fn why_no_event(&self) -> &'static str {
+        self.dialect.why_no_event
+    }
+
     fn facts(&self, into: &mut serde_json::Value) {
         match self.wrap {
             Wrap::Not => {}
@@ -59,7 +63,7 @@ impl Parser for Text {
                 continue;
             }
             let line = without_end(&buffer);
-            lines.line(if first { without_mark(line) } else { line }, f);
+            lines.line(&plain(if first { without_mark(line) } else { line }), f);
             first = false;
         }
     }

@@ -5,7 +5,7 @@
 //! the first step, so that the clock is blkparse's own.
 
 use crate::formats::ftrace::{blk_event, time};
-use crate::formats::parsed::{Item, Parsed, Value};
+use crate::formats::parsed::{Item, NOTHING_RECORDED, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
@@ -25,6 +25,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     key: "blkparse_text",
     title: "blkparse's text",
     clock: "blkparse",
+    why_no_event: NOTHING_RECORDED,
     lines: || Box::<Reader>::default(),
 };
 

@@ -125,7 +125,22 @@ fn latency_head_at(line: &[u8], dash: usize) -> Option<(Head<'_>, &[u8])> {
     let colon = rest.iter().position(|&b| b == b':')?;
     let time_ns = time(&rest[..colon]).or_else(|| microseconds(&rest[..colon]))?;
     let head = Head { comm, tid, tgid: None, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
-    Some((head, rest[colon + 1..].trim_ascii()))
+    Some((head, without_difference(rest[colon + 1..].trim_ascii())))
+}
+
+/// `(+2648)  block_bio_queue: …`: trace-cmd's `--ts-diff` prints the time since the event before.
+fn without_difference(text: &[u8]) -> &[u8] {
+    let behind = text.strip_prefix(b"(+").and_then(number).and_then(|(_, rest)| rest.strip_prefix(b")"));
+    behind.map_or(text, <[u8]>::trim_ascii_start)
+}
+
+/// Whether the lines are of several files that `trace-cmd report -i A -i B` prints as one: `A: cpus=2`, `B: cpus=2` come first.
+pub(super) fn of_several_files(lines: &[&[u8]]) -> bool {
+    let of_file = |line: &&&[u8]| {
+        let at = line.windows(7).position(|w| w == b": cpus=");
+        at.is_some_and(|at| at > 0 && line[at + 7..].iter().all(u8::is_ascii_digit))
+    };
+    lines.iter().filter(of_file).count() > 1
 }
 
 /// `1734314933us+`: the mark behind it says how long the next event took to come.
@@ -252,7 +267,7 @@ fn head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
     }
     let time_ns = time(&rest[..end])?;
     let head = Head { comm, tid, tgid, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
-    Some((head, rest[end + 1..].trim_ascii()))
+    Some((head, without_difference(rest[end + 1..].trim_ascii())))
 }
 
 /// `[TIME |] CPU) [COMM-TID |] [DURATION] | FUNCTION`

@@ -13,7 +13,7 @@ pub(crate) use blk::event as blk_event;
 pub(crate) use event::{of_event, system as system_of};
 pub(crate) use line::{own_name, time};
 
-use crate::formats::parsed::{Item, MAX_CPUS, Parsed, Value};
+use crate::formats::parsed::{Item, MAX_CPUS, NOTHING_RECORDED, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
@@ -34,6 +34,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     key: "ftrace_text",
     title: "ftrace's text",
     clock: "unknown",
+    why_no_event: NOTHING_RECORDED,
     lines: || Box::<Reader>::default(),
 };
 
@@ -72,6 +73,11 @@ fn latency(tracer: &[u8]) -> bool {
 /// Whether a line is one that such a text begins with.
 pub(crate) fn is_line(text: &[u8]) -> bool {
     !matches!(line::parse(text), Line::Unknown | Line::Nothing) || text.trim_ascii_start().starts_with(b"#")
+}
+
+/// Whether the text is of several recordings, whose devices and threads have the same numbers.
+pub(crate) fn of_several_files(lines: &[&[u8]]) -> bool {
+    line::of_several_files(lines)
 }
 
 /// Whether most lines have a count where a time belongs.

@@ -21,8 +21,9 @@ pub(crate) const FORMAT: Format = Format {
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::FtraceText,
     key: "ftrace_text",
-    title: "systrace's page",
+    title: "a web page (systrace's page or another)",
     clock: "unknown",
+    why_no_event: "nothing was recorded, or the trace stands in the text of the page; save its lines alone, and give that file",
     lines: || Box::<Reader>::default(),
 };
 

@@ -3,7 +3,7 @@
 //! Source: `tools/perf/builtin-script.c` (`perf_sample__fprintf_start`, `process_event`; Linux 6.1). Call chains (`-g`) and
 //! fields behind the event are passed over. perf does not say which clock its times are from.
 
-use super::parsed::Item;
+use super::parsed::{Item, NOTHING_RECORDED};
 use super::text::{Dialect, Lines};
 use super::{Format, Reader as FormatReader};
 use crate::formats::ftrace::{of_event, own_name, system_of, time};
@@ -23,6 +23,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     key: "perf_script",
     title: "perf script's text",
     clock: "unknown",
+    why_no_event: NOTHING_RECORDED,
     lines: || Box::<Reader>::default(),
 };
 
