@@ -224,6 +224,12 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
                 said +=
                     &format!("; {} completions of requests that were issued before the trace began", written.unmatched);
             }
+            if written.waiting_flushes > 0 {
+                said += &format!(
+                    "; {} empty flushes have no slice of their own: the flush of the device that they waited for has one",
+                    written.waiting_flushes
+                );
+            }
             of(written.slices + written.instants, said, NO_EVENTS)
         }
         #[cfg(feature = "parquet")]

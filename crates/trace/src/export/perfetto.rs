@@ -7,7 +7,7 @@
 use super::operation_name;
 use super::proto::{bytes, message, number};
 use crate::error::Error;
-use crate::events::block::{BlockAction, BlockEvent, RequestKind};
+use crate::events::block::{BlockAction, BlockEvent, RequestFlags, RequestKind};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp};
 use crate::facts::Kernel;
 use crate::ids::Device;
@@ -29,6 +29,8 @@ pub struct PerfettoWritten {
     pub requests: u64,
     /// Completions of block requests whose issue was not recorded, or is stamped later; they are not in the file.
     pub unmatched: u64,
+    /// Ends of empty flushes that wait for a flush of the device: that one is a request and has the slice.
+    pub waiting_flushes: u64,
     /// Slices of a report that found no room.
     pub left_out: u64,
 }
@@ -575,10 +577,15 @@ impl<'a> Writer<'a> {
                 self.free_lane(block.device, stale.lane);
             }
         }
-        let next = self.next(key);
+        // Tasks wait for the device's flush (`FF`); their own flushes (`FWS`) end behind it, and are never issued.
+        let flush = block.kind() == RequestKind::Flush;
+        let own = |list: &Vec<InFlight>, at: usize| !flush || list[at].flags == block.flags.to_string();
+        let next = self.next(key).filter(|&at| self.in_flight.get(&key).is_some_and(|list| own(list, at)));
         let Some(first) = next.and_then(|at| self.in_flight.get_mut(&key)?.get_mut(at)) else {
             // The end of a bio's way through the flush machinery is no request's.
-            let of_bio = block.bytes == 0 && block.kind() != RequestKind::Flush;
+            let waits = flush && block.flags.has(RequestFlags::WRITE);
+            let of_bio = block.bytes == 0 && (!flush || waits);
+            self.written.waiting_flushes += u64::from(waits);
             self.written.unmatched += u64::from(!of_bio);
             return !of_bio;
         };
