@@ -115,7 +115,7 @@ fn an_fsync_waits_for_the_disk_of_the_files_and_for_the_one_of_the_journal() {
     }
 }
 
-/// As people paste it: columns with tabs, blanks of a web page, colours of a terminal.
+/// As people paste it: columns with tabs, blanks of a web page, colours of a terminal, times since the event before.
 #[test]
 fn a_text_with_tabs_blanks_or_colours_is_read() {
     let dir = TempDir::new("rare-pasted");
@@ -126,8 +126,15 @@ fn a_text_with_tabs_blanks_or_colours_is_read() {
         .map(|line| format!("{}\n", tabs(&line.split_whitespace().collect::<Vec<_>>().join(" "))))
         .collect();
     let coloured = plain.replace("block_rq_issue", "\u{1b}[01;31m\u{1b}[Kblock_rq_issue\u{1b}[m\u{1b}[K");
+    // trace-cmd report --ts-diff
+    let differences = plain.replace(": block_", ": (+12)  block_");
     let whole = report("partial-completions")["block"].clone();
-    for (way, text) in [("tabs", columns), ("blanks", plain.replace("  ", "\u{a0} ")), ("colours", coloured)] {
+    for (way, text) in [
+        ("tabs", columns),
+        ("blanks", plain.replace("  ", "\u{a0} ")),
+        ("colours", coloured),
+        ("differences", differences),
+    ] {
         let path = dir.path().join(way);
         std::fs::write(&path, text).expect("a file");
         assert_eq!(report(path.to_str().expect("UTF-8"))["block"], whole, "{way}");
