@@ -3,7 +3,8 @@
 //! Input: calls without an event of storage, and the bios of kernel workers. A limit of a cgroup holds a bio back, and a worker
 //! queues it later (block/blk-throttle.c, blk_throtl_dispatch_work_fn()): the call then shows no bio of its own. A bio of a worker
 //! that was queued within the call and completed right before its end is told as evidence. It is no proof for a single call, since
-//! no event joins the two.
+//! no event joins the two. Where workers complete bios all the time, as those of a loop device do, one of them is near the end of
+//! any call, a read of a pipe among them: then it is no evidence.
 
 use flashscope_trace::{BlockAction, BlockEvent, Device, RequestKind, TimeNs};
 use foldhash::HashMap;
@@ -16,6 +17,8 @@ use std::collections::VecDeque;
 pub const MIN_LONG_NS: u64 = 1_000_000;
 /// A call returns so long after the completion of its bio at most, nanoseconds: the interrupt, and a task that gets a processor.
 const MAX_RETURN_NS: u64 = 1_000_000;
+/// With as many further bios of workers in the call, one of them completes right before its end by chance, percent.
+const MAX_CHANCE_PERCENT: u64 = 50;
 /// Bios of workers that are under way, and that have completed lately.
 const MAX_UNDER_WAY: usize = 1 << 12;
 const MAX_DONE: usize = 64;
@@ -49,6 +52,8 @@ pub(crate) struct Unseen {
     under_way: HashMap<(Device, u64), (bool, u64)>,
     done: VecDeque<Done>,
     groups: HashMap<(String, String), UnseenCalls>,
+    /// Calls without such a bio, where only those with one are kept.
+    elsewhere: HashMap<(String, String), u64>,
     /// Only calls with a bio of a worker: the trace has one device alone, and a call may be of a file elsewhere.
     pub only_with_bio: bool,
 }
@@ -87,7 +92,8 @@ impl Unseen {
     /// A call without storage ended.
     pub fn add(&mut self, call: &str, is_read: bool, name: String, begin: u64, end: u64) {
         let mut key = (call.to_owned(), name);
-        if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
+        let known = self.groups.contains_key(&key) || self.elsewhere.contains_key(&key);
+        if !known && self.groups.len() + self.elsewhere.len() >= MAX_GROUPS {
             key.1 = "(further ones)".to_owned();
         }
         let of_call = |done: &&Done| {
@@ -95,7 +101,9 @@ impl Unseen {
             done.is_read == is_read && done.queued >= begin && near
         };
         let bio = self.done.iter().rev().find(of_call).map(|done| done.completed - done.queued);
+        let bio = bio.filter(|_| !self.is_chance(is_read, begin, end));
         if self.only_with_bio && bio.is_none() {
+            *self.elsewhere.entry(key).or_default() += 1;
             return;
         }
         let (call, name) = key.clone();
@@ -108,10 +116,67 @@ impl Unseen {
         group.worker_bios_ns = group.worker_bios_ns.saturating_add(bio.unwrap_or(0));
     }
 
+    /// Whether so many bios of workers completed within the call that one would be near its end in any case.
+    fn is_chance(&self, is_read: bool, begin: u64, end: u64) -> bool {
+        // Of those that completed before the ones that are kept nothing is known.
+        let first = if self.done.len() == MAX_DONE { self.done[0].completed } else { 0 };
+        let known = end.saturating_sub(begin.max(first));
+        let within = |done: &&Done| done.is_read == is_read && (begin..=end).contains(&done.completed);
+        let others = (self.done.iter().filter(within).count() as u64).saturating_sub(1);
+        others * MAX_RETURN_NS * 100 > known.saturating_mul(MAX_CHANCE_PERCENT)
+    }
+
     /// Most time first.
-    pub fn finish(self) -> Vec<UnseenCalls> {
+    pub fn finish(mut self) -> Vec<UnseenCalls> {
+        // Where as many calls end without one, those that have one have it by chance.
+        self.groups.retain(|key, group| self.elsewhere.get(key).is_none_or(|&n| n * 4 <= group.n));
         let mut groups: Vec<UnseenCalls> = self.groups.into_values().collect();
         groups.sort_by(|a, b| (Reverse(a.total_ns), &a.call, &a.name).cmp(&(Reverse(b.total_ns), &b.call, &b.name)));
         groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls of 20 ms, and so many bios of workers within each, the last one right before its end.
+    fn with_worker_bio(bios: u64) -> u64 {
+        let mut unseen = Unseen::default();
+        for call in 0..20 {
+            let begin = call * 20_000_000;
+            for bio in 1..=bios {
+                let completed = begin + bio * 20_000_000 / bios - 50_000;
+                unseen.done.push_back(Done { is_read: true, queued: completed - 40_000, completed });
+                if unseen.done.len() > MAX_DONE {
+                    unseen.done.pop_front();
+                }
+            }
+            unseen.add("read", true, "reader (7)".to_owned(), begin, begin + 20_000_000);
+        }
+        unseen.finish()[0].with_worker_bio
+    }
+
+    #[test]
+    fn of_a_recording_of_one_device_calls_elsewhere_are_counted_as_well() {
+        for (elsewhere, told) in [(5, 1), (6, 0), (60, 0)] {
+            let mut unseen = Unseen { only_with_bio: true, ..Unseen::default() };
+            for call in 0..20 + elsewhere {
+                let (begin, end) = (call * 20_000_000, call * 20_000_000 + 19_000_000);
+                if call < 20 {
+                    unseen.done.push_back(Done { is_read: true, queued: end - 90_000, completed: end - 50_000 });
+                }
+                unseen.add("read", true, "reader (7)".to_owned(), begin, end);
+            }
+            assert_eq!(unseen.finish().len(), told, "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_reads_all_the_time_tells_nothing_of_a_call() {
+        // A limit of 50 reads a second, and of several programs that share it.
+        assert_eq!((with_worker_bio(1), with_worker_bio(5)), (20, 20));
+        // A loop device beside a program that waits at a pipe; beyond what is kept, too.
+        assert_eq!((with_worker_bio(20), with_worker_bio(200)), (0, 0));
     }
 }
