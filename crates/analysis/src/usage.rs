@@ -171,6 +171,8 @@ pub struct Usage {
     devices: BTreeMap<u32, (u64, u64)>,
     /// By device and piece: a bit for each of its blocks that was read. At most [`MAX_PIECES`].
     pieces: HashMap<(u32, u64), u64>,
+    /// By device and block: a bit for each of its sectors that was read, of blocks that were read in part alone. As many at most.
+    parts: HashMap<(u32, u64), u8>,
     files: HashMap<FileId, OfFile>,
     covered: usize,
     writes: BTreeMap<u32, u64>,
@@ -195,6 +197,7 @@ impl Default for Usage {
             commits: BTreeMap::new(),
             devices: BTreeMap::new(),
             pieces: HashMap::new(),
+            parts: HashMap::new(),
             files: HashMap::new(),
             covered: 0,
             writes: BTreeMap::new(),
@@ -213,11 +216,18 @@ impl Default for Usage {
 impl Usage {
     /// How many of the bytes were read before.
     fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
+        const SECTORS: u64 = BLOCK_BYTES / 512;
+        let end_sector = sector.saturating_add(bytes.div_ceil(512));
+        let (mut block, end) = (sector.div_ceil(SECTORS), end_sector / SECTORS);
+        // Blocks of which it reads a part: a file system with blocks of 1 KiB reads the parts one by one.
+        let head = (sector, end_sector.min(block.saturating_mul(SECTORS)));
+        let tail = (head.1.max(end.saturating_mul(SECTORS)), end_sector);
         let mut all_again = 0;
-        let sums = self.devices.entry(device.0).or_default();
-        sums.0 = sums.0.saturating_add(bytes);
-        let mut block = sector / (BLOCK_BYTES / 512);
-        let end = block.saturating_add(bytes.div_ceil(BLOCK_BYTES));
+        for (from, to) in [head, tail] {
+            if from < to {
+                all_again += self.read_part(device, from / SECTORS, from % SECTORS, to - from);
+            }
+        }
         while block < end {
             let blocks = (end - block).min(64 - block % 64);
             let bits = u64::MAX >> (64 - blocks) << (block % 64);
@@ -225,16 +235,43 @@ impl Usage {
             match self.pieces.entry((device.0, block / 64)) {
                 Entry::Occupied(mut seen) => {
                     let again = u64::from((seen.get() & bits).count_ones());
-                    all_again += again * BLOCK_BYTES.min(bytes);
+                    all_again += again * BLOCK_BYTES;
                     *seen.get_mut() |= bits;
                 }
                 Entry::Vacant(_) if full => {}
                 Entry::Vacant(new) => drop(new.insert(bits)),
             }
+            if !self.parts.is_empty() {
+                let parts = (block..block + blocks).filter_map(|block| self.parts.remove(&(device.0, block)));
+                all_again += parts.map(|part| u64::from(part.count_ones()) * 512).sum::<u64>();
+            }
             block += blocks;
         }
-        sums.1 = sums.1.saturating_add(all_again);
+        let sums = self.devices.entry(device.0).or_default();
+        (sums.0, sums.1) = (sums.0.saturating_add(bytes), sums.1.saturating_add(all_again));
         all_again
+    }
+
+    /// The same of so many sectors from one on within a block.
+    fn read_part(&mut self, device: Device, block: u64, first: u64, sectors: u64) -> u64 {
+        let bits = u8::MAX >> (8 - sectors.min(8)) << first;
+        let whole = self.pieces.get(&(device.0, block / 64)).is_some_and(|seen| seen >> (block % 64) & 1 == 1);
+        if whole {
+            return u64::from(bits.count_ones()) * 512;
+        }
+        let full = self.parts.len() >= MAX_PIECES;
+        match self.parts.entry((device.0, block)) {
+            Entry::Occupied(mut seen) => {
+                let again = u64::from((seen.get() & bits).count_ones());
+                *seen.get_mut() |= bits;
+                again * 512
+            }
+            Entry::Vacant(_) if full => 0,
+            Entry::Vacant(new) => {
+                new.insert(bits);
+                0
+            }
+        }
     }
 
     fn read(&mut self, block: &BlockEvent, tid: u32, at: u64) {
@@ -427,6 +464,19 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.devices[0].read_bytes, found.devices[0].read_again_bytes), (20_480, 4096));
+    }
+
+    #[test]
+    fn parts_of_a_block_are_no_block_that_is_read_again() {
+        // Sectors and what of them was read before: four blocks of 1 KiB, the second of them again, the whole, half of the next with it.
+        let reads =
+            [(0, 2, 0), (2, 2, 0), (4, 2, 0), (6, 1, 0), (2, 2, 2), (0, 8, 7), (7, 5, 1), (10, 22, 2), (7, 25, 25)];
+        let mut usage = Usage::default();
+        for (sector, sectors, again) in reads {
+            let device = Device::new(8, 0);
+            assert_eq!(usage.read_blocks(device, sector, sectors * 512), again * 512, "{sector} {sectors}");
+        }
+        assert_eq!(usage.read_blocks(Device::new(8, 0), u64::MAX - 3, 4096), 0);
     }
 
     #[test]
