@@ -240,8 +240,15 @@ impl Loops {
                 let backing = match self.backing(device, originators) {
                     Evidence::Unknown(_) if levels.iter().any(|level| level.upper == name) => Evidence::unknown(
                         format!(
-                            "the file of loop device {name} is not in the trace; what its thread does, or a worker reads, counts once \
-                             where one I/O alone (one read of that size) was in the device"
+                            "{}; what its thread does, or a worker reads, counts once where one I/O alone (one read of that size) \
+                             was in the device",
+                            match self.file_of(device) {
+                                Some(file) => format!(
+                                    "where {file}, the file of loop device {name}, lies on its disk is not in the trace (events of \
+                                     ext4 or f2fs say so)"
+                                ),
+                                None => format!("the file of loop device {name} is not in the trace"),
+                            }
                         ),
                         AGAIN,
                     ),
