@@ -21,8 +21,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             one.kind == OwnerKind::Task && (name == one.name || name == format!("{} ({})", one.name, one.tid))
         })
     };
+    // `sync` has everybody's changes written, and waits for them: that is what it was called for.
+    let syncs_all = |name: &str| {
+        let mut calls = seen.calls.by_process.iter();
+        calls.any(|group| group.name == name && matches!(group.call.as_str(), "sync" | "syncfs"))
+    };
     let loads = found.interference.owners.iter();
-    loads.filter(|load| is_program(&load.owner)).filter_map(|load| of_owner(seen, load)).collect()
+    loads
+        .filter(|load| is_program(&load.owner) && !syncs_all(&load.owner))
+        .filter_map(|load| of_owner(seen, load))
+        .collect()
 }
 
 /// Bytes read and written for an owner; what it has the device trim is written, too.
@@ -145,12 +153,16 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
             },
         ),
     };
+    // Many of its bios wait at once: together for longer than it can have waited.
+    let who = match price > seen.span_ns {
+        true => format!("Bios of {} together wait", load.owner),
+        false => format!("{} waits", load.owner),
+    };
     Some(Finding {
         rule: Rule::BehindAnother,
         weight: Weight::Cost,
         what: format!(
-            "{} waits {at_least}{} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
-            load.owner,
+            "{who} {at_least}{} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
             duration(price),
             duration(price / load.bios),
             duration(load.mean_q2c_ns),
@@ -158,7 +170,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         ),
         cause,
         evidence,
-        lost_ns: Evidence::Known(price),
+        lost_ns: Evidence::Known(price.min(seen.span_ns)),
         lost_bytes: None,
         advice: vec![remedy],
         uncertain: excess.why().map(|why| format!("what the device itself took longer is unknown: {}", why.missing)),
@@ -207,6 +219,21 @@ mod tests {
         assert_eq!(finding.advice[0].steps[0], Step::Run { command: "ionice -c 3 -p".into(), names: vec!["9".into()] });
         // No order of the queue was tried.
         assert!(finding.advice[0].gain.why().is_some_and(|why| why.missing.contains("(80 % of what a bio takes)")));
+    }
+
+    #[test]
+    fn bios_beside_one_another_wait_no_longer_than_was_recorded() {
+        let mut work = work(1000, 4_000_000, OwnerKind::Task);
+        let finding = only(find(&work.seen()));
+        assert!(
+            finding.what.starts_with("Bios of player (7) together wait at least 4.00 s behind backup (9)"),
+            "{}",
+            finding.what
+        );
+        assert_eq!(finding.lost_ns, 1_000_000_000.into());
+        // Who syncs all that others wrote waits for that.
+        work.call("syncfs", "player (7)", 1, 700_000_000, 0);
+        assert!(find(&work.seen()).is_empty());
     }
 
     #[test]

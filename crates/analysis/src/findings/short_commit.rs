@@ -75,7 +75,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
             measure("written by the journal", journal.bytes as f64, MeasureUnit::Bytes, source),
             measure("time of its bios", q2c as f64, MeasureUnit::Ns, source),
         ],
-        lost_ns: ((q2c as f64 * saving) as u64).into(),
+        lost_ns: ((q2c.min(seen.span_ns) as f64 * saving) as u64).into(),
         lost_bytes: Some((journal.bytes as f64 * saving) as u64),
         advice: vec![Remedy {
             what: "Commit at the default interval".to_owned(),
