@@ -29,7 +29,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             duration(flushes.requests.max)
         )
         .replace(" flushs", " flushes"),
-        cause: "Each fsync and each commit of a journal has the device write its cache out, and waits.".to_owned(),
+        cause: "Each fsync, each write with O_SYNC or O_DSYNC, and each commit of a journal has the device write its cache out, and waits.".to_owned(),
         evidence: vec![
             measure("flushes", flushes.requests.n as f64, MeasureUnit::Count, source),
             measure("their time in the device", total as f64, MeasureUnit::Ns, source),

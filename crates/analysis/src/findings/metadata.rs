@@ -8,16 +8,23 @@ use crate::units::size;
 const MIN_BYTES: u64 = 1 << 20;
 /// From this part of what is written whose origin is known, percent.
 const MIN_PERCENT: f64 = 50.0;
+/// With data=journal each byte is written to the journal and to its place. From this part of what the device writes on, percent: a
+/// part may have been changed before the recording.
+const MIN_JOURNALLED_PERCENT: f64 = 40.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let Some(written) = found.originators.written() else { return Vec::new() };
     let (own, all) = (written.kernel_bytes, written.bytes());
+    if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
+        // What is written to other devices, or below this one, is no part of it.
+        let there = seen.device_group(&mount.device, "writes").map_or(all, |group| group.bytes).min(all);
+        if own >= MIN_BYTES && percent(own, there) >= MIN_JOURNALLED_PERCENT {
+            return vec![of_data_journal(seen, found, mount, own, there)];
+        }
+    }
     if own < MIN_BYTES || percent(own, all) < MIN_PERCENT {
         return Vec::new();
-    }
-    if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
-        return vec![of_data_journal(seen, found, mount, own, all)];
     }
     let source = "block:block_bio_queue, and the task that made the page dirty";
     vec![Finding {

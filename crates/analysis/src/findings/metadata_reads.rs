@@ -1,4 +1,4 @@
-//! A program that searches a file system: what it reads are directories, inodes and their tables, and little data.
+//! A program that lists, searches or removes a tree of files: what it reads are directories, inodes and their tables, and little data.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
@@ -42,19 +42,19 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let device = seen.storage.device_name(&reader.device);
     let source =
         "block:block_bio_queue with the flag for metadata (M), or into the device's own cache; block_rq_complete";
-    let why = "the trace does not show whether the same directories are searched again";
+    let why = "the trace does not show whether the same directories are read again";
     Some(Finding {
         rule: Rule::MetadataReads,
         weight: Weight::Cost,
         what: format!(
-            "{} searches {device}: {} of its {} reads are metadata ({}), and its bios take {}.",
+            "{} goes through files of {device}: {} of its {} reads are metadata ({}), and its bios take {}.",
             own.name,
             grouped(reader.metadata_bios),
             grouped(reader.bios),
             size(reader.metadata_bytes),
             duration(q2c.total_ns)
         ),
-        cause: "To list or search a tree, each directory and each block of inodes is read from the device: they lie apart, and \
+        cause: "To list, search or remove a tree, each directory and each block of inodes is read from the device: they lie apart, and \
                 most reads wait for the one before."
             .to_owned(),
         evidence: vec![
@@ -65,7 +65,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         lost_ns: waited.into(),
         lost_bytes: None,
         advice: vec![Remedy {
-            what: "Search a smaller part of the tree, or less often; where it searches the same again, have the kernel keep inodes \
+            what: "Go through a smaller part of the tree, or less often; where it reads the same again, have the kernel keep inodes \
                    in memory for longer"
                 .to_owned(),
             steps: vec![Step::Run { command: "sysctl vm.vfs_cache_pressure=50".to_owned(), names: Vec::new() }],
@@ -106,7 +106,7 @@ mod tests {
         let finding = only(find(&work(400, 390).seen()));
         assert_eq!(
             finding.what,
-            "find (7) searches 8:0: 390 of its 400 reads are metadata (1.52 MiB), and its bios take 400.00 ms."
+            "find (7) goes through files of 8:0: 390 of its 400 reads are metadata (1.52 MiB), and its bios take 400.00 ms."
         );
     }
 
