@@ -6,7 +6,7 @@ use super::{
     stage,
 };
 use crate::Evidence;
-use crate::calls::{UnseenCalls, is_at_offset, is_read, is_write};
+use crate::calls::{CallGroup, UnseenCalls, is_at_offset, is_read, is_write};
 use crate::units::{duration, grouped};
 
 const MIN_CALLS: u64 = 50;
@@ -22,6 +22,9 @@ const MIN_OUTSIDE_PERCENT: f64 = 60.0;
 const OF_WORKERS_PERCENT: f64 = 80.0;
 /// From this part of the recording on, in which some task waited for a processor, the calls may have waited for one, of 1000 parts.
 const BUSY_PERMILLE: u64 = 500;
+
+/// 8 MiB: memory and nearly all devices are faster.
+const SLOW_STREAM_BYTES_A_SECOND: f64 = (8 << 20) as f64;
 
 /// Calls of one kind by one process.
 struct Waits<'a> {
@@ -48,6 +51,19 @@ impl Waits<'_> {
     }
 }
 
+/// Reads of a file in order, with few bios for many of them, much slower than any copy in memory. File systems that unpack what they
+/// read take the processor for it, and are left out.
+fn is_slow_stream(seen: &Seen<'_>, read_bytes: u64, call: &CallGroup) -> bool {
+    let plain = |kind: &str| matches!(kind, "ext2" | "ext3" | "ext4" | "xfs" | "vfat");
+    let used = seen.storage.mounts.iter().filter(|mount| seen.is_used(&mount.device));
+    let slow = call.total_ns as f64 / 1e9 * SLOW_STREAM_BYTES_A_SECOND > call.bytes as f64;
+    call.bytes > 0
+        && read_bytes * 2 >= call.bytes
+        && slow
+        && used.clone().count() > 0
+        && used.into_iter().all(|mount| plain(&mount.kind))
+}
+
 fn is_by_workers(unseen: &UnseenCalls) -> bool {
     percent(unseen.with_worker_bio, unseen.n) >= OF_WORKERS_PERCENT
 }
@@ -62,7 +78,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     for call in seen.calls.by_process.iter().filter(|group| is_read(&group.call)) {
         // Calls whose bios are not in the trace say nothing: it must show those of this program.
         let Some((own, q2c)) = own(&call.name).and_then(|own| Some((own, stage(own, "Q2C")?))) else { continue };
-        if own.bios * 2 >= call.ns.n {
+        if own.bios * 2 >= call.ns.n || is_slow_stream(seen, own.bytes, call) {
             let (n, ns, bios_ns) = (call.ns.n, call.total_ns, q2c.total_ns);
             all.push(Waits { name: &call.name, call: &call.call, n, ns, bios_ns, unseen: None });
         }
@@ -229,6 +245,24 @@ mod tests {
         work.calls.long_without_storage = vec![unseen("pread64", 30, 30)];
         work.storage.cpu_wait_permille = Some(900);
         assert_eq!(only(find(&work.seen())).weight, Weight::Cost);
+    }
+
+    #[test]
+    fn a_stream_that_a_limit_holds_back_has_few_bios() {
+        let of = |kind: &str, bytes, ns| {
+            let mut work = Work::new(5_000_000_000);
+            work.mount("/data", kind, "rw");
+            // 20 bios are under way for 50 ms together; these have 4 KiB each here.
+            work.bios_of("dd", 20, "R", 1_000, 2_499_000);
+            work.call("read", "dd (7)", 64, ns, bytes);
+            find(&work.seen())
+        };
+        let finding = only(of("ext4", 80 << 10, 4_000_000_000));
+        assert!(finding.what.starts_with("dd (7) waits 4.00 s in 64 calls of read()"), "{}", finding.what);
+        assert!(finding.cause.contains("io.max"), "{}", finding.cause);
+        // Most came from the page cache; a file system that unpacks.
+        assert!(of("ext4", 1 << 20, 4_000_000_000).is_empty());
+        assert!(of("squashfs", 80 << 10, 4_000_000_000).is_empty());
     }
 
     fn unseen(call: &str, n: u64, with_worker_bio: u64) -> UnseenCalls {
