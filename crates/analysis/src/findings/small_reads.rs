@@ -61,8 +61,10 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     // What others have of it is a finding of its own.
     let load = found.interference.owners.iter().find(|load| load.device == reader.device && is_task(&load.owner));
     let behind = load.map_or(0, |load| load.mean_behind_ns.saturating_mul(load.bios));
-    // And what a layer adds.
-    let level = found.stack.iter().find(|level| level.upper == reader.device).and_then(|level| level.alone.as_ref());
+    // And what device mapper adds. What a loop device adds is told nowhere else, and fewer reads cost less of it.
+    let is_mapped = seen.storage.disk(&reader.device).is_some_and(|disk| disk.dm_uuid.is_some());
+    let level = found.stack.iter().find(|level| is_mapped && level.upper == reader.device);
+    let level = level.and_then(|level| level.alone.as_ref());
     let layer = level.map_or(0, |alone| alone.mean_own_ns.saturating_mul(reader.bios));
     let lie = lie(seen, reader, &own.name);
     // Where each call waits for a bio or so, the program waits for its calls: it has to be woken for each, too.
@@ -220,9 +222,10 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy 
 
 #[cfg(test)]
 mod tests {
+    use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::block::{StackLeg, StackLevel};
+    use crate::block::{StackAlone, StackLeg, StackLevel};
 
     /// A task's reads of 4 KiB of 8:0, one after another, 1 ms each.
     fn work(bios: u64, sequential: u64, first_bytes: u64, extent_bytes: u64) -> Work {
@@ -277,6 +280,17 @@ mod tests {
         // Of calls that have several bios each, or none, it is not known.
         work.calls.by_process[0].ns.n = 80;
         assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn what_a_loop_device_adds_is_told_here_and_what_device_mapper_adds_is_not() {
+        for (dm_uuid, told) in [(None, true), (Some("CRYPT-LUKS2-1".to_owned()), false)] {
+            let mut work = work(800, 790, 800 * 4096, 800 * 4096);
+            work.storage.disks.push(Disk { name: "d".into(), device: "8:0".into(), dm_uuid, ..Disk::default() });
+            let alone = Some(StackAlone { bios: 800, mean_q2c_ns: 1_000_000, mean_own_ns: 900_000 });
+            work.block().stack.push(StackLevel { upper: "8:0".into(), alone, ..StackLevel::default() });
+            assert_eq!(find(&work.seen()).len(), usize::from(told));
+        }
     }
 
     #[test]
