@@ -23,6 +23,7 @@ pub enum Rule {
     ReadAgain,
     RandomReads,
     SmallReads,
+    SmallFiles,
     FewRequests,
     MetadataReads,
     Swap,

@@ -20,6 +20,7 @@ mod random_reads;
 mod read_again;
 mod readahead_wasted;
 mod short_commit;
+mod small_files;
 mod small_reads;
 mod small_sync_writes;
 mod storage;
@@ -106,7 +107,8 @@ impl Seen<'_> {
                 format!("the trace has no {what} of a device"),
                 "record with --events block,cache,syscall",
             ),
-            moved => ((ns as f64 / moved as f64 * bytes as f64) as u64).into(),
+            // Several requests at once take more together than the time that passes.
+            moved => ((ns as f64 / moved as f64 * bytes as f64) as u64).min(self.span_ns).into(),
         }
     }
 }
@@ -129,7 +131,7 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 25] = [
+    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 26] = [
         errors::find,
         full_device::find,
         wear::find,
@@ -145,6 +147,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         read_again::find,
         random_reads::find,
         small_reads::find,
+        small_files::find,
         few_requests::find,
         metadata_reads::find,
         swap::find,

@@ -4,14 +4,20 @@ use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measur
 use crate::Evidence;
 use crate::cache::{AccuracyFindings, FileBrought};
 use crate::units::{grouped, size};
+use crate::usage::FileReads;
 
 /// Fewer pages are not worth a knob: 1 MiB.
 const MIN_PAGES: u64 = 256;
 /// Below this part of what is read ahead, percent.
 const MIN_PERCENT: f64 = 50.0;
 const PAGE_BYTES: u64 = 4096;
+/// A file is read in order with so many reads that begin where the one before ended, percent.
+const IN_ORDER_PERCENT: f64 = 80.0;
 /// Fewer faults show no habit.
 const MIN_FAULTS: u64 = 8;
+/// From so many faults on that nearly all jump, the default window is too large, if it brings so many pages around each.
+const MIN_JUMPS: u64 = 200;
+const MIN_AROUND_PAGES: u64 = 8;
 /// Where so much of the range that faults lie in was brought in, all of it was read, and nothing shows that a part was not needed, percent.
 const MAX_DENSE_PERCENT: f64 = 90.0;
 /// `VM_READAHEAD_PAGES` (include/linux/mm.h): 128 KiB.
@@ -33,6 +39,24 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let bytes = unused.saturating_mul(PAGE_BYTES);
     let source = "filemap:mm_filemap_add_to_page_cache and reads of files; /sys/block/*/queue/read_ahead_kb";
     let cost = seen.cost_of(block, "reads", bytes);
+    let is_it = |one: &&FileReads| one.device == device && one.inode == file.inode;
+    let reads = seen.usage.files.iter().find(is_it);
+    let in_order = reads.is_some_and(|one| percent(one.sequential, one.reads) >= IN_ORDER_PERCENT);
+    let random = Remedy {
+        what: "Tell the kernel that this file is read at random".to_owned(),
+        steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned() }],
+        gain: of_random(file, unused, total.ahead),
+        risk: "parts that are read in order need more requests".to_owned(),
+    };
+    let smaller = Remedy {
+        what: format!("Read ahead {then} KiB"),
+        steps: vec![Step::Set { path: format!("/sys/block/{name}/queue/read_ahead_kb"), value: then.to_string() }],
+        gain: Evidence::unknown(
+            "what smaller windows bring in follows from the order of the reads",
+            "flashscope advise TRACE predicts it",
+        ),
+        risk: "files that are read in order need more requests; open files keep their window".to_owned(),
+    };
     vec![Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,
@@ -43,8 +67,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             grouped(total.ahead)
         ),
         cause: format!(
-            "The largest part is of file {}: it is not read in order.",
-            seen.storage.file_name(&device, file.inode)
+            "The largest part is of file {}: it is {}.",
+            seen.storage.file_name(&device, file.inode),
+            match in_order {
+                true => "read in order, and the program stops before the end of what was read ahead",
+                false => "not read in order",
+            }
         ),
         evidence: vec![
             measure("pages read ahead", total.ahead as f64, MeasureUnit::Count, source),
@@ -53,26 +81,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         ],
         lost_ns: cost,
         lost_bytes: Some(bytes),
-        advice: vec![
-            Remedy {
-                what: "Tell the kernel that this file is read at random".to_owned(),
-                steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned() }],
-                gain: of_random(file, unused, total.ahead),
-                risk: "parts that are read in order need more requests".to_owned(),
-            },
-            Remedy {
-                what: format!("Read ahead {then} KiB"),
-                steps: vec![Step::Set {
-                    path: format!("/sys/block/{name}/queue/read_ahead_kb"),
-                    value: then.to_string(),
-                }],
-                gain: Evidence::unknown(
-                    "what smaller windows bring in follows from the order of the reads",
-                    "flashscope advise TRACE predicts it",
-                ),
-                risk: "files that are read in order need more requests; open files keep their window".to_owned(),
-            },
-        ],
+        advice: if in_order { vec![smaller] } else { vec![random, smaller] },
         uncertain: None,
     }]
 }
@@ -102,9 +111,12 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     let file = found.files.iter().max_by_key(|file| file.pages.mapped)?;
     let each = file.pages.mapped / faults;
     let disk = seen.storage.disk(&file.device?.to_string())?;
-    let kib = disk.read_ahead_kib.filter(|&kib| kib > DEFAULT_KIB)?;
+    let kib = disk.read_ahead_kib?;
     // The window is what brings them: a fault brings more than one of the default's.
-    if each * PAGE_BYTES <= DEFAULT_KIB << 10 {
+    let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES > DEFAULT_KIB << 10;
+    // The default's is too large as well, where a program jumps about all the time.
+    let jumps = faults >= MIN_JUMPS && elsewhere * 10 >= faults * 9 && each >= MIN_AROUND_PAGES;
+    if !is_large && !jumps {
         return None;
     }
     let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
@@ -113,8 +125,23 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     if percent(bytes, *extent) >= MAX_DENSE_PERCENT {
         return None;
     }
-    // Each fault reads a window still; and where all of the large ones is used, as many bytes are read by more faults.
-    let most = (1.0 - (faults * (DEFAULT_KIB << 10)) as f64 / bytes as f64) * 100.0;
+    // Each fault reads a window still, or a page; and where all of the large ones is used, as many bytes are read by more faults.
+    let then = if is_large { DEFAULT_KIB << 10 } else { PAGE_BYTES };
+    let most = (1.0 - (faults * then) as f64 / bytes as f64) * 100.0;
+    let random = Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() };
+    let (what, steps) = match is_large {
+        true => (
+            format!("Read ahead {DEFAULT_KIB} KiB, or tell the kernel that the mapping is used at random"),
+            vec![
+                Step::Set {
+                    path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
+                    value: DEFAULT_KIB.to_string(),
+                },
+                random,
+            ],
+        ),
+        false => ("Tell the kernel that the mapping is used at random".to_owned(), vec![random]),
+    };
     let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
     Some(Finding {
         rule: Rule::ReadaheadWasted,
@@ -139,21 +166,17 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
         lost_ns: Evidence::unknown("which pages of a mapped file were used leaves no event", ""),
         lost_bytes: None,
         advice: vec![Remedy {
-            what: format!("Read ahead {DEFAULT_KIB} KiB, or tell the kernel that the mapping is used at random"),
-            steps: vec![
-                Step::Set {
-                    path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
-                    value: DEFAULT_KIB.to_string(),
-                },
-                Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() },
-            ],
+            what,
+            steps,
             gain: Gain {
                 of: format!("bytes that faults bring in of {path}"),
                 least_percent: 0.0,
                 most_percent: most.max(0.0),
-                basis: "each of these faults reads a window still; which pages were used leaves no event: with all of them used, \
-                        as many bytes are read by more faults"
-                    .to_owned(),
+                basis: format!(
+                    "each of these faults reads a {} still; which pages were used leaves no event: with all of them used, as many \
+                     bytes are read by more faults",
+                    if is_large { "window" } else { "page" }
+                ),
             }
             .into(),
             risk: "where most of what is brought in is used, and files that are read in order: more requests, which take longer; \
@@ -195,6 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_reads_the_begin_of_a_file_reads_in_order() {
+        let mut work = work(1000, 900, 0);
+        for (sequential, told) in [(49, "read in order, and the program stops"), (5, "not read in order")] {
+            let device = "8:0".to_owned();
+            work.usage.files =
+                vec![FileReads { device, inode: 12, reads: 50, sequential, bytes: 50 << 16, ..FileReads::default() }];
+            let finding = only(find(&work.seen()));
+            assert!(finding.cause.contains(told), "{}", finding.cause);
+            assert_eq!(finding.advice[0].what == "Read ahead 128 KiB", sequential == 49);
+        }
+    }
+
+    #[test]
     fn windows_around_faults_here_and_there_are_told() {
         let mut work = work(6000, 0, 5900);
         (work.usage.faults, work.usage.faults_elsewhere) = (14, 12);
@@ -214,6 +250,30 @@ mod tests {
         work.usage.faults_elsewhere = 12;
         work.storage.disks[0].read_ahead_kib = Some(128);
         assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_jumps_about_a_mapping_is_told_with_the_default_window_too() {
+        let of = |faults, elsewhere, pages, extent| {
+            let mut work = work(pages, 0, pages);
+            work.storage.disks[0].read_ahead_kib = Some(128);
+            (work.usage.faults, work.usage.faults_elsewhere) = (faults, elsewhere);
+            work.usage.fault_extents.insert(("8:0".to_owned(), 12), extent);
+            find(&work.seen())
+        };
+        let finding = only(of(2000, 1950, 40_000, 200 << 20));
+        assert_eq!(finding.advice[0].steps, [Step::Code { line: "madvise(map, length, MADV_RANDOM);".into() }]);
+        // A page for each of the 2,000 faults in place of 20.
+        assert_eq!(finding.advice[0].gain.known().map(|gain| gain.most_percent.round()), Some(95.0));
+        // A program that starts; one that goes on behind its faults; a page each; all of the range in the end.
+        for (faults, elsewhere, pages, extent) in [
+            (150, 145, 3_000, 200 << 20),
+            (2000, 1500, 40_000, 200 << 20),
+            (2000, 1950, 4_000, 200 << 20),
+            (2000, 1950, 40_000, 160 << 20),
+        ] {
+            assert!(of(faults, elsewhere, pages, extent).is_empty(), "{faults} {elsewhere} {pages} {extent}");
+        }
     }
 
     #[test]

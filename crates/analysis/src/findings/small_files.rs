@@ -1,0 +1,157 @@
+//! A program that writes many small files: each costs a block, an inode and an entry of a directory.
+
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use crate::Evidence;
+use crate::calls::{is_sync, is_write};
+use crate::units::{duration, grouped, size};
+use flashscope_trace::FileId;
+
+/// Fewer files cost little, however small they are.
+const MIN_FILES: u64 = 500;
+/// Of larger ones the data counts, and not the number.
+const MAX_BYTES: u64 = 16 << 10;
+/// A file that is written by more calls is no small file that is written once.
+const CALLS_A_FILE: u64 = 4;
+/// Of the writes into small files, percent: these are of one program.
+const MIN_OF_WRITES_PERCENT: f64 = 50.0;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    one(seen).into_iter().collect()
+}
+
+fn one(seen: &Seen<'_>) -> Option<Finding> {
+    let mut small: Vec<(FileId, u64, u64)> = Vec::new();
+    for group in seen.calls.by_file.iter().filter(|group| is_write(&group.call)) {
+        let Some(file) = FileId::parse(&group.name) else { continue };
+        if group.ns.n <= CALLS_A_FILE && (1..=MAX_BYTES).contains(&group.bytes) {
+            small.push((file, group.ns.n, group.bytes));
+        }
+    }
+    let (files, writes) = (small.len() as u64, small.iter().map(|(_, n, _)| n).sum::<u64>());
+    let bytes: u64 = small.iter().map(|(.., bytes)| bytes).sum();
+    let writer = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).max_by_key(|group| group.ns.n)?;
+    if files < MIN_FILES || percent(writer.ns.n, writes) < MIN_OF_WRITES_PERCENT {
+        return None;
+    }
+    let mine = seen.calls.by_process.iter().filter(|group| group.name == writer.name);
+    let makes = |call: &str| is_write(call) || is_sync(call) || call.starts_with("open") || call.starts_with("rename");
+    let own_ns: u64 = mine.filter(|group| makes(&group.call)).map(|group| group.total_ns).sum();
+    // What a `sync` behind it waits for is mostly these files; an fsync of another program is its own matter.
+    let whole = |call: &str| matches!(call, "sync" | "syncfs");
+    let others = seen.calls.by_process.iter().filter(|group| group.name != writer.name && whole(&group.call));
+    let waited = own_ns.saturating_add(others.map(|group| group.total_ns).sum()).min(seen.span_ns);
+    if !seen.matters(waited) {
+        return None;
+    }
+    let device = small[0].0.device.map(|device| device.to_string()).unwrap_or_default();
+    let written = seen.device_group(&device, "writes").map_or(0, |group| group.bytes);
+    let mut cause =
+        "Each file takes a block of its own, an inode and an entry of a directory, however little is in it.".to_owned();
+    if written > bytes {
+        cause += &format!(
+            " {} were written to {} for {} of data.",
+            size(written),
+            seen.storage.device_name(&device),
+            size(bytes)
+        );
+    }
+    let source = "syscalls:sys_enter_*, sys_exit_*; events of the page cache within them";
+    let mut evidence = vec![
+        measure("files of at most 16 KiB that were written", files as f64, MeasureUnit::Count, source),
+        measure("bytes in them", bytes as f64, MeasureUnit::Bytes, source),
+        measure("time of the calls and of syncs", waited as f64, MeasureUnit::Ns, source),
+    ];
+    if written > 0 {
+        let source = "block:block_bio_queue";
+        evidence.push(measure("written to the device", written as f64, MeasureUnit::Bytes, source));
+    }
+    let gain = match written > bytes {
+        true => Evidence::Known(Gain {
+            of: format!("bytes written to {}", seen.storage.device_name(&device)),
+            least_percent: 0.0,
+            most_percent: 100.0 - percent(bytes, written),
+            basis: "the data itself has to be written; what else was written there meanwhile stays".to_owned(),
+        }),
+        false => Evidence::unknown(
+            "the files were not yet written to the device when the recording ended",
+            "record until they are: sync at the end",
+        ),
+    };
+    Some(Finding {
+        rule: Rule::SmallFiles,
+        weight: Weight::Cost,
+        what: format!(
+            "{} writes most of {} files of {} on average: these calls, and syncs of all, take {} of {}.",
+            writer.name,
+            grouped(files),
+            size(bytes / files),
+            duration(waited),
+            duration(seen.span_ns)
+        ),
+        cause,
+        evidence,
+        lost_ns: waited.into(),
+        lost_bytes: Some(written.saturating_sub(bytes)),
+        advice: vec![Remedy {
+            what: "Keep the records in one file (a database or an archive), or in fewer and larger ones".to_owned(),
+            steps: vec![Step::Code {
+                line: "write(archive_fd, record, length); /* in place of open() of a file for each */".to_owned(),
+            }],
+            gain,
+            risk: "programs that expect a file for each have to be changed".to_owned(),
+        }],
+        uncertain: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    /// A program that writes so many files, so many bytes into each.
+    fn work(files: u64, bytes: u64, calls: u64, ns: u64) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(4000, "W", 1_000, 10_000);
+        work.call("write", "tar (7)", files * calls, ns / 2, files * bytes);
+        work.call("openat", "tar (7)", files, ns / 2, 0);
+        for inode in 0..files {
+            work.file_call("write", &format!("8:0 inode {}", inode + 12), calls, ns / files);
+            work.calls.by_file.last_mut().expect("a file").bytes = bytes;
+        }
+        work
+    }
+
+    #[test]
+    fn many_small_files_are_told_with_what_they_cost() {
+        let mut work = work(2000, 300, 1, 200_000_000);
+        work.call("syncfs", "sync (8)", 1, 300_000_000, 0);
+        let finding = only(find(&work.seen()));
+        assert_eq!(
+            finding.what,
+            "tar (7) writes most of 2,000 files of 300 B on average: these calls, and syncs of all, take 500.00 ms of 1.00 s."
+        );
+        assert!(finding.cause.contains("15.6 MiB were written to 8:0 for 586 KiB of data."), "{}", finding.cause);
+        // 4,000 blocks less the data, of 4,000 blocks.
+        assert_eq!(finding.advice[0].gain.known().map(|gain| gain.most_percent.round()), Some(96.0));
+    }
+
+    #[test]
+    fn few_large_quick_ones_and_one_log_are_not() {
+        for (files, bytes, calls, ns) in [
+            (400, 300, 1, 200_000_000),
+            (2000, 64 << 10, 1, 200_000_000),
+            (2000, 300, 1, 8_000_000),
+            (600, 4000, 50, 200_000_000),
+        ] {
+            assert!(find(&work(files, bytes, calls, ns).seen()).is_empty(), "{files} {bytes} {calls} {ns}");
+        }
+        // Written by many programs, each some.
+        let mut shared = work(2000, 300, 1, 200_000_000);
+        for tid in 0..10 {
+            shared.call("write", &format!("cc{tid} (1{tid})"), 200, 20_000_000, 60_000);
+        }
+        shared.calls.by_process.remove(0);
+        assert!(find(&shared.seen()).is_empty());
+    }
+}
