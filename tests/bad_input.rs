@@ -742,7 +742,7 @@ fn boots_that_fail() {
     let failure = failed(
         "a file system that does not mount",
         mount,
-        &["mount /dev/mtdblock0 /mnt squashfs ro", "Invalid argument", "mend that step"],
+        &["mount /dev/mtdblock0 /mnt squashfs ro", "Invalid argument", "correct that step"],
     );
     assert!(matches!(failure.kind, BootFailureKind::PlanFailed { .. }), "{:?}", failure.kind);
     assert!(!failure.console_tail.is_empty(), "the kernel's own words");

@@ -326,7 +326,7 @@ fn advice_is_applied_and_undone(remote: &Remote) {
     // Ended in between: noted, and not set yet.
     remote.sh("echo 'knob /sys/class/bdi/mtd-0/read_ahead_kb 0' >> /run/flashscope/advice").expect("a note");
     let undone = stdout(&mut advise(&["--undo"]));
-    assert!(undone.contains("put back"), "{undone}");
+    assert!(undone.contains("Settings restored"), "{undone}");
     assert_eq!(knob(), "128", "what it was before the first change");
     assert!(stdout(&mut advise(&["--undo"])).contains("Nothing was applied"));
     remote.sh(&format!("echo {before} > {KNOB}; rmdir /run/flashscope 2>/dev/null; true")).expect("as before");

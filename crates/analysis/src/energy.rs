@@ -75,7 +75,7 @@ impl PowerProfile {
     pub fn check(&self) -> Result<(), String> {
         for (at, one) in self.power.iter().enumerate() {
             if ![one.cpu_w, one.memory_w].iter().all(|watts| watts.is_finite() && (0.0..1e6).contains(watts)) {
-                return Err(format!("power entry {}: watts are wanted, 0 or more", at + 1));
+                return Err(format!("power entry {}: give watts, 0 or more", at + 1));
             }
         }
         match self.power.is_empty() {

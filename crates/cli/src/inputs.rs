@@ -41,7 +41,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Opens what is given. Several traces are refused where nothing ties their clocks together.
+    /// Opens what is given. Several traces are refused where nothing connects their clocks.
     pub fn open(paths: &[PathBuf], offsets: &[Offset]) -> Result<Inputs, Failure> {
         let mut alignments = vec![Alignment::Auto; paths.len()];
         for Offset { name, ns } in offsets {
@@ -49,10 +49,10 @@ impl Inputs {
             let found: Vec<usize> = (0..paths.len()).filter(|&i| called(&paths[i])).collect();
             match found[..] {
                 [one] => alignments[one] = Alignment::OffsetNs(*ns),
-                [] => return Err(Failure::usage(format!("--offset {name}: none of the traces is called so"))),
+                [] => return Err(Failure::usage(format!("--offset {name}: no trace has this name"))),
                 _ => {
                     return Err(Failure::usage(format!(
-                        "--offset {name}: several of the traces are called so; give the path as it was given"
+                        "--offset {name}: several traces have this name; give the path instead"
                     )));
                 }
             }
@@ -256,7 +256,7 @@ mod tests {
         }
         let by_marker = Inputs::open(&[a.clone(), c], &[]).unwrap();
         assert_eq!(pages(&by_marker), want);
-        for (name, says) in [("three", "none of the traces"), ("one", "several of the traces")] {
+        for (name, says) in [("three", "no trace has this name"), ("one", "several traces have this name")] {
             let by = offset(&format!("{name}=1")).unwrap();
             let failed = Inputs::open(&[a.clone(), a.clone()], &[by]).err().unwrap().to_string();
             assert!(failed.contains(says), "{failed}");

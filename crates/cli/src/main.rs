@@ -148,7 +148,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Diff(args) => diff::run(args),
         Command::Advise(args) => advise::run(args, cli.quiet),
         Command::Policy { .. } => Err(Failure::usage(
-            "policy was removed in 0.2.0: where a read brings its pages in itself, no window beats none; type `flashscope \
+            "policy was removed in 0.2.0: where a read fetches its own pages, no window is better than none; type `flashscope \
              advise TRACE` for what is worth changing, or `flashscope predict TRACE --readahead 0,32,128` to compare windows",
         )),
         Command::Predict(args) => predict::run(args),

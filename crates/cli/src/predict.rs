@@ -159,7 +159,7 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     }
     if workload.queued.pages_late > 0 {
         notes.push(format!(
-            "{} pages that had been read ahead had not arrived when a call asked for them.",
+            "{} pages that had been read ahead had not arrived when a call needed them.",
             workload.queued.pages_late
         ));
     }
@@ -192,8 +192,8 @@ fn chips_read_ns(chip: &str, recorded: &str, workload: &Workload) -> Result<[u64
     let here = Chip::load(recorded)?;
     if there.page_bytes != here.page_bytes {
         return Err(Failure::usage(format!(
-            "--chip {chip}: its pages have {} bytes and those of {recorded} {}: a page of a file would be other reads of flash; \
-             record on a chip with such pages",
+            "--chip {chip}: its pages have {} bytes and those of {recorded} {}: its flash reads cannot be derived; record on a chip with \
+             the same page size",
             there.page_bytes, here.page_bytes
         )));
     }
@@ -302,8 +302,8 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     }
     if !workload.cache_seen {
         return Err(Failure::new(format!(
-            "{path}: it does not say which pages came into the page cache, so that nothing holds a prediction against what \
-             happened; record with --events flash,cache,syscall"
+            "{path}: it does not say which pages came into the page cache, so a prediction cannot be \
+             checked; record with --events flash,cache,syscall"
         )));
     }
     Ok(workload)

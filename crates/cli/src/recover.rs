@@ -205,7 +205,7 @@ pub fn recover(quiet: bool) {
         }
     }
     if let Err(error) = flashscope_targets::sweep() {
-        say(&format!("cannot tidy up after earlier runs: {error}"));
+        say(&format!("cannot clean up after earlier runs: {error}"));
     }
     if let Some(done) = sweep_this_machine() {
         say(&done);

@@ -285,8 +285,8 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
     if let Some((device, a, b)) = twice {
         let path = |i: usize| inputs.merged().sources()[i].trace.path().display();
         return Err(Failure::new(format!(
-            "{}: its device {device} is in {} too, and nothing says that they are of one boot: requests of both would be \
-             taken for one device's; report them one at a time",
+            "{}: its device {device} is in {} too, and the traces may be of different boots, so their requests cannot be \
+             distinguished; report them one at a time",
             path(b),
             path(a)
         )));

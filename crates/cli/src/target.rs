@@ -57,7 +57,7 @@ pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) ->
 pub fn facts(args: &TargetArgs, argv: &[&str], terminal: &Arc<Terminal>) -> Result<Value, Failure> {
     let out = output(args, argv.iter().map(|&word| word.to_owned()).collect(), terminal)?;
     serde_json::from_slice(&out)
-        .map_err(|error| Failure::new(format!("{}: the agent's answer cannot be read: {error}", args.target)))
+        .map_err(|error| Failure::new(format!("{}: the agent's output cannot be read: {error}", args.target)))
 }
 
 /// The agent has said what was wrong in one line; pass it on, and its exit status. Of a command that failed under the recorder

@@ -104,7 +104,7 @@ pub fn slowest(calls: &CallsFound, begin_ns: u64, most: usize) -> Rows {
 
 /// Whose bios the device had while a call's own waited.
 pub fn holders(path: &CallPath) -> Rows {
-    let heads = &["whose", "device", "bios", "bytes", "in the device"];
+    let heads = &["owner", "device", "bios", "bytes", "in the device"];
     Rows::new("ttnnn", heads, path.held_up_by.iter(), MAX_HOLDERS, |one| {
         let (bios, bytes) = (grouped(one.bios), size(one.bytes));
         vec![one.owner.clone(), one.device.clone(), bios, bytes, duration(one.in_device_ns)]

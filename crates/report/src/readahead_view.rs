@@ -8,7 +8,7 @@ use crate::rows::Rows;
 use crate::text::{grouped, number};
 
 const HEADS: &[&str] =
-    &["", "asked for", "ahead", "used", "of them\nlate", "unused:\nevicted", "unused:\nleft", "mapped,\nuse unknown"];
+    &["", "requested", "ahead", "used", "of them\nlate", "unused:\nevicted", "unused:\nleft", "mapped,\nuse unknown"];
 
 fn row(name: String, pages: &Brought) -> Vec<String> {
     let used = match pages.ahead {

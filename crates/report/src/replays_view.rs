@@ -151,7 +151,7 @@ fn delays(result: &ReplaysResult) -> Rows {
             ])
         })
         .collect();
-    let heads: &[&str] = &["run", "measured", "told", "of that passed\nbehind others", "within 5 %\nor 20 µs"];
+    let heads: &[&str] = &["run", "measured", "reported", "of that passed\nbehind others", "within 5 %\nor 20 µs"];
     Rows { kinds: "tnnnt", heads, rows, more: 0 }
 }
 

@@ -454,7 +454,7 @@ fn check(definition: &Definition) -> Result<(), String> {
                 };
                 if asked.is_none_or(|asked| asked > file.0) {
                     return Err(format!(
-                        "{count} sequential requests of {} bytes ask for more than the file's {} bytes: \
+                        "{count} sequential requests of {} bytes read more than the file's {} bytes: \
                          fewer requests, or a larger file_size",
                         request.0, file.0
                     ));

@@ -61,11 +61,9 @@ impl fmt::Display for BootFailure {
             BootFailureKind::Panic(words) => {
                 write!(f, "kernel panic: {words}; try another kernel line, or see the console's last lines")?;
             }
-            BootFailureKind::Timeout(limit) => write!(
-                f,
-                "no end after {} s; raise the time limit, or see where the console stands still",
-                limit.as_secs()
-            )?,
+            BootFailureKind::Timeout(limit) => {
+                write!(f, "no end after {} s; raise the time limit, or see the console's last lines", limit.as_secs())?
+            }
             // Whoever stopped it does not ask where the board stood.
             BootFailureKind::Stopped => return write!(f, "stopped by a signal before the plan's end"),
             BootFailureKind::QemuDied { how, said } => {
@@ -73,7 +71,7 @@ impl fmt::Display for BootFailure {
                 write!(f, "QEMU ended before the plan: {how}{said}; run it again, or see the console's last lines")?;
             }
             BootFailureKind::PlanFailed { step, line, reason } => {
-                write!(f, "plan failed at step {step} ({line}): {reason}; mend that step and run it again")?;
+                write!(f, "plan failed at step {step} ({line}): {reason}; correct that step and run it again")?;
             }
             BootFailureKind::NoPort => write!(
                 f,

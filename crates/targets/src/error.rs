@@ -6,7 +6,7 @@ use crate::boot_failure::BootFailure;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{0}: no such target; say local, ssh://user@host[:port] or board:NAME (flashscope board list)")]
+    #[error("{0}: no such target; name local, ssh://user@host[:port] or board:NAME (flashscope board list)")]
     UnknownTarget(String),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
@@ -68,7 +68,7 @@ pub enum Error {
         "{target}: no writable directory that allows programs (tried $TMPDIR /tmp /run /dev/shm /var/tmp); set TMPDIR there"
     )]
     NoRemoteDir { target: String },
-    #[error("{target}: the far side did not answer as a POSIX shell: {problem}")]
+    #[error("{target}: its shell did not answer as a POSIX shell: {problem}")]
     RemoteShell { target: String, problem: String },
     #[error(
         "{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name it with --agent PATH"

@@ -15,7 +15,7 @@ pub enum Error {
     )]
     Unrecognised { path: PathBuf, hint: &'static str },
     #[error(
-        "{}: its agent ({agent}) speaks protocol {version}, and this flashscope reads protocol {ours}: use the agent and \
+        "{}: its agent ({agent}) uses protocol {version}, and this flashscope reads protocol {ours}: use the agent and \
          the flashscope of one version (the file is not changed)",
         path.display()
     )]

@@ -96,7 +96,7 @@ impl MergedTrace {
                         refused(
                             &trace,
                             format!(
-                                "its times cannot be compared with those of {}: nothing ties their clocks together; write a \
+                                "its times cannot be compared with those of {}: nothing connects their clocks; write a \
                                  marker that begins with {SYNC} into both, or give an offset: --offset NAME=NANOSECONDS",
                                 first.trace.path().display()
                             ),
@@ -105,7 +105,7 @@ impl MergedTrace {
                 (Some(first), Alignment::Marker(name)) => by_markers(first, &trace, |text| text == name)?
                     .ok_or_else(|| {
                         let path = first.trace.path().display();
-                        refused(&trace, format!("the marker {name:?} is not exactly once in it and in {path}"))
+                        refused(&trace, format!("the marker {name:?} must occur once in it and once in {path}"))
                     })?,
             };
             sources.push(Source { trace, offset_ns, spread_ns });

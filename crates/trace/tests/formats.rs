@@ -7,7 +7,8 @@ fn docs_list_what_is_read_and_written() {
     let docs = include_str!("../../../docs/reference/formats.md");
     let rows: Vec<&str> =
         docs.lines().skip_while(|l| !l.starts_with("| format |")).skip(2).take_while(|l| l.starts_with('|')).collect();
-    let row = |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.told_by);
+    let row =
+        |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.told_by);
     let want: Vec<String> = FORMATS.iter().map(row).map(|r| r.replace("|  |", "| |")).collect();
     assert_eq!(rows, want, "docs/reference/formats.md is to have:\n{}", want.join("\n"));
 }
@@ -84,7 +85,7 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"TIME     DISK     %RND  %SEQ    COUNT     KBYTES\n19:02:06 vdb        62    37        8        160\n", &["biopattern"]),
     (b"cat block:block_rq_issue: 8,0 R 4096 () 0 + 8 [cat]\n", &["perf script", "-F comm,pid"]),
     (b"     cat    77 [000] 5120.900000: 8,0 R 4096 () 0 + 8 [cat]\n", &["perf script", "an event"]),
-    (b"2048, 8, 0\n4096, 16, 120\n1048576, 256, 431\n", &["table of numbers", "who asked"]),
+    (b"2048, 8, 0\n4096, 16, 120\n1048576, 256, 431\n", &["table of numbers", "which program did it"]),
     (b"[2048, 8, 0]\n[4096, 16, 120]\n", &["table of numbers"]),
     (b"LBA,SIZE,TIME\n2048,8,0.5\n4096,16,120.25\n1,2,3\n", &["table of numbers"]),
     (b"\xff\xfe#\0 \0t\0", &["UTF-16", "iconv"]),

@@ -372,7 +372,7 @@ fn no_ends(device: Device) -> Unknown {
 }
 
 fn no_issues() -> Unknown {
-    let missing = "the trace has completions alone: which request each is of, how long it took and whose it was";
+    let missing = "the trace has only completions: their requests, durations and owners";
     Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
 }
 

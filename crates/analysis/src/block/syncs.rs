@@ -191,7 +191,7 @@ impl Syncs {
             return ns.into();
         }
         Evidence::unknown(
-            "the trace shows no flush request: flushes are in the times of the bios that asked for them",
+            "the trace shows no flush request: flushes are in the times of the bios that requested them",
             "record all events of the block group, on a kernel that traces flushes",
         )
     }

@@ -78,7 +78,7 @@ impl Condition {
         let at = text.find(['<', '>']).ok_or("a > or < is missing")?;
         let (figure, rest) = text.split_at(at);
         let (above, value) = (rest.starts_with('>'), rest[1..].trim());
-        let value = value.strip_prefix('=').map_or(Ok(value), |_| Err("it compares by > or < alone"))?;
+        let value = value.strip_prefix('=').map_or(Ok(value), |_| Err("compare by > or <"))?;
         let figure = figure.trim();
         let (function, arguments) = match figure.split_once('(') {
             None => (figure, ""),
@@ -153,7 +153,7 @@ impl Condition {
         let mut seen = Vec::new();
         for (figure, value) in values {
             let Some(value) = per_second(value) else {
-                return self.unknown("a rate needs a trace of more than one moment".into());
+                return self.unknown("a rate needs events at different times".into());
             };
             seen.push(Outcome { figure, unit, value, met: self.is_met(value) });
         }

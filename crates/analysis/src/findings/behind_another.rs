@@ -54,7 +54,7 @@ fn later_trim(culprit: &str, gain: Evidence<Gain>) -> (String, Remedy) {
         gain,
         risk: "until the trim the device has less spare room".to_owned(),
     };
-    (format!("{culprit} has the device free what no file uses (trim), and other I/O waits meanwhile."), remedy)
+    (format!("{culprit} trims the device (frees unused blocks), and other I/O waits meanwhile."), remedy)
 }
 
 /// Behind whom most of the wait is spent.
@@ -119,11 +119,12 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let part = percent(price, all).min(100.0);
     let most = if at_least.is_empty() {
         format!(
-            "it is at most the measured wait ({part:.0} % of what a bio takes); how much of that another order brings is not in the trace"
+            "it is at most the measured wait ({part:.0} % of what a bio takes); how much of it another order saves is not in the trace"
         )
     } else {
         format!(
-            "how much another order brings of the measured wait ({part:.0} % of what a bio takes) and of the time in the device is not in the trace"
+            "how much another order saves of the measured wait ({part:.0} % of what a bio takes) and of the time in the device is not \
+             in the trace"
         )
     };
     let try_it = "try it, and compare two recordings: flashscope diff";
@@ -285,7 +286,7 @@ mod tests {
         let trimmer = &mut work.block().originators.originators[1];
         (trimmer.written_bytes, trimmer.covered_bytes) = (0, 4 << 30);
         let finding = only(find(&work.seen()));
-        assert!(finding.cause.starts_with("backup (9) has the device free what no file uses"), "{}", finding.cause);
+        assert!(finding.cause.starts_with("backup (9) trims the device (frees unused blocks)"), "{}", finding.cause);
         assert!(finding.advice[0].what.starts_with("Trim when nothing else is done"));
     }
 

@@ -74,7 +74,7 @@ fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
         what: format!(
-            "{} of {} failed with {} below a device that put it right: the first at sector {}, {} for {}.",
+            "{} of {} failed with {} below a device that corrected it: the first at sector {}, {} for {}.",
             counted(below, "bio"),
             seen.storage.device_name(&first.device),
             first.error,
@@ -107,7 +107,7 @@ fn save_the_data() -> Remedy {
     Remedy {
         what: "Save the data, and read the driver's messages about the device".to_owned(),
         steps: vec![Step::Run { command: "dmesg --level=err,warn".to_owned(), names: Vec::new() }],
-        gain: Evidence::unknown("no setting mends a device that fails", ""),
+        gain: Evidence::unknown("no setting repairs a failing device", ""),
         risk: "each further read of a failing device may be its last".to_owned(),
     }
 }

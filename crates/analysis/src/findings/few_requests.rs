@@ -68,7 +68,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                     of: format!("time of bios of {device}"),
                     least_percent: 0.0,
                     most_percent: part,
-                    basis: "from none, where the device does no more at once, to all that they wait for a request".to_owned(),
+                    basis: "from none, if the device serves no more at once, to the whole wait for a request".to_owned(),
                 }
                 .into(),
                 risk: "without a scheduler, a driver refuses more than its device has; with more at once, each may take longer"

@@ -22,7 +22,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         rule: Rule::FlushStalls,
         weight: Weight::Cost,
         what: format!(
-            "The device works {} on {}: {} each, {} at most.",
+            "The device spends {} on {}: {} each, {} at most.",
             duration(total),
             counted(flushes.requests.n, "flush"),
             duration(flushes.requests.mean),
@@ -64,7 +64,7 @@ mod tests {
     fn long_flushes_are_told() {
         let finding = only(find(&work(100, 5_000_000).seen()));
         assert!(
-            finding.what.starts_with("The device works 500.00 ms on 100 flushes: 5.00 ms each"),
+            finding.what.starts_with("The device spends 500.00 ms on 100 flushes: 5.00 ms each"),
             "{}",
             finding.what
         );

@@ -48,7 +48,7 @@ fn of_mount(mount: &Mount, all: u64, free: u64, is_written: bool) -> Finding {
         lost_ns: Evidence::unknown("the time with enough free space is not in the trace", ""),
         lost_bytes: None,
         advice: vec![Remedy {
-            what: "Find what takes the room, and make some".to_owned(),
+            what: "Find what uses the space, and free some".to_owned(),
             steps: vec![Step::Run { command: "du -xh -d 2".to_owned(), names: vec![mount.target.clone()] }],
             gain: Evidence::unknown("the time with enough free space is not in the trace", "record it again"),
             risk: "none to look".to_owned(),

@@ -38,7 +38,7 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     let advice = crypt.then(|| {
         let name = disk.dm_name.clone().unwrap_or_else(|| disk.name.clone());
         Remedy {
-            what: "Encrypt in the thread that asks, without work queues (Linux 5.9 and later)".to_owned(),
+            what: "Encrypt in the calling thread, without work queues (Linux 5.9 and later)".to_owned(),
             steps: vec![Step::Run {
                 command: "cryptsetup refresh --perf-no_read_workqueue --perf-no_write_workqueue".to_owned(),
                 names: vec![name],
@@ -47,7 +47,7 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
                 of: format!("mean time of a bio of {upper}"),
                 least_percent: 0.0,
                 most_percent: part,
-                basis: "of the way through the layer the queues go, the encryption itself stays".to_owned(),
+                basis: "the wait in the queues of the layer ends, the encryption itself stays".to_owned(),
             }
             .into(),
             risk: "the encryption takes the processor of the thread that reads or writes".to_owned(),
@@ -63,7 +63,7 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
             counted(level.upper_bios, "bio")
         ),
         cause: format!(
-            "So long were {} of them on the way down to {} and back, with no other before them.",
+            "This is the mean of {} of them, which had no other before them on the way to {} and back.",
             grouped(alone.bios),
             seen.storage.device_name(&level.lower)
         ),
@@ -92,7 +92,7 @@ fn in_bytes(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
         rule: Rule::DoubleIo,
         weight: Weight::Cost,
         what: format!(
-            "{} asked of {upper} become {} on {lower}: {:.1} times as much.",
+            "{} requested from {upper} become {} on {lower}: {:.1} times as much.",
             size(level.upper_bytes),
             size(level.lower_bytes),
             level.lower_bytes as f64 / level.upper_bytes as f64
@@ -170,7 +170,7 @@ mod tests {
     fn a_mirror_doubles_bytes() {
         let finding = only(find(&work(0, 8 << 20, None).seen()));
         assert_eq!(finding.rule, Rule::DoubleIo);
-        assert!(finding.what.starts_with("4 MiB asked of dm-0 (253:0) become 8 MiB on 8:0: 2.0 times"));
+        assert!(finding.what.starts_with("4 MiB requested from dm-0 (253:0) become 8 MiB on 8:0: 2.0 times"));
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn larger_ring() -> Vec<Remedy> {
             command: "flashscope record --ring 16384 --events block".to_owned(),
             names: Vec::new(),
         }],
-        gain: Evidence::unknown("how fast events come is not known where they are lost", ""),
+        gain: Evidence::unknown("the rate of lost events is unknown", ""),
         risk: "16 MiB of memory for each processor".to_owned(),
     }]
 }

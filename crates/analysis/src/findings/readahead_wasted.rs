@@ -77,7 +77,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         evidence: vec![
             measure("pages read ahead", total.ahead as f64, MeasureUnit::Count, source),
             measure("of them unused", unused as f64, MeasureUnit::Count, source),
-            measure("pages asked for", total.requested as f64, MeasureUnit::Count, source),
+            measure("pages requested", total.requested as f64, MeasureUnit::Count, source),
         ],
         lost_ns: cost,
         lost_bytes: Some(bytes),

@@ -66,7 +66,7 @@ fn remedy(call: &str) -> Remedy {
             what: "Have the page cache gather them, and sync where it matters; or have several under way at once"
                 .to_owned(),
             steps: vec![Step::Code {
-                line: "-drive file=DISK,cache=writeback /* QEMU; a program of one's own: no O_DIRECT or O_SYNC, and \
+                line: "-drive file=DISK,cache=writeback /* QEMU; your own program: no O_DIRECT or O_SYNC, and \
                        fdatasync(fd), or io_uring */"
                     .to_owned(),
             }],

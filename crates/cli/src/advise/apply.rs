@@ -14,13 +14,13 @@ fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json
     let on = &args.target.target;
     if on.starts_with("board:") {
         return Err(Failure::usage(format!(
-            "--on {on}: a virtual board is gone after each run, and its knobs with it; name local or ssh://"
+            "--on {on}: a virtual board keeps no settings after a run; name local or ssh://"
         )));
     }
     let argv = std::iter::once("knob".to_owned()).chain(words).collect();
     let out = target::output(&args.target, argv, &Arc::new(Terminal::new(quiet)))?;
     serde_json::from_slice(&out)
-        .map_err(|error| Failure::new(format!("{on}: the agent's answer cannot be read: {error}")))
+        .map_err(|error| Failure::new(format!("{on}: the agent's output cannot be read: {error}")))
 }
 
 /// Sets knobs (files below /sys and their values, mount points and an option), having asked.
@@ -56,7 +56,7 @@ pub fn apply(args: &AdviseArgs, quiet: bool, knobs: &[(String, String)]) -> Resu
     if knobs.iter().any(|(path, _)| path.ends_with("/read_ahead_kb")) {
         outln!("Files that are open keep their window: start the program again.");
     }
-    outln!("It stays so until the next boot. Undo: flashscope advise --undo --on {on}");
+    outln!("It lasts until the next boot. Undo: flashscope advise --undo --on {on}");
     Ok(())
 }
 
@@ -76,8 +76,8 @@ fn agreed() -> Result<bool, Failure> {
 pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let said = knob(args, quiet, vec!["undo".to_owned()])?;
     match said["undone"].as_u64() {
-        Some(0) => outln!("Nothing was applied: no setting is put back."),
-        Some(knobs) => outln!("Settings put back: {knobs}"),
+        Some(0) => outln!("Nothing was applied, so there is nothing to restore."),
+        Some(knobs) => outln!("Settings restored: {knobs}"),
         None => return Err(Failure::new("the agent did not report which settings it restored")),
     }
     Ok(())

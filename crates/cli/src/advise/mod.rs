@@ -459,7 +459,7 @@ fn risk(advice: &Advice, storage: &FileStorage) -> String {
         Change::AdviseRandom { .. } => "streams over this file are no longer read ahead".to_owned(),
     };
     if storage.shared && matches!(advice.change, Change::SetReadahead { .. }) {
-        text += "; the knob is that of all MTD devices with JFFS2";
+        text += "; the setting applies to all MTD devices with JFFS2";
     }
     if !storage.weighed && !matches!(advice.change, Change::SquashfsBlock { .. }) {
         text += "; smaller windows make more requests, which is not weighed here";
@@ -534,21 +534,21 @@ fn diagnosis(silent: &Silent, labels: &predict::Labels) -> String {
     let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
     match silent {
         Silent::WillNeedReadNothing { calls, pages_asked, file } => format!(
-            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for {pages_asked} pages, most of {}: \
+            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) requested {pages_asked} pages, most of {}: \
              with read-ahead at 0 they read nothing here, and succeed. Read the file instead, or set read-ahead above 0.",
             labels.visible(*file)
         ),
         Silent::WillNeedCut { calls, longest_pages, window_pages, file } => format!(
-            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for up to {longest_pages} pages, most of \
-             {}, and got {window_pages} at most, the window, each: ask piece by piece.",
+            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) requested up to {longest_pages} pages, most of \
+             {}, and each read at most {window_pages}, the window: request smaller pieces.",
             labels.visible(*file)
         ),
         Silent::OldWindow { knob, knob_kib, pages_as_kib, pages } => format!(
-            "{knob} said {knob_kib} KiB when the recording began, and all {pages} pages came as with {pages_as_kib} KiB: files that \
-             were open before the knob was changed keep their window. Start the program again."
+            "{knob} was {knob_kib} KiB when the recording began, but all {pages} pages were read as with {pages_as_kib} KiB: files that \
+             were open before the change keep their window. Start the program again."
         ),
         Silent::SharedKnob { knob, mounts, devices } => format!(
-            "{knob} is the one knob of all {devices} MTD devices: it works on each JFFS2 that is mounted ({}).",
+            "{knob} is one setting of all {devices} MTD devices: it applies to each mounted JFFS2 ({}).",
             if mounts.is_empty() { "none is".to_owned() } else { mounts.join(", ") }
         ),
         Silent::InTheReader { pages_ahead, pages, ahead_ns, time_ns } => {
@@ -557,7 +557,7 @@ fn diagnosis(silent: &Silent, labels: &predict::Labels) -> String {
                 _ => String::new(),
             };
             format!(
-                "This file system reads ahead in the reader itself: {pages_ahead} of {pages} pages come ahead at its cost{time}."
+                "This file system reads ahead in the reader itself: {pages_ahead} of {pages} pages are read ahead at its cost{time}."
             )
         }
         Silent::BulkReadInWindows { nodes, pages } => format!(

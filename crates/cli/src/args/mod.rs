@@ -352,7 +352,7 @@ pub struct AdviseArgs {
     pub yes: bool,
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
+    /// Read-ahead during the recording, KiB (default: the one that explains its pages best).
     #[arg(long, value_name = "KIB")]
     pub now: Option<u64>,
     #[command(flatten)]
@@ -463,7 +463,7 @@ pub struct BenchPlaceArgs {
     /// Size of its NAND partition on a virtual board.
     #[arg(long, value_name = "SIZE", default_value = "50M")]
     pub partition: Bytes,
-    /// Directory on a board of yours; the benchmark's files are made there, and removed (a database of sqlite stays).
+    /// Directory on your own board; the benchmark's files are made there, and removed (a database of sqlite stays).
     #[arg(long, value_name = "DIR")]
     pub dir: Option<String>,
     /// Read-ahead in KiB as in read_ahead_kb (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
@@ -571,7 +571,7 @@ pub struct BenchReadArgs {
     /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock, squashfs-ubiblock, yaffs2; on its disk ext4, f2fs.
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<flashscope_study::Filesystem>,
-    /// File to read on a board of yours; made there with --create.
+    /// File to read on your own board; made there with --create.
     #[arg(long, value_name = "PATH")]
     pub file: Option<String>,
     /// Make the file first, if it is not there.
@@ -703,7 +703,7 @@ Exit status: 0 something can be recorded, 1 nothing can.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Also devices, probe points, what each group lacks, and what a recording needs of rights.
+    /// Also devices, probe points, what each group lacks, and the rights that a recording needs.
     #[arg(short, long)]
     pub verbose: bool,
     /// Print the facts as JSON.
@@ -725,7 +725,7 @@ pub enum BoardAction {
         #[arg(long)]
         json: bool,
     },
-    /// Fetch a board's kernel from Debian (no root, nothing of the host's own packages is touched).
+    /// Fetch a board's kernel from Debian (needs no root, and changes no package of the host).
     Fetch {
         /// A board of `flashscope board list`.
         #[arg(default_value = "armv7")]

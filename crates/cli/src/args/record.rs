@@ -108,7 +108,7 @@ pub struct RecordArgs {
     /// systems, without a time limit; none: neither paths nor command lines. [default: as walk, limited to 5 seconds; with -d to a fifth of its seconds, at least 1]
     #[arg(long, value_name = "HOW")]
     pub paths: Option<Paths>,
-    /// The same as --paths none, for a trace that leaves the house.
+    /// The same as --paths none, for a trace that you give away.
     #[arg(long, conflicts_with = "paths")]
     pub no_paths: bool,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failur
     };
     if inputs.of_several_machines() {
         return Err(Failure::usage(format!(
-            "--rows {}: nothing says that these traces are of one boot: devices of one name would be taken for one; export \
+            "--rows {}: these traces may be of different boots, so devices with one name cannot be distinguished; export \
              them one at a time",
             of.name()
         )));

@@ -34,7 +34,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
     if args.target.target.starts_with("board:") && !args.trigger.is_empty() {
         return Err(Failure::usage(
-            "--trigger: nothing leaves a virtual board while it runs; use it on local or ssh:// targets",
+            "--trigger: a virtual board sends its events when it has ended; use it on local or ssh:// targets",
         ));
     }
     let terminal = Arc::new(Terminal::new(quiet));
@@ -145,7 +145,7 @@ fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal
     summarise(&finished.path, terminal)?;
     match reached {
         Some(Reached::Disk(free)) => Err(Failure::new(format!(
-            "there is no space left for a longer recording ({} KiB were free): it was ended, and what was recorded is whole; free \
+            "there is no space left for a longer recording ({} KiB were free): it was ended, and its data is complete; free \
              some space, or record less (--events, --no-convert): {}",
             free >> 10,
             finished.path.display()

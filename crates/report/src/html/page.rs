@@ -101,7 +101,7 @@ impl Page {
 
     pub fn finish(mut self, foot: &str) -> String {
         if !self.left_out.is_empty() {
-            self.out.push_str("<h2 id=\"left-out\">Left out of this page</h2>\n<p>This page stays under 2 MB. The JSON beside it holds everything; left out here:</p>\n<ul>\n");
+            self.out.push_str("<h2 id=\"left-out\">Left out of this page</h2>\n<p>This page stays under 2 MB. The JSON beside it is complete; left out here:</p>\n<ul>\n");
             for name in self.left_out.iter().take(MAX_LISTED) {
                 let name: String = name.chars().take(160).collect();
                 _ = writeln!(self.out, "<li>{}</li>", escape(&name));

@@ -191,7 +191,7 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
                 if (1..=MOST_RAW_BYTES.min(runs.partition.0))
                     .contains(&raw.bytes.0.saturating_mul(u64::from(raw.times))) => {}
             (None, Some(_), None) => return wrong("raw.bytes times raw.times is 0, or more than the partition or 64M"),
-            _ => return wrong("either postmark and a filesystem are wanted, or raw alone"),
+            _ => return wrong("name either postmark and a filesystem, or raw"),
         }
         if case.readahead.is_empty() {
             return wrong("readahead is empty");

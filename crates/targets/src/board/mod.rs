@@ -237,7 +237,7 @@ impl Board {
             (Some(disk), _) => disk.settings(&self.name, changes).map(Some),
             (None, true) => Ok(None),
             (None, false) => {
-                Err(Error::Disk { board: self.name.clone(), problem: "it has no disk to set anything of".to_owned() })
+                Err(Error::Disk { board: self.name.clone(), problem: "it has no disk with settings".to_owned() })
             }
         }
     }

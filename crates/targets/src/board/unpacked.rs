@@ -57,7 +57,7 @@ fn unpack(
         Image::Elf => delay::wait_without_pause(&mut unpacked),
     };
     if !shortened {
-        say("its busy wait is not of the form that is known: boots with NAND take longer here");
+        say("its busy wait is of an unknown form: boots with NAND take longer here");
     }
     Ok(match payload.image {
         Image::Arm { load } => Some([uimage_head(load, unpacked.len()), unpacked].concat()),

@@ -378,7 +378,7 @@ fn last_line(text: &str) -> Option<String> {
 fn classify(target: &str, stderr: &str, bytes: u64) -> Error {
     let target = target.to_owned();
     let problem =
-        last_line(stderr).unwrap_or_else(|| "ssh ended without a word: it or the agent was killed".to_owned());
+        last_line(stderr).unwrap_or_else(|| "ssh ended without a message: it or the agent was killed".to_owned());
     let says = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
     if bytes > 0 || says(&["client_loop:", "Timeout, server", "Broken pipe", "closed by remote host"]) {
         Error::SshCut { target, bytes, problem }

@@ -103,7 +103,7 @@ const ALL: &[Refused] = &[
     },
     Refused {
         what: "atrace's packed output (`atrace -z`)",
-        why: "its text is read; record without -z, or unpack what stands behind TRACE: with zlib",
+        why: "its text is read; record without -z, or unpack what follows TRACE: with zlib",
         is: |head, _| find(head.bytes(), b"TRACE:\n\x78").is_some(),
     },
     Refused {
@@ -389,7 +389,7 @@ const ALL: &[Refused] = &[
     },
     Refused { what: OWN_COLUMNS, why: COLUMNS_UNKNOWN, is: |_, lines| blkparse::of_another_format(lines) },
     Refused {
-        what: "perf script's text without what it takes",
+        what: "perf script's text without the columns that are needed",
         why: "each line needs a name, a pid, a time and an event; print it with `perf script -F comm,pid,tid,cpu,time,event,trace`",
         is: |_, lines| {
             most(lines, |l| {
@@ -406,12 +406,12 @@ const ALL: &[Refused] = &[
     Refused {
         what: "three numbers a line",
         why: "that is Flashmon's spatial view (counts of each block, not events), or blocks with their sizes and times; neither says \
-              who asked, whether it was read or written, or when it ended; of Flashmon give its temporal log, else RECORD",
+              which program did it, whether it was read or written, or when it ended; of Flashmon give its temporal log, else RECORD",
         is: |_, lines| most(lines, |l| count_numbers(l, b" ;\t") == Some(3)),
     },
     Refused {
         what: "a table of numbers (addresses, sizes, times?)",
-        why: "it does not say which number is what, who asked, or when it ended; RECORD",
+        why: "it does not say which number is what, which program did it, or when it ended; RECORD",
         is: |_, lines| most(lines, |l| count_numbers(l, b" ,;\t").is_some_and(|n| n > 1)),
     },
 ];

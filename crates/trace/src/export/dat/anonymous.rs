@@ -1,4 +1,4 @@
-//! Pseudonyms for a trace that leaves the house: what the ring's records and our own section say in words.
+//! Pseudonyms for a trace that you give away: what the ring's records and our own section say in words.
 //!
 //! By allow-list. Of a record, numbers stay, and texts become pseudonyms; bytes of which no format says what they are become zero. Of
 //! the facts, texts that are known to name nothing of the user's stay. A pseudonym has its name's length, for it stands in the same

@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
     pub fn bytes(&mut self, length: u64, what: &str) -> Result<Vec<u8>, Error> {
         self.check(length, what)?;
         if length > MAX_TEXT || length > self.budget {
-            return Err(self.bad(format!("{what} of a size that makes sense"), format!("{length} bytes")));
+            return Err(self.bad(format!("{what} of a valid size"), format!("{length} bytes")));
         }
         self.budget -= length;
         let out = match self.input {
