@@ -170,7 +170,7 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         self.runs.iter().map(|(&(of, begin), &(end, value))| (of, begin..end, value))
     }
 
-    /// Goes over a range, gaps and runs, in order: `change` says what each is from now on. `lost` is told of what had no
+    /// Goes over a range, gaps and runs, in order: `change` says what each is from now on. `lost` gets what had no
     /// room. Returns the number up to which that was done: the range's end, where it is of no more than [`MOST_PIECES`].
     pub fn update(
         &mut self,

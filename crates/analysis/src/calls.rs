@@ -155,7 +155,7 @@ impl Open {
         self.read_bytes.max(self.written_bytes)
     }
 
-    /// Two events may tell of one write: our probe, and the file system when it takes a page (`ext4_da_write_begin`). What lies
+    /// Two events may report one write: our probe, and the file system when it takes a page (`ext4_da_write_begin`). What lies
     /// within the bytes that are counted is no more.
     fn writes(&mut self, event: &FileEvent) {
         let (begin, end) = (event.offset, event.offset.saturating_add(event.bytes));
@@ -667,7 +667,7 @@ mod tests {
         }
     }
 
-    /// Our probe tells of the whole write, and then ext4 of each page of it.
+    /// Our probe reports the whole write, and then ext4 each page of it.
     #[test]
     fn a_write_that_two_events_tell_of_counts_once() {
         let mut calls = Calls::new(|_, _| Some("app"));

@@ -1,4 +1,4 @@
-//! Answers: pure folds over events.
+//! Analyses of a trace: each is a fold over its events, without files, clock or printing ([`Analysis`]).
 
 pub mod block;
 pub mod bounded;

@@ -71,12 +71,12 @@ impl Simulator {
         }
     }
 
-    /// Pages that reads and faults take are told as well, each where its time comes between those that are added.
+    /// Pages that reads and faults take are reported as well, each where its time comes between those that are added.
     pub fn tell_uses(&mut self) {
         self.tells_uses = true;
     }
 
-    /// Blocks of squashfs that are read are told as well.
+    /// Blocks of squashfs that are read are reported as well.
     pub fn tell_blocks(&mut self) {
         self.tells_blocks = true;
     }

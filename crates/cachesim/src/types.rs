@@ -142,7 +142,7 @@ impl PageEvent {
     }
 }
 
-/// What the kernel is told from outside. Every value is taken as it is; those that are beyond reason are bounded by the cache.
+/// Settings of the kernel. Every value is taken as it is; those that are beyond reason are bounded by the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Largest window: `read_ahead_kb` in pages.
@@ -152,7 +152,7 @@ pub struct Settings {
     /// Room of the cache.
     pub budget_pages: usize,
     /// Faults are those of another window: one on a page that is mapped already under this one does not happen. Which process
-    /// has it mapped is not told apart. A sequential mapping (`MADV_SEQUENTIAL`) is taken to be read in order: the pages between
+    /// has it mapped is not distinguished. A sequential mapping (`MADV_SEQUENTIAL`) is taken to be read in order: the pages between
     /// two faults were read too, and fault where this window did not bring them in, or marked them.
     pub faults_of_another: bool,
 }

@@ -15,7 +15,7 @@ pub struct Live<'a, W> {
     begins: Option<String>,
     bytes: u64,
     began: Instant,
-    /// Events and losses, as last told.
+    /// Events and losses, as last reported.
     told: Option<(u64, u64)>,
 }
 

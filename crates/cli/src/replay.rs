@@ -317,7 +317,7 @@ mod tests {
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (3, 1, 1, 0));
     }
 
-    /// `cat` without the events of its calls: its last read that got something is told by where the next one begins.
+    /// `cat` without the events of its calls: the end of a read is where the next one begins.
     #[test]
     fn a_next_read_tells_where_the_file_ended() {
         let reads = vec![read(0, 7, 1, 0, 131_072, None), read(9, 7, 1, 5000, 131_072, None)];

@@ -495,7 +495,7 @@ fn tagged(tid: u32, machine: usize) -> u32 {
     tid | (machine as u32) << TID_BITS
 }
 
-/// What a thread is called; one of another machine that has no name is told from those of the first.
+/// What a thread is called; one of another machine that has no name is distinguished from those of the first.
 fn task<'w>(whose: &Whose<'w>, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'w, str>> {
     let inputs = whose.inputs;
     let machine = inputs.machine(source);

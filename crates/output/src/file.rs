@@ -24,7 +24,7 @@ use crate::error::OutputError;
 use crate::place::{self, Found, Place, kind};
 use crate::temporary::{random, temporary};
 
-/// After this time without the other end of a FIFO the user is told.
+/// After this time without the other end of a FIFO, a message is printed.
 pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
 /// How often a reader is looked for.
 const LOOK: Duration = Duration::from_millis(50);

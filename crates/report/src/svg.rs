@@ -282,7 +282,7 @@ fn polygon(points: &[(f64, f64)]) -> String {
     format!("M{}z", corners.join("L"))
 }
 
-/// One of six shapes, told apart without colour.
+/// One of six shapes, distinct without colour.
 fn shape(which: usize, x: f64, y: f64, r: f64) -> String {
     match which % COLOURS {
         0 => format!("M{} {}a{r} {r} 0 1 0 {} 0a{r} {r} 0 1 0 {} 0z", n(x - r), n(y), n(2.0 * r), n(-2.0 * r)),
@@ -299,7 +299,7 @@ fn shape(which: usize, x: f64, y: f64, r: f64) -> String {
     }
 }
 
-/// A mark for points of one kind, told apart without colour: six shapes, full and then hollow; a cross for all others.
+/// A mark for points of one kind, distinct without colour: six shapes, full and then hollow; a cross for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dot(pub usize);
 

@@ -1,4 +1,4 @@
-//! A question, its matrix of settings, its boards, and the published values beside ours.
+//! Studies: a file names the settings to measure; each is run on virtual boards and compared with published values.
 
 mod boards;
 pub mod boot;

@@ -124,7 +124,7 @@ pub struct ChipFacts {
     pub page_bytes: u32,
     pub block_bytes: u32,
     pub blocks: u32,
-    /// What the board was told a full page read costs, and what it was measured to cost untraced.
+    /// The configured time of a full page read, and the measured time untraced.
     pub page_read_ns_measured: u64,
 }
 

@@ -53,7 +53,7 @@ pub struct OpenOptions {
     pub ssh_options: Vec<String>,
     /// Set to ask a running job to end in good order: the agent gets SIGTERM and completes its stream.
     pub stop: Option<Arc<AtomicBool>>,
-    /// What is told while kernels are fetched and boards boot.
+    /// Progress messages while kernels are fetched and boards boot.
     pub progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 

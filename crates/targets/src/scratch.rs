@@ -76,14 +76,14 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// The inode number of this process's PID namespace; 0 where it is not told.
+/// The inode number of this process's PID namespace; 0 if unknown.
 fn pid_namespace() -> u64 {
     let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let number = link.to_str().and_then(|text| text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
     number.unwrap_or(0)
 }
 
-/// The first eight digits of the boot's id; 0 where it is not told.
+/// The first eight digits of the boot's id; 0 if unknown.
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let first: String = id.chars().take_while(char::is_ascii_hexdigit).collect();

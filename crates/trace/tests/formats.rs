@@ -8,7 +8,7 @@ fn docs_list_what_is_read_and_written() {
     let rows: Vec<&str> =
         docs.lines().skip_while(|l| !l.starts_with("| format |")).skip(2).take_while(|l| l.starts_with('|')).collect();
     let row =
-        |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.told_by);
+        |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.recognised_by);
     let want: Vec<String> = FORMATS.iter().map(row).map(|r| r.replace("|  |", "| |")).collect();
     assert_eq!(rows, want, "docs/reference/formats.md is to have:\n{}", want.join("\n"));
 }

@@ -16,11 +16,11 @@ const TIME_BINS: u64 = 512;
 const SECTOR_BINS: u64 = 256;
 /// Owners with a colour of their own, those with most bios; the rest share one.
 const MAX_OWNERS: usize = 12;
-/// Owners told apart on the way, because who has most is known only in the end; of more, the lesser half joins the rest.
+/// Owners counted separately, because who has most is known only in the end; of more, the lesser half joins the rest.
 const MAX_TOLD: usize = 256;
-/// All that are not told apart.
+/// All that are not counted separately.
 const REST: u16 = u16::MAX;
-/// Devices told apart.
+/// Devices counted separately.
 const MAX_DEVICES: u16 = 64;
 
 /// Bios of one owner and direction near one time and sector.

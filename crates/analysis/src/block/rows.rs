@@ -413,7 +413,7 @@ struct Collector {
     kept: Vec<Kept>,
     requests: Vec<Request>,
     free: Vec<u32>,
-    /// The request whose bios are being told.
+    /// The request whose bios are being reported.
     current: u32,
     unfinished: bool,
     done: Vec<IoRow>,

@@ -19,7 +19,7 @@ pub(super) trait Watch {
     /// Any event that has a device and data, before its bios have had their step.
     fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64, _shown: bool) {}
     fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
-    /// A request was issued whose queueing is not in the trace: `gone` is told of it too.
+    /// A request was issued whose queueing is not in the trace: `gone` gets it too.
     fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
     /// Its times are those before the step.
     fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}

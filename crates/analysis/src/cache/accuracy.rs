@@ -42,7 +42,7 @@ pub struct Brought {
     pub ahead_evicted_unused: u64,
     /// Of those ahead: still there at the trace's end, untouched.
     pub ahead_left_unused: u64,
-    /// Of those ahead: nothing is known to have touched them, but their file was mapped, and what is touched there is not told.
+    /// Of those ahead: nothing is known to have touched them, but their file was mapped, and no event shows what is touched there.
     pub mapped: u64,
 }
 
@@ -105,7 +105,7 @@ pub struct AccuracyFindings {
     /// came for them later may be in a wrong count.
     #[serde(default)]
     pub tasks_forgotten: u64,
-    /// Pages on their way from a device whose arrival was not seen: whether they were late is not told.
+    /// Pages on their way from a device whose arrival was not seen: whether they were late is unknown.
     #[serde(default)]
     pub arrival_unknown: u64,
     /// Files and tasks beyond the most that are kept are counted together under inode and task 0.

@@ -10,7 +10,7 @@ const MIN_BYTES: u64 = 8192;
 /// Nor where it is less than this part of what is read there and of the recorded time, percent.
 const MIN_READ_PERCENT: f64 = 2.0;
 const MIN_SPAN_PERCENT: f64 = 1.0;
-/// File systems that write times of access unless they are told not to.
+/// File systems that write times of access by default.
 const KINDS: [&str; 6] = ["ext2", "ext3", "ext4", "f2fs", "xfs", "btrfs"];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -552,7 +552,7 @@ where
     }
 }
 
-/// Phases of one kind that meet, because what lies between them was told last.
+/// Phases of one kind that meet, because what lies between them was reported last.
 fn joined(found: Vec<(ActivityKind, Stretch, Option<Scanned>)>) -> Vec<Activity> {
     let mut sorted = found;
     sorted.sort_by_key(|(kind, stretch, _)| (*kind, stretch.chip, stretch.begin_ns));

@@ -44,7 +44,7 @@ fn is_thread(task: &str) -> bool {
     THREADS.iter().any(|head| task.starts_with(head))
 }
 
-/// One operation that waits to be told.
+/// One operation that waits to be reported.
 #[derive(Clone, Debug)]
 struct Waiting {
     time_ns: u64,

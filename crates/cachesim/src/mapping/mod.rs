@@ -48,9 +48,9 @@ pub struct Mapping<'a> {
     pub bulk: Option<Bulk<'a>>,
     /// First page that the caller asks for, and the one behind the last: what comes beside them is read-ahead.
     pub asked: (u64, u64),
-    /// [`PageStep::Used`] is told.
+    /// [`PageStep::Used`] is reported.
     pub tells_uses: bool,
-    /// [`PageStep::Block`] is told.
+    /// [`PageStep::Block`] is reported.
     pub tells_blocks: bool,
     pub buffer: &'a mut Buffer,
     /// File, page, step.

@@ -153,7 +153,7 @@ fn words(options: &[(&str, String)]) -> Vec<String> {
     options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]).collect()
 }
 
-/// The script as it is, or of a trace; what is uncertain of it is told.
+/// The script as it is, or of a trace; what is uncertain is printed.
 fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", args.trace.display()));
     let mut head = vec![0; MAGIC.len()];

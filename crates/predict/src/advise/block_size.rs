@@ -9,7 +9,7 @@ use crate::workload::Workload;
 
 /// Blocks that `mksquashfs -b` makes (4 KiB to 1 MiB; SQUASHFS_FILE_MAX_SIZE, fs/squashfs/squashfs_fs.h).
 const SIZES: [u64; 9] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
-/// What mksquashfs takes unless it is told otherwise.
+/// The default of mksquashfs.
 const USUAL: u64 = 128 << 10;
 /// Of the most that any smaller block gains, the one that is taken has to gain this much: the smaller, the worse it compresses,
 /// which is not predicted, so that the last per cent are left.

@@ -227,7 +227,7 @@ impl Line {
 
 /// Standard errors that what a call costs has to differ from nothing by.
 const SURE: f64 = 3.0;
-/// Stretches that a standard error can be told from.
+/// Stretches that a standard error needs.
 const ENOUGH: f64 = 8.0;
 
 /// Of calls `n`, of what they did `x`, of their time `y`.

@@ -244,7 +244,7 @@ fn to_u32(ns: u64) -> u32 {
     ns.try_into().unwrap_or(u32::MAX)
 }
 
-/// Behind which read each of so many pages ends. `None` where that is not told: there are fewer reads than pages, or a pause that
+/// Behind which read each of so many pages ends. `None` where that is unknown: there are fewer reads than pages, or a pause that
 /// would be no end is as long as one that would (chunks that are only copied, an interrupt, a page in two nodes).
 fn ends(reads: &[u64], pages: usize) -> Option<Vec<usize>> {
     if reads.len() < pages {

@@ -3,7 +3,7 @@
 use super::{Figure, Shape, timeline};
 use flashscope_study::runs::RunsResult;
 
-/// Runs that get figures: a sweep of more is told by its tables.
+/// Runs that get figures: a sweep of more has its tables.
 const MAX_RUNS: usize = 12;
 
 pub fn runs_study(result: &RunsResult) -> Vec<Figure> {

@@ -103,7 +103,7 @@ pub struct Delay {
     pub from_ns: u64,
     pub bios: u64,
     pub mean_q2c_ns: u64,
-    /// As the trace by itself says it would be without the others; `None`: not told.
+    /// Without the others, calculated from the trace alone; `None`: unknown.
     pub told_alone_ns: Option<u64>,
     /// Of that, passed behind others.
     pub told_behind_ns: u64,

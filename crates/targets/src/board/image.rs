@@ -117,7 +117,7 @@ impl ImageBuilder {
         self.entries.insert(path.to_owned(), Entry { mode, contents });
     }
 
-    /// Adds a file; a path that is not absolute and plain is told by [`ImageBuilder::build`].
+    /// Adds a file; [`ImageBuilder::build`] reports a path that is not absolute and plain.
     pub fn add_file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) {
         match canonical(path) {
             Some(path) => self.insert(&path, mode & 0o7777, Contents::Bytes(bytes)),

@@ -141,7 +141,7 @@ pub fn load(name: &str) -> Result<Board, Error> {
     load_inheriting(name, 0)
 }
 
-/// Boards that inherit one another in a circle are told, not followed.
+/// Boards that inherit one another in a circle are an error.
 const INHERITS_AT_MOST: u32 = 8;
 /// 1 TiB.
 const MOST_MEMORY_MIB: u64 = 1 << 20;
@@ -311,7 +311,7 @@ impl Board {
         external::build(&self.name, &self.arch, kernel, name, progress)
     }
 
-    /// Builds those of these modules that are ours and that the kernel does not have, so that `progress` can tell of it:
+    /// Builds those of these modules that are ours and that the kernel does not have, and reports that to `progress`:
     /// [`ImageBuilder::add_module_closure`] builds in silence.
     pub fn prepare_modules(&self, kernel: &Kernel, names: &[&str], progress: &dyn Progress) -> Result<(), Error> {
         let mut ours = names.iter().filter(|name| external::is_ours(name) && !kernel.index.has(name));

@@ -135,7 +135,7 @@ struct Mapping {
 const MAX_PENDING: usize = 8;
 /// Tasks that are waited for.
 const MAX_TASKS: usize = 1 << 16;
-/// Chips told apart by their address in the kernel.
+/// Chips distinguished by their address in the kernel.
 const MAX_CHIPS: usize = 256;
 
 /// Turns records into events. Holds what joins returns to beginnings, and the cross-count.

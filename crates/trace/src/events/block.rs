@@ -251,7 +251,7 @@ impl RequestFlags {
         flags
     }
 
-    /// The operation that all steps of one piece of I/O share; without its bytes a flush is not told from a write.
+    /// The operation that all steps of one piece of I/O share; without its bytes a flush cannot be distinguished from a write.
     #[inline]
     pub fn kind(self) -> RequestKind {
         const RARE: u32 =

@@ -57,7 +57,7 @@ steps! {
     Read = "read";
     /// A task touches a page of a mapped file that is not mapped yet.
     Fault = "fault";
-    /// Cached pages of a mapped file were mapped around a fault: what is touched of them is not told.
+    /// Cached pages of a mapped file were mapped around a fault: no event shows what is touched of them.
     Mapped = "mapped";
     /// A task is about to put bytes into the page cache.
     Write = "write";

@@ -68,7 +68,7 @@ pub struct TableWritten {
 pub trait TableWriter {
     /// `cells` are as many, and in the same order, as the table's columns. After an error nothing more is written.
     fn row(&mut self, cells: &[Cell<'_>]);
-    /// Writes what is left; `notes` are told in formats that have a place for it (Parquet's metadata).
+    /// Writes what is left; `notes` are written in formats that have a place for them (Parquet's metadata).
     ///
     /// # Errors
     /// The first one of all rows.

@@ -14,7 +14,7 @@ const FORMAT: Format = Format {
     name: "the example",
     read: "yes",
     written: "no",
-    told_by: "lines `time,device,operation,sector,bytes,tid,task,end`",
+    recognised_by: "lines `time,device,operation,sector,bytes,tid,task,end`",
     reader: Reader::Lines(Dialect {
         kind: TraceKind::FtraceText,
         key: "example",

@@ -43,7 +43,7 @@ pub struct Format {
     pub read: &'static str,
     pub written: &'static str,
     /// How it is recognised; empty for one that is only written.
-    pub told_by: &'static str,
+    pub recognised_by: &'static str,
     pub(crate) reader: Reader,
 }
 
@@ -75,8 +75,8 @@ pub const TABLE: &[Format] = &[
     flashmon::LOG,
     flashmon::SPATIAL,
     packed::FORMAT,
-    Format { name: "JSON lines, CSV", read: "no", written: "yes", told_by: "", reader: Reader::None },
-    Format { name: "Parquet", read: "no", written: "yes", told_by: "", reader: Reader::None },
+    Format { name: "JSON lines, CSV", read: "no", written: "yes", recognised_by: "", reader: Reader::None },
+    Format { name: "Parquet", read: "no", written: "yes", recognised_by: "", reader: Reader::None },
 ];
 
 /// The formats that are read, for a help text: a line each.

@@ -15,7 +15,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "any of them packed with gzip, xz or zstd",
     read: "yes",
     written: "no",
-    told_by: "`1f 8b`, `fd \"7zXZ\"`, `28 b5 2f fd`",
+    recognised_by: "`1f 8b`, `fd \"7zXZ\"`, `28 b5 2f fd`",
     reader: Reader::None,
 };
 

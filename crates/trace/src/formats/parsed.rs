@@ -68,7 +68,7 @@ pub(crate) enum Item<'a> {
         cpu: u16,
         events: Option<u64>,
     },
-    /// Another loss that the format tells of.
+    /// Another loss that the format reports.
     Loss(Loss, u64),
     /// The event before has a number of its own, so that a missing one is known (blkparse).
     Numbered,

@@ -3,7 +3,7 @@
 use super::{Head, blktrace::blkparse, ftrace, perf};
 use crate::bytes::Endian;
 
-/// What a file is or looks like, and how that is told.
+/// What a file is or looks like, and how it is recognised.
 struct Refused {
     /// Behind "looks like".
     what: &'static str,

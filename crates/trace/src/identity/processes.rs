@@ -56,7 +56,7 @@ impl Process<'_> {
     }
 }
 
-/// What was told of a process. Each of its children is told the same: texts are shared.
+/// What is known of a process. Its children share the texts.
 #[derive(Clone, Debug, Default)]
 struct Told {
     name: Option<Arc<str>>,
@@ -223,7 +223,7 @@ impl Processes {
     }
 }
 
-/// Whether the agent would have told nothing new.
+/// Whether the agent would have reported nothing new.
 fn same(a: &Told, b: &Told) -> bool {
     (&a.command, &a.cgroup, a.uid, a.mount_namespace, a.pid_namespace)
         == (&b.command, &b.cgroup, b.uid, b.mount_namespace, b.pid_namespace)

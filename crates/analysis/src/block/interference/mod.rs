@@ -167,7 +167,7 @@ pub struct InterferenceFound {
     /// Owners of a device that have no row of their own in `pairs`: they are "(further owners)" there, and exact in `owners`.
     #[serde(default)]
     pub further_owners: u64,
-    /// Why others may have used the devices unseen: who was alone is unknown then, and waits may be longer than told.
+    /// Why others may have used the devices unseen: who was alone is unknown then, and waits may be longer than reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Unknown>,
 }

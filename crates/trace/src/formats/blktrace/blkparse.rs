@@ -16,7 +16,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "blkparse's text (not of `-f`)",
     read: "yes",
     written: "no",
-    told_by: "lines `MAJOR,MINOR CPU NUMBER SECONDS PID STEP …`",
+    recognised_by: "lines `MAJOR,MINOR CPU NUMBER SECONDS PID STEP …`",
     reader: FormatReader::Lines(DIALECT),
 };
 

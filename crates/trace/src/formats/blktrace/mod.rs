@@ -36,7 +36,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "blktrace, versions 7 and 8: per-CPU files, `blktrace -o -`, `blkparse -d`",
     read: "yes",
     written: "no",
-    told_by: "0x65617407 or 0x65617408, either byte order",
+    recognised_by: "0x65617407 or 0x65617408, either byte order",
     reader: Reader::Bytes { is: |head| record::kind(head).is_some(), open: open::of_input },
 };
 

@@ -18,7 +18,7 @@ pub(crate) const VERSION_6: Format = Format {
     name: "trace.dat of trace-cmd, version 6",
     read: "yes",
     written: "yes",
-    told_by: "`17 08 44 \"tracing\"`, then `\"6\"`",
+    recognised_by: "`17 08 44 \"tracing\"`, then `\"6\"`",
     reader: Reader::Bytes { is: read::looks_like_dat, open: read::open },
 };
 
@@ -27,7 +27,7 @@ pub(crate) const VERSION_7: Format = Format {
     name: "trace.dat of trace-cmd, version 7 (none, zlib, zstd)",
     read: "yes",
     written: "no",
-    told_by: "the same, then `\"7\"`",
+    recognised_by: "the same, then `\"7\"`",
     reader: Reader::None,
 };
 

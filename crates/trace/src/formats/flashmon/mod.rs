@@ -30,7 +30,7 @@ pub(crate) const LOG: Format = Format {
     name: "Flashmon's temporal log",
     read: "yes",
     written: "yes",
-    told_by: "a first line `seconds.decimals;R\\|W\\|E\\|C;address[;task]`",
+    recognised_by: "a first line `seconds.decimals;R\\|W\\|E\\|C;address[;task]`",
     reader: Reader::Bytes { is: |head| looks_like(head) == Looks::Log, open: |path, input| open(path, input, None) },
 };
 
@@ -39,7 +39,7 @@ pub(crate) const SPATIAL: Format = Format {
     name: "Flashmon's spatial view",
     read: "counts of each block, by the library",
     written: "yes",
-    told_by: "a first line of three numbers",
+    recognised_by: "a first line of three numbers",
     reader: Reader::None,
 };
 
@@ -351,7 +351,7 @@ impl Source for Log {
 struct Ends(Vec<Event>);
 
 impl Ends {
-    /// More are under way than a chip does at once: the oldest are told before their time.
+    /// More are under way than a chip does at once: the oldest are reported before their time.
     const MOST: usize = 4096;
 
     fn of(&mut self, line: &Line<'_>) {

@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "ftrace's text: `trace`, `trace_pipe`, latency-format, the `blk` tracer, `trace-cmd report` (also `-l`, `-t`, `-R`)",
     read: "best effort",
     written: "no",
-    told_by: "`# tracer:`, or lines `COMM-TID [CPU] … TIME: …`",
+    recognised_by: "`# tracer:`, or lines `COMM-TID [CPU] … TIME: …`",
     reader: FormatReader::Lines(DIALECT),
 };
 

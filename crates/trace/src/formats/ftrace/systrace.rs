@@ -14,7 +14,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "systrace and atrace: text and HTML",
     read: "best effort",
     written: "no",
-    told_by: "the same; a page of HTML with such text inside",
+    recognised_by: "the same; a page of HTML with such text inside",
     reader: FormatReader::None,
 };
 

@@ -14,7 +14,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "`perf script` text of trace points",
     read: "best effort",
     written: "no",
-    told_by: "lines `COMM PID [CPU] TIME: SYSTEM:EVENT: …`",
+    recognised_by: "lines `COMM PID [CPU] TIME: SYSTEM:EVENT: …`",
     reader: FormatReader::Lines(DIALECT),
 };
 

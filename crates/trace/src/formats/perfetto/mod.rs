@@ -26,7 +26,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "Perfetto's traces of Android and Linux (protobuf): kernel events, names of tasks",
     read: "yes",
     written: "yes",
-    told_by: "packets of TracePacket one behind the other",
+    recognised_by: "packets of TracePacket one behind the other",
     reader: Reader::Bytes {
         is: index::looks_like,
         open: |path, input| parsed::open(path, Box::new(open(path, input)?)),

@@ -21,7 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "the agent's stream (`agent/protocol.h`, docs/reference/agent-protocol.md)",
     read: "yes",
     written: "by the agent",
-    told_by: "the bytes `FSC1`",
+    recognised_by: "the bytes `FSC1`",
     reader: Reader::Bytes { is: looks_like_stream, open },
 };
 
