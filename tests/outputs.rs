@@ -460,6 +460,38 @@ fn a_reader_that_goes_and_a_disk_that_is_full() {
     assert_eq!(ran.status.code(), Some(1), "an error that cannot be told is an error");
 }
 
+/// SIGXFSZ ended a command without a word, whatever it was writing.
+#[test]
+fn a_limit_of_the_size_of_files_is_an_error() {
+    let place = Place::new("outputs-limit");
+    let t = text(&place.trace("t", "app"));
+    let page = text(&place.at("page.html"));
+    let limited = |argv: &[&str]| {
+        let inner = place.command(argv);
+        let mut limited = Command::new("/bin/sh");
+        limited.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).arg(inner.get_program()).args(inner.get_args());
+        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| limited.env(name, value)));
+        limited.current_dir(inner.get_current_dir().unwrap_or(place.dir.path())).stdin(Stdio::null());
+        limited
+    };
+    assert!(place.run(&["report", &t, "--html", &page]).status.success());
+    std::fs::write(&page, "old").expect("a file");
+    let names = || {
+        let entries = std::fs::read_dir(place.dir.path()).expect("a directory");
+        entries.flatten().map(|entry| entry.file_name()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names();
+    let ran = output(&mut limited(&["report", &t, "--html", &page]));
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.status);
+    refused("report --html", &ran, "File too large");
+    assert_eq!(std::fs::read_to_string(&page).expect("kept"), "old");
+    assert_eq!(names(), before, "left behind");
+    let file = std::fs::File::create(place.at("stdout")).expect("a file");
+    let ran = output(limited(&["report", &t, "--json"]).stdout(file));
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.status);
+    refused("report --json", &ran, "standard output: File too large");
+}
+
 #[test]
 fn names_of_others_act_nowhere() {
     let place = Place::new("outputs-names");

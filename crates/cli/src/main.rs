@@ -89,6 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn begin(cli: &Cli) -> Result<(), Failure> {
+    stop::limit_of_files_is_an_error()?;
     cli.agent.as_deref().map(flashscope_targets::use_agents).transpose()?;
     // First what earlier runs left, if they were killed: docs/reference/files.md.
     recover::recover(cli.quiet);

@@ -55,6 +55,14 @@ fn installed(flag: Arc<AtomicBool>) -> Arc<AtomicBool> {
     Arc::clone(flag)
 }
 
+/// Where a file may be no larger (`ulimit -f`), SIGXFSZ ends a program at once: with a handler the write itself fails (EFBIG). What a
+/// command was writing is put away then, and what it was recording stays.
+pub fn limit_of_files_is_an_error() -> Result<(), Failure> {
+    let signal = signal_hook::consts::SIGXFSZ;
+    let ignored = signal_hook::flag::register(signal, Arc::default());
+    ignored.map(|_| ()).map_err(|error| Failure::new(format!("signal {signal}: {error}")))
+}
+
 /// After a signal a board ends within moments; what is fetched, built or packed for one does not.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
