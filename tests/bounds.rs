@@ -451,7 +451,7 @@ fn packed_traces_stay_within_their_memory_and_time() {
         let size = std::fs::metadata(&path).unwrap().len();
         assert!(size <= MEBIBYTE as u64, "{name}: {size} bytes");
         let text = path.display().to_string();
-        for command in [&["report"][..], &["advise"], &["diff", &text]] {
+        for command in [&["report"][..], &["advise"], &["predict"], &["diff", &text]] {
             let (peak, took, status, stderr) = limited(command, &path, MEMORY + (events << 10));
             println!("{name}, {events} events: {}: {} MiB, {:.1} s", command[0], peak >> 20, took.as_secs_f64());
             let refused = status.code() == Some(1) && stderr.lines().count() == 1 && stderr.starts_with("flashscope: ");

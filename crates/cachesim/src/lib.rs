@@ -28,7 +28,7 @@ mod simulator;
 mod types;
 
 pub use mapping::ubifs::{BulkReads, NodePlaces, NodeRuns};
-pub use simulator::Simulator;
+pub use simulator::{FileNumber, Simulator};
 pub use types::{Access, Cause, Choice, Kernel, MapAdvice, OpenId, PageEvent, PageStep, Settings};
 
 /// Bytes of a page of the page cache, as on every board here.

@@ -36,6 +36,10 @@ pub struct Simulator {
     bulk: Map<u32, (InARow, NodeRuns)>,
 }
 
+/// A file of one simulator ([`Simulator::number_of`]).
+#[derive(Clone, Copy, Debug)]
+pub struct FileNumber(u32);
+
 #[derive(Clone, Copy)]
 struct Known {
     file: FileId,
@@ -152,12 +156,24 @@ impl Simulator {
 
     /// One access; `out` gets what comes and goes, in order.
     pub fn apply(&mut self, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
+        let number = self.number(file);
+        self.apply_to(FileNumber(number), open, access, out);
+    }
+
+    /// The file's number, for who does many accesses of it.
+    pub fn number_of(&mut self, file: FileId) -> FileNumber {
+        FileNumber(self.number(file))
+    }
+
+    /// As [`Simulator::apply`], of a file by its number.
+    pub fn apply_to(&mut self, file: FileNumber, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
+        let number = file.0;
+        let file = self.known[number as usize].file;
         let access = match access {
             Access::Read { offset, length } => Access::Read { offset, length: length.min(MAX_CALL_BYTES) },
             Access::Write { offset, length } => Access::Write { offset, length: length.min(MAX_CALL_BYTES) },
             other => other,
         };
-        let number = self.number(file);
         let size = &mut self.known[number as usize].size;
         match access {
             Access::Drop { page, pages } => {
@@ -187,11 +203,10 @@ impl Simulator {
             Access::Write { offset, length } => *size = (*size).max(offset.saturating_add(length)),
             _ => {}
         }
-        self.access(file, open, access, out);
+        self.access(number, open, access, out);
     }
 
-    fn access(&mut self, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
-        let number = self.number(file);
+    fn access(&mut self, number: u32, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         let Known { size, squashfs, .. } = self.known[number as usize];
         self.make_room(number, open);
         let fresh = fresh(self.settings.readahead_pages);

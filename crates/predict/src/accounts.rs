@@ -12,6 +12,7 @@ use crate::measured::pages::PageCosts;
 use crate::queue::{Asked, Replay};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::workload::TaskAccess;
+use crate::workload::numbers::Numbers;
 
 /// By how much the pages that come under a setting differ from as many of the mean.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,19 +21,45 @@ pub struct Known {
     pub ns: f64,
 }
 
-/// What one setting does, before it is known what that costs.
-pub struct Played {
+/// What one setting does in all, before it is known what that costs.
+#[derive(Clone, Copy, Default)]
+pub struct Sums {
     pub tally: Tally,
-    pub by_file: BTreeMap<FileId, Tally>,
-    pub by_task: BTreeMap<u32, Tally>,
     pub known: Known,
     pub blocks: BlockReads,
     pub bulk: BulkReads,
     pub index_reads: u64,
-    /// For which pages, where the recording's own window is played.
-    pub index_of: HashMap<(FileId, u64), u64>,
     /// Time and requests of a block queue.
     pub replayed: Option<(Option<f64>, Asked)>,
+}
+
+/// The same, and of each file and task.
+pub struct Played<'p> {
+    pub sums: Sums,
+    numbers: &'p Numbers,
+    /// By number; `None`: nothing is known of it.
+    files: Vec<Option<Tally>>,
+    tasks: Vec<Option<Tally>>,
+    /// For which pages the index was read, where the recording's own window is played.
+    pub index_of: HashMap<(FileId, u64), u64>,
+}
+
+impl Played<'_> {
+    pub fn by_file(&self) -> BTreeMap<FileId, Tally> {
+        list(&self.numbers.files, &self.files)
+    }
+
+    pub fn by_task(&self) -> BTreeMap<u32, Tally> {
+        list(&self.numbers.tasks, &self.tasks)
+    }
+
+    pub fn of_file(&self, file: FileId) -> Option<&Tally> {
+        self.files.get(self.numbers.file(file)?)?.as_ref()
+    }
+}
+
+fn list<K: Ord + Copy>(names: &[K], tallies: &[Option<Tally>]) -> BTreeMap<K, Tally> {
+    names.iter().zip(tallies).filter_map(|(&name, tally)| Some((name, (*tally)?))).collect()
 }
 
 pub struct Accounts<'p> {
@@ -44,7 +71,9 @@ pub struct Accounts<'p> {
     index: Index<'p>,
     replay: Option<Replay<'p>>,
     times: Times,
-    played: Played,
+    /// File and task of the step, by number.
+    at: (usize, usize),
+    played: Played<'p>,
 }
 
 /// How often pages have come that came more than once when they were recorded.
@@ -66,6 +95,7 @@ impl<'p> Accounts<'p> {
     /// `own`: the recording's own window is played.
     pub fn new(
         costs: &'p Costs<'p>,
+        numbers: &'p Numbers,
         own: bool,
         options: FilesystemOptions,
         recorded_index: Option<&'p HashMap<(FileId, u64), u64>>,
@@ -79,26 +109,31 @@ impl<'p> Accounts<'p> {
             index: costs.workload.nodes.index(),
             replay: costs.replay(),
             times: Times::default(),
+            at: (0, 0),
             played: Played {
-                tally: Tally::default(),
-                by_file: BTreeMap::new(),
-                by_task: BTreeMap::new(),
-                known: Known::default(),
-                blocks: BlockReads::default(),
-                bulk: BulkReads::default(),
-                index_reads: 0,
+                sums: Sums::default(),
+                numbers,
+                files: vec![None; numbers.files.len()],
+                tasks: vec![None; numbers.tasks.len()],
                 index_of: HashMap::new(),
-                replayed: None,
             },
         }
     }
 
-    /// An access begins.
-    pub fn begin(&mut self, step: &TaskAccess) {
+    /// By its number, which is the step's mostly.
+    fn of_file(&mut self, step: &TaskAccess, file: FileId) -> Option<&mut Tally> {
+        let at = if file == step.file { Some(self.at.0) } else { self.played.numbers.file(file) };
+        Some(self.played.files.get_mut(at?)?.get_or_insert_default())
+    }
+
+    /// An access begins, of this file and task by number.
+    pub fn begin(&mut self, step: &TaskAccess, (file, task): (u32, u32)) {
+        self.at = (file as usize, task as usize);
         let in_fault = matches!(step.access, Access::Fault { .. });
         let in_call = step.call.is_some() && !in_fault;
         let played = &mut self.played;
-        for tally in [played.by_task.entry(step.tid).or_default(), played.by_file.entry(step.file).or_default()] {
+        let tallies = [played.tasks.get_mut(self.at.1), played.files.get_mut(self.at.0)];
+        for tally in tallies.into_iter().flatten().map(Option::get_or_insert_default) {
             tally.calls += u64::from(in_call);
             tally.faults += u64::from(in_fault);
         }
@@ -130,16 +165,16 @@ impl<'p> Accounts<'p> {
             PageStep::Block => {
                 if let Some((bytes, as_recorded)) = self.costs.block_bytes(event.file, self.options) {
                     let workload = self.costs.workload;
-                    self.played.blocks.add(workload, event.file, event.page, bytes, as_recorded);
+                    self.played.sums.blocks.add(workload, event.file, event.page, bytes, as_recorded);
                 }
             }
             PageStep::Added { cause } => {
                 self.known(step, event);
                 let in_fault = matches!(step.access, Access::Fault { .. });
+                let file = if event.file == step.file { Some(self.at.0) } else { self.played.numbers.file(event.file) };
                 let played = &mut self.played;
-                for tally in
-                    [played.by_file.entry(event.file).or_default(), played.by_task.entry(step.tid).or_default()]
-                {
+                let tallies = [file.and_then(|at| played.files.get_mut(at)), played.tasks.get_mut(self.at.1)];
+                for tally in tallies.into_iter().flatten().map(Option::get_or_insert_default) {
                     match cause {
                         Cause::Request => tally.pages_requested += 1,
                         _ => tally.pages_ahead += 1,
@@ -150,7 +185,9 @@ impl<'p> Accounts<'p> {
                 }
             }
             PageStep::Dropped { used } | PageStep::Evicted { used } | PageStep::TakenBack { used } => {
-                self.played.by_file.entry(event.file).or_default().pages_unused += u64::from(!used);
+                if let Some(tally) = self.of_file(step, event.file) {
+                    tally.pages_unused += u64::from(!used);
+                }
             }
         }
     }
@@ -162,7 +199,7 @@ impl<'p> Accounts<'p> {
             true => self.index.reads(file, page),
             false => 0,
         };
-        self.played.index_reads += of_index;
+        self.played.sums.index_reads += of_index;
         if self.own && of_index > 0 {
             self.played.index_of.insert((file, page), of_index);
         }
@@ -176,7 +213,7 @@ impl<'p> Accounts<'p> {
         // On UBIFS what it takes of the index is this run's own matter.
         let learned = if one_by_one.is_none() { workload.costs.learned(file, page) } else { None };
         let cost = learned.or_else(|| workload.costs.nth(file, page, self.times.next(&workload.costs, file, page)));
-        let known = &mut self.played.known;
+        let known = &mut self.played.sums.known;
         if let Some(cost) = cost {
             known.flash_reads += f64::from(cost.flash_reads) - mean;
             known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.costs.mean_page_ns);
@@ -193,14 +230,17 @@ impl<'p> Accounts<'p> {
         }
     }
 
-    pub fn finish(mut self, simulator: &Simulator) -> Played {
+    pub fn finish(mut self, simulator: &Simulator) -> Played<'p> {
         let played = &mut self.played;
         for (file, pages) in simulator.unused() {
-            played.by_file.entry(file).or_default().pages_unused += pages;
+            if let Some(tally) = played.numbers.file(file).and_then(|at| played.files.get_mut(at)) {
+                tally.get_or_insert_default().pages_unused += pages;
+            }
         }
-        played.by_file.values().for_each(|of_file| played.tally.add(of_file));
-        played.bulk = simulator.bulk_reads();
-        played.replayed = self.replay.map(Replay::finish);
+        let sums = &mut played.sums;
+        played.files.iter().flatten().for_each(|of_file| sums.tally.add(of_file));
+        sums.bulk = simulator.bulk_reads();
+        sums.replayed = self.replay.map(Replay::finish);
         self.played
     }
 }

@@ -1,20 +1,21 @@
 //! Plays a recording's accesses under other settings.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flashscope_cachesim::{Access, PAGE_BYTES, PageEvent, Settings, Simulator};
+use flashscope_cachesim::{Access, FileNumber, PAGE_BYTES, PageEvent, Settings, Simulator};
 use flashscope_trace::FileId;
 
-use crate::accounts::{Accounts, Played};
+use crate::accounts::{Accounts, Played, Sums};
 use crate::cost::costs::Costs;
 use crate::cost::{Cost, NodeCost};
 use crate::measured::index::DEPTH;
 use crate::prediction::{Recorded, Row};
 use crate::queue::QueueCost;
 use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};
+use crate::workload::Workload;
+use crate::workload::numbers::Numbers;
 use crate::workload::overlap::{Overlap, overlap};
-use crate::workload::{TaskAccess, Workload};
 
 /// Runs settings over a workload.
 pub struct Predictor<'a> {
@@ -23,6 +24,19 @@ pub struct Predictor<'a> {
     overlap: Option<Overlap>,
     /// What the model does under the recording's own window.
     own: OnceCell<Own>,
+    numbers: Numbers,
+    /// What settings do that were played: each is needed several times.
+    known: RefCell<HashMap<Setting, KnownSetting>>,
+}
+
+/// A window, whether it is played as the recording's own, and what is set beside it.
+type Setting = (u64, bool, FilesystemOptions);
+
+#[derive(Clone, Copy)]
+struct KnownSetting {
+    sums: Sums,
+    /// Pages that the recording has more, or less, by file.
+    off: u64,
 }
 
 /// What the model does under the recording's own window, which is what predictions are calibrated by.
@@ -40,7 +54,8 @@ impl<'a> Predictor<'a> {
     pub fn new(workload: &'a Workload, storage: Storage) -> Predictor<'a> {
         let costs = Costs::new(workload, storage);
         let overlap = overlap(&workload.calls).filter(|_| costs.queue.is_none());
-        Predictor { costs, overlap, own: OnceCell::new() }
+        let (numbers, known) = (Numbers::of(workload), RefCell::default());
+        Predictor { costs, overlap, own: OnceCell::new(), numbers, known }
     }
 
     /// The block size of the squashfs that files lie on; `None` where there is none, or several.
@@ -147,6 +162,32 @@ impl<'a> Predictor<'a> {
         self.row_of(readahead_kib, &|_| false, options)
     }
 
+    /// A row without its files and tasks, which takes no time where the setting was played before.
+    pub(super) fn light_row(&self, readahead_kib: u64, options: FilesystemOptions) -> Row {
+        self.priced(readahead_kib, options, self.setting(readahead_kib, false, options).sums)
+    }
+
+    /// The setting as it is known. It is kept by its sums alone: files may be many.
+    fn setting(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> KnownSetting {
+        let known = self.known.borrow().get(&self.key(readahead_kib, own, options)).copied();
+        known.unwrap_or_else(|| {
+            let played = self.play(readahead_kib, &|_| false, own, options);
+            KnownSetting { sums: played.sums, off: self.off(&played) }
+        })
+    }
+
+    /// Only faults, and the index of UBIFS, differ where the window is the recording's own.
+    fn key(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> Setting {
+        let differs = self.costs.workload.faults > 0 || !self.costs.workload.nodes.runs.is_empty();
+        (readahead_kib, own && differs, options)
+    }
+
+    fn off(&self, played: &Played<'_>) -> u64 {
+        let model = |file: &FileId| played.of_file(*file).map_or(0, Tally::pages);
+        let recorded = &self.costs.workload.pages_added;
+        recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
+    }
+
     /// What one setting does; `own` as for [`Predictor::simulator`]. Calls are played in the order in which they were recorded.
     fn play(
         &self,
@@ -154,7 +195,7 @@ impl<'a> Predictor<'a> {
         random: &dyn Fn(FileId) -> bool,
         own: bool,
         options: FilesystemOptions,
-    ) -> Played {
+    ) -> Played<'_> {
         let mut simulator = self.simulator_of(readahead_kib, own, options);
         if !self.costs.storage.squashfs.is_empty() {
             simulator.tell_blocks();
@@ -162,23 +203,37 @@ impl<'a> Predictor<'a> {
         if self.costs.queue.is_some() {
             simulator.tell_uses();
         }
-        let mut accounts = Accounts::new(&self.costs, own, options, self.recorded_index(own));
+        let mut accounts = Accounts::new(&self.costs, &self.numbers, own, options, self.recorded_index(own));
+        let is_random: Vec<bool> = self.numbers.files.iter().map(|&file| random(file)).collect();
+        let as_is = !is_random.contains(&true);
+        let files: Vec<FileNumber> = self.numbers.files.iter().map(|&file| simulator.number_of(file)).collect();
         let mut opened = HashSet::new();
-        let mut is_random = |step: &TaskAccess| random(step.file) && opened.insert((step.file, step.open));
-        for step in &self.costs.workload.steps {
-            if is_random(step) {
-                simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
+        for (step, &at) in self.costs.workload.steps.iter().zip(&self.numbers.of_steps) {
+            let file = files[at.0 as usize];
+            if !as_is && is_random[at.0 as usize] && opened.insert((step.file, step.open)) {
+                simulator.apply_to(file, step.open, Access::AdviseRandom, &mut |_| {});
             }
-            accounts.begin(step);
-            simulator.apply(step.file, step.open, step.access, &mut |event| accounts.event(step, event));
+            accounts.begin(step, at);
+            simulator.apply_to(file, step.open, step.access, &mut |event| accounts.event(step, event));
             accounts.end(step);
         }
-        accounts.finish(&simulator)
+        let played = accounts.finish(&simulator);
+        if as_is {
+            let known = KnownSetting { sums: played.sums, off: self.off(&played) };
+            self.known.borrow_mut().insert(self.key(readahead_kib, own, options), known);
+        }
+        played
     }
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, options: FilesystemOptions) -> Row {
-        let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed, .. } =
-            self.play(readahead_kib, random, false, options);
+        let played = self.play(readahead_kib, random, false, options);
+        let (by_file, by_task) = (played.by_file(), played.by_task());
+        Row { by_file, by_task, ..self.priced(readahead_kib, options, played.sums) }
+    }
+
+    /// What a setting costs.
+    fn priced(&self, readahead_kib: u64, options: FilesystemOptions, sums: Sums) -> Row {
+        let Sums { tally, known, blocks, bulk, index_reads, replayed } = sums;
         let of_bulk = bulk.reads > 0 || !self.costs.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.costs.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
@@ -217,8 +272,8 @@ impl<'a> Predictor<'a> {
             time_ns,
             energy_uj: None,
             tally,
-            by_file,
-            by_task,
+            by_file: BTreeMap::new(),
+            by_task: BTreeMap::new(),
         }
     }
 
@@ -230,17 +285,18 @@ impl<'a> Predictor<'a> {
             }
             let fits = self.recorded(&TRIED_KIB).fits_readahead_kib;
             let own = self.play(fits, &|_| false, true, FilesystemOptions::default());
+            let sums = own.sums;
             let mut files = self.costs.workload.pages_added.keys();
             let on_squashfs = |&file: &FileId| self.costs.block_bytes(file, FilesystemOptions::default()).is_some();
             let only_squashfs = !self.costs.storage.squashfs.is_empty() && files.all(on_squashfs);
             let recorded = self.costs.workload.flash_reads;
             let of_bulk = self.costs.nodes.filter(|_| !self.costs.storage.bulk_read.is_empty());
             let more =
-                |nodes: NodeCost| recorded as f64 - nodes.flash_reads(own.tally.pages(), own.bulk, own.index_reads);
+                |nodes: NodeCost| recorded as f64 - nodes.flash_reads(sums.tally.pages(), sums.bulk, sums.index_reads);
             // Those on the way to each file's inode, which opening it brought in.
             let most = (DEPTH * self.costs.workload.pages_added.len()) as f64;
             Own {
-                block_rate: only_squashfs.then(|| own.blocks.rate(recorded)),
+                block_rate: only_squashfs.then(|| sums.blocks.rate(recorded)),
                 index: own.index_of,
                 more_reads: of_bulk.map_or(0.0, more).clamp(-most, 0.0),
             }
@@ -256,13 +312,9 @@ impl<'a> Predictor<'a> {
     /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.
     pub fn recorded(&self, settings: &[u64]) -> Recorded {
         let recorded = &self.costs.workload.pages_added;
-        let off = |played: &Played| -> u64 {
-            let model = |file: &FileId| played.by_file.get(file).map_or(0, Tally::pages);
-            recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
-        };
         let rows = settings.iter().map(|&kib| {
-            let played = self.play(kib, &|_| false, true, FilesystemOptions::default());
-            (off(&played), kib, played.tally.pages())
+            let KnownSetting { sums, off } = self.setting(kib, true, FilesystemOptions::default());
+            (off, kib, sums.tally.pages())
         });
         let rows: Vec<(u64, u64, u64)> = rows.collect();
         let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();

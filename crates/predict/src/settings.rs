@@ -50,7 +50,7 @@ impl Tally {
 }
 
 /// What is set beside the window; `None`: as it was recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct FilesystemOptions {
     /// UBIFS mounted with, or without, `bulk_read`.
     pub bulk_read: Option<bool>,

@@ -22,15 +22,14 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
     if predictor.is_sequential() {
         return None;
     }
-    let with = |bytes: u64| {
-        let options = FilesystemOptions { squashfs_block: Some(bytes), ..FilesystemOptions::default() };
-        (bytes, predictor.row_with(now.readahead_kib, options))
-    };
+    let options = |bytes: u64| FilesystemOptions { squashfs_block: Some(bytes), ..FilesystemOptions::default() };
+    let with = |bytes: u64| (bytes, predictor.light_row(now.readahead_kib, options(bytes)));
     let tried: Vec<(u64, Row)> = SIZES.into_iter().filter(|&bytes| bytes < block).map(with).collect();
     let gain = |row: &Row| value(now) - value(row);
     let most = tried.iter().map(|(_, row)| gain(row)).fold(0.0, f64::max);
     let enough = |row: &Row| gain(row) > worth && gain(row) >= ENOUGH * most;
-    tried.into_iter().rfind(|(_, row)| enough(row))
+    let (bytes, _) = tried.into_iter().rfind(|(_, row)| enough(row))?;
+    Some((bytes, predictor.row_with(now.readahead_kib, options(bytes))))
 }
 
 /// Blocks of the usual size where smaller ones are read whole and in order: as many pages come, in fewer blocks.

@@ -156,6 +156,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
         return advice;
     }
     if let Some(best) = best.filter(|best| gain(value(best), all) > WORTH_PERCENT) {
+        let best = predictor.row(best.readahead_kib, &|_| false);
         advice.push(one(Change::SetReadahead { kib: best.readahead_kib }, &now, &best));
         base = best;
     }
@@ -194,12 +195,12 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     advice
 }
 
-/// The best window of those that are weighed, the one of now aside.
+/// The best window of those that are weighed, the one of now aside; without its files and tasks.
 fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
     let now_kib = now.readahead_kib;
     let mut best: Option<Row> = None;
     for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
-        let row = predictor.row(kib, &|_| false);
+        let row = predictor.light_row(kib, FilesystemOptions::default());
         // Time is weighed with time, pages with pages.
         if row.time_ns.is_some() != now.time_ns.is_some() {
             continue;
@@ -221,10 +222,10 @@ fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
 fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
     let on = !predictor.on_ubifs()?;
     let options = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };
-    let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.row_with(kib, options));
+    let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.light_row(kib, options));
     let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
     let best = rows.min_by(|a, b| value(a).total_cmp(&value(b)).then_with(|| near(a).cmp(&near(b))))?;
-    (!on || best.time_ns.is_some()).then_some((on, best))
+    (!on || best.time_ns.is_some()).then(|| (on, predictor.row_with(best.readahead_kib, options)))
 }
 
 #[cfg(test)]

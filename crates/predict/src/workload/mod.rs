@@ -3,6 +3,7 @@
 mod cached;
 mod cpu_wait;
 mod descriptors;
+pub mod numbers;
 pub mod overlap;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
