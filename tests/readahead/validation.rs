@@ -14,7 +14,7 @@ use super::cells::{Cell, Set};
 /// What is mounted at /mnt, and what is not.
 struct Mounted {
     device: Option<Device>,
-    others: Vec<u32>,
+    others: Vec<Device>,
     /// Where it is squashfs.
     block: Option<u64>,
     bulk_read: bool,
@@ -27,7 +27,7 @@ fn mounted(trace: &Trace) -> Mounted {
     let block = squashfs.and_then(|mount| mount.block_bytes);
     Mounted {
         device: ours.first().and_then(|mount| mount.device()),
-        others: others.into_iter().filter_map(|mount| Some(mount.device()?.0)).collect(),
+        others: others.into_iter().filter_map(|mount| mount.device()).collect(),
         block,
         bulk_read: ours.first().is_some_and(|mount| has_bulk_read(mount)),
     }

@@ -285,7 +285,7 @@ pub fn workload(trace: &Trace, model: &ModelArgs) -> Result<Workload, Failure> {
 
 fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     let in_ram: HashSet<String> = crate::replay::devices_in_ram(trace);
-    let in_ram: Vec<u32> = in_ram.iter().filter_map(|text| Device::parse(text)).map(|device| device.0).collect();
+    let in_ram = in_ram.iter().filter_map(|text| Device::parse(text));
     let mut collector = Collector::new(trace.facts(), in_ram);
     if trace.facts().mounts.iter().any(|mount| mount.is("squashfs")) {
         collector.through_block_layer();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags};
+use flashscope_trace::{BlockAction, BlockEvent, Device, FileId, RequestFlags};
 
 use super::device::Sample;
 use super::processor::Sums;
@@ -107,7 +107,7 @@ pub struct QueueReader {
     inside: HashMap<u32, Inside>,
     /// Bios by the task that queued them and the begin of its call.
     in_flight: InFlight<Option<(u32, u64)>>,
-    disks: BTreeMap<u32, Disk>,
+    disks: BTreeMap<Device, Disk>,
     sums: Sums,
 }
 
@@ -192,12 +192,11 @@ impl QueueReader {
     }
 
     fn issue(&mut self, time_ns: u64, tid: u32, event: &BlockEvent) {
-        let device = event.device.0;
-        if self.disks.len() >= MAX_DISKS && !self.disks.contains_key(&device) {
+        if self.disks.len() >= MAX_DISKS && !self.disks.contains_key(&event.device) {
             return;
         }
         let of_call = self.in_flight.has_part_of(event);
-        let disk = self.disks.entry(device).or_default();
+        let disk = self.disks.entry(event.device).or_default();
         disk.read_by_calls |= of_call;
         disk.requests += 1;
         disk.metadata_requests += u64::from(event.flags.has(RequestFlags::META));
@@ -220,7 +219,7 @@ impl QueueReader {
     }
 
     fn complete(&mut self, time_ns: u64, event: &BlockEvent) {
-        if let Some(disk) = self.disks.get_mut(&event.device.0)
+        if let Some(disk) = self.disks.get_mut(&event.device)
             && let Some(issued) = disk.issued.remove(&event.sector)
             && disk.samples.len() < MAX_SAMPLES
         {
@@ -335,7 +334,7 @@ impl QueueReader {
 mod tests {
     use super::*;
     use flashscope_cachesim::PAGE_BYTES;
-    use flashscope_trace::{BlockDetail, Device};
+    use flashscope_trace::BlockDetail;
 
     const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
     const DISK: Device = Device(7);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use flashscope_cachesim::{Access, OpenId, PAGE_BYTES};
-use flashscope_trace::{Event, EventKind, Facts, FileId, FileStep, FlashOp, Pair, Record};
+use flashscope_trace::{Device, Event, EventKind, Facts, FileId, FileStep, FlashOp, Pair, Record};
 
 use crate::measured::flash_time::{FlashTimes, ReadRun};
 use crate::measured::pages::{InCall, PageCosts};
@@ -235,7 +235,7 @@ pub struct Collector {
     read_up: HashSet<FileId>,
     /// Task that is writing: what comes is the write's.
     writing: HashMap<u32, FileId>,
-    left_out: HashSet<u32>,
+    left_out: HashSet<Device>,
     descriptors: Descriptors,
     keep_pages: bool,
     through_block_layer: bool,
@@ -249,8 +249,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// `in_ram`: numbers of devices whose files are no storage. `facts`: of the recording.
-    pub fn new(facts: &Facts, in_ram: impl IntoIterator<Item = u32>) -> Collector {
+    /// `in_ram`: devices whose files are no storage. `facts`: of the recording.
+    pub fn new(facts: &Facts, in_ram: impl IntoIterator<Item = Device>) -> Collector {
         let descriptors = Descriptors::new(facts);
         let places = Places::new(facts);
         let left_out = in_ram.into_iter().collect();
@@ -363,7 +363,7 @@ impl Collector {
             }
             EventKind::File(step) => {
                 let file = step.file();
-                if step.device.is_some_and(|device| self.left_out.contains(&device.0)) {
+                if step.device.is_some_and(|device| self.left_out.contains(&device)) {
                     return;
                 }
                 if self.files.len() < MAX_FILES {

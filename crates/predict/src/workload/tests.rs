@@ -259,7 +259,7 @@ fn a_read_brings_no_more_than_it_asked_for() {
 
 #[test]
 fn nonsense_is_no_panic() {
-    let mut collector = Collector::new(&Facts::default(), [31]);
+    let mut collector = Collector::new(&Facts::default(), [Device(31)]);
     for step in [FileStep::Read, FileStep::Write, FileStep::Fault, FileStep::Cached, FileStep::Uncached] {
         for (offset, bytes) in [(u64::MAX, u64::MAX), (0, 0), (4095, 2), (u64::MAX - 4096, 8192)] {
             collector.event(&event(5, step, offset, bytes));
