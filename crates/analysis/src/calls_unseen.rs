@@ -6,6 +6,7 @@
 //! no event joins the two. Where workers complete bios all the time, as those of a loop device do, one of them is near the end of
 //! any call, a read of a pipe among them: then it is no evidence.
 
+use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{BlockAction, BlockEvent, Device, RequestKind, TimeNs};
 use foldhash::HashMap;
 use schemars::JsonSchema;
@@ -47,9 +48,8 @@ struct Done {
     completed: u64,
 }
 
-#[derive(Default)]
 pub(crate) struct Unseen {
-    under_way: HashMap<(Device, u64), (bool, u64)>,
+    under_way: BoundedMap<(Device, u64), (bool, u64)>,
     done: VecDeque<Done>,
     groups: HashMap<(String, String), UnseenCalls>,
     /// Calls without such a bio, where only those with one are kept.
@@ -67,12 +67,23 @@ fn is_read(block: &BlockEvent) -> Option<bool> {
     }
 }
 
+impl Default for Unseen {
+    fn default() -> Unseen {
+        let under_way = BoundedMap::new(MAX_UNDER_WAY, Full::Refuse);
+        Unseen {
+            under_way,
+            done: VecDeque::new(),
+            groups: HashMap::default(),
+            only_with_bio: false,
+            elsewhere: Default::default(),
+        }
+    }
+}
+
 impl Unseen {
     /// A worker of the kernel queued a bio.
     pub fn queued(&mut self, block: &BlockEvent, time: TimeNs) {
-        if let Some(is_read) = is_read(block)
-            && self.under_way.len() < MAX_UNDER_WAY
-        {
+        if let Some(is_read) = is_read(block) {
             self.under_way.insert((block.device, block.sector), (is_read, time.0));
         }
     }

@@ -12,6 +12,7 @@
 
 use super::{Geometry, MAX_TASKS, OTHER_TASKS};
 use crate::Analysis;
+use crate::bounded::{BoundedMap, Full};
 use crate::clip::clip;
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileId, FileStep, FlashOp, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
@@ -181,9 +182,9 @@ pub struct WearFold<L> {
     inodes: HashMap<u64, Vec<FileId>>,
     /// Devices of files of which a page was programmed.
     on_flash: BTreeSet<Device>,
-    doing: HashMap<u32, Doing>,
+    doing: BoundedMap<u32, Doing>,
     /// What a thread wrote to last.
-    wrote: HashMap<u32, FileId>,
+    wrote: BoundedMap<u32, FileId>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
     /// Blocks in that, of all chips.
     blocks_told: usize,
@@ -208,8 +209,8 @@ where
             files: HashMap::new(),
             inodes: HashMap::new(),
             on_flash: BTreeSet::new(),
-            doing: HashMap::new(),
-            wrote: HashMap::new(),
+            doing: BoundedMap::new(MAX_THREADS, Full::Refuse),
+            wrote: BoundedMap::new(MAX_THREADS, Full::Refuse),
             erases: BTreeMap::new(),
             blocks_told: 0,
             pages: BTreeMap::new(),
@@ -254,9 +255,7 @@ where
                 }
                 if event.step == FileStep::Write {
                     self.does(tid, Some(Doing { file, writeback: false }));
-                    if self.wrote.len() < MAX_THREADS || self.wrote.contains_key(&tid) {
-                        self.wrote.insert(tid, file);
-                    }
+                    self.wrote.insert(tid, file);
                 }
             }
             FileStep::WritebackBegin => {
@@ -304,13 +303,8 @@ where
 
     fn does(&mut self, tid: u32, doing: Option<Doing>) {
         match doing {
-            None => {
-                self.doing.remove(&tid);
-            }
-            Some(doing) if self.doing.len() < MAX_THREADS || self.doing.contains_key(&tid) => {
-                self.doing.insert(tid, doing);
-            }
-            Some(_) => self.found.threads_not_followed += 1,
+            None => drop(self.doing.remove(&tid)),
+            Some(doing) => drop(self.doing.insert(tid, doing)),
         }
     }
 
@@ -391,6 +385,7 @@ where
 
     fn finish(self) -> Wear {
         let mut wear = self.found;
+        wear.threads_not_followed = self.doing.lost().max(self.wrote.lost());
         let on_flash = |device: &Option<Device>| device.is_none_or(|device| self.on_flash.contains(&device));
         let written = |all: &[(Option<Device>, u64)], here: bool| {
             all.iter()
