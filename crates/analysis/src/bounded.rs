@@ -84,13 +84,13 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
             entry.value = value;
             return None;
         }
-        let mut gone = None;
+        let mut without_room = None;
         if self.entries.len() >= self.most {
             self.lost += 1;
             if self.full == Full::Refuse || self.most == 0 {
                 return Some((key, value));
             }
-            gone = self.forget_oldest();
+            without_room = self.forget_oldest();
         }
         self.put_in += 1;
         self.entries.insert(key, Entry { value, since: self.put_in });
@@ -98,7 +98,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
             self.order.push_back((key, self.put_in));
             self.tidy();
         }
-        gone
+        without_room
     }
 
     /// The value of a key, which is made where there is none; `None` where it has no room, which is counted.
@@ -341,10 +341,10 @@ mod tests {
             (ranges.get(1, reached - 1), ranges.get(1, reached), ranges.get(1, reached + 1)),
             (Some(3), None, Some(2))
         );
-        let mut gone = 0;
+        let mut lost = 0;
         for at in (0..3 * end).step_by(2) {
-            ranges.update(2, at..at + 1, set(4), |_, _, _| gone += 1);
+            ranges.update(2, at..at + 1, set(4), |_, _, _| lost += 1);
         }
-        assert!(gone > 0 && ranges.lost() > 0 && ranges.runs.len() == 1 << 12);
+        assert!(lost > 0 && ranges.lost() > 0 && ranges.runs.len() == 1 << 12);
     }
 }

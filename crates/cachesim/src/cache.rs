@@ -32,7 +32,7 @@ pub struct Flags {
 
 /// A page that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct Removed {
     pub file: u32,
     pub page: u64,
     pub used: bool,
@@ -106,9 +106,9 @@ impl PageCache {
     }
 
     /// Takes in a page that is not there. What had to leave for it is returned.
-    pub fn insert(&mut self, file: u32, page: u64, marked: bool) -> Option<Gone> {
+    pub fn insert(&mut self, file: u32, page: u64, marked: bool) -> Option<Removed> {
         debug_assert!(!self.has(file, page));
-        let gone = if self.by_page.len() >= self.budget { self.remove_slot(self.oldest) } else { None };
+        let removed = if self.by_page.len() >= self.budget { self.remove_slot(self.oldest) } else { None };
         if self.of_file.len() <= file as usize {
             self.of_file.resize(file as usize + 1, NONE);
         }
@@ -141,10 +141,10 @@ impl PageCache {
         self.of_file[file as usize] = slot;
         self.by_page.insert((file, page), slot);
         self.link_newest(slot);
-        gone
+        removed
     }
 
-    pub fn remove(&mut self, file: u32, page: u64) -> Option<Gone> {
+    pub fn remove(&mut self, file: u32, page: u64) -> Option<Removed> {
         let slot = *self.by_page.get(&(file, page))?;
         self.remove_slot(slot)
     }
@@ -163,7 +163,7 @@ impl PageCache {
         }
     }
 
-    fn remove_slot(&mut self, slot: u32) -> Option<Gone> {
+    fn remove_slot(&mut self, slot: u32) -> Option<Removed> {
         if slot == NONE {
             return None;
         }
@@ -178,7 +178,7 @@ impl PageCache {
         }
         self.by_page.remove(&(file, page));
         self.free.push(slot);
-        Some(Gone { file, page, used })
+        Some(Removed { file, page, used })
     }
 
     fn unlink(&mut self, slot: u32) {
@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(cache.insert(0, 1, false), None);
         assert_eq!(cache.insert(0, 2, true), None);
         assert!(cache.touch(0, 1) && cache.flags(0, 2).is_some_and(|flags| flags.marked));
-        assert_eq!(cache.insert(3, 9, false), Some(Gone { file: 0, page: 2, used: false }));
-        assert_eq!(cache.insert(3, 8, false), Some(Gone { file: 0, page: 1, used: true }));
+        assert_eq!(cache.insert(3, 9, false), Some(Removed { file: 0, page: 2, used: false }));
+        assert_eq!(cache.insert(3, 8, false), Some(Removed { file: 0, page: 1, used: true }));
         assert!(!cache.has(0, 1) && cache.any_of(0).is_none());
     }
 

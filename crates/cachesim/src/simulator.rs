@@ -178,8 +178,8 @@ impl Simulator {
         match access {
             Access::Drop { page, pages } => {
                 for page in page..page.saturating_add(pages) {
-                    if let Some(gone) = self.cache.remove(number, page) {
-                        out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
+                    if let Some(removed) = self.cache.remove(number, page) {
+                        out(PageEvent { file, page, step: PageStep::Dropped { used: removed.used } });
                     }
                 }
                 return;
@@ -190,8 +190,8 @@ impl Simulator {
                     *row = row.of_a_new_inode();
                 }
                 while let Some(page) = self.cache.any_of(number) {
-                    if let Some(gone) = self.cache.remove(number, page) {
-                        out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
+                    if let Some(removed) = self.cache.remove(number, page) {
+                        out(PageEvent { file, page, step: PageStep::Dropped { used: removed.used } });
                     }
                 }
                 return;

@@ -30,9 +30,9 @@ macro_rules! outln {
 
 mod advise;
 mod anonymous;
-mod answers;
 mod args;
 mod at_boot;
+mod attribution;
 mod bench;
 mod board;
 mod call;
@@ -46,6 +46,7 @@ mod doctor;
 mod export;
 mod facts;
 mod failure;
+mod finding_inputs;
 mod import_strace;
 mod inputs;
 mod limits;
@@ -65,7 +66,6 @@ mod study;
 mod target;
 mod top;
 mod version;
-mod whose;
 
 use std::process::ExitCode;
 

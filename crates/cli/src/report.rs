@@ -24,14 +24,14 @@ use flashscope_trace::facts::Mount;
 use flashscope_trace::{Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 
 use crate::anonymous;
-use crate::answers::Answers;
 use crate::args::{ReportArgs, ReportBy};
+use crate::attribution::Attribution;
 use crate::conditions;
 use crate::failure::Failure;
+use crate::finding_inputs::FindingInputs;
 use crate::inputs::Inputs;
 use crate::output;
 use crate::study::style;
-use crate::whose::Whose;
 
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     for (option, value) in [("--from", args.from), ("--to", args.to)] {
@@ -177,8 +177,8 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
             missing.join("; ")
         )));
     }
-    let whose = Whose::new(inputs, args);
-    let lookup = |tid, time| whose.name_or_wanted(0, tid, time);
+    let attribution = Attribution::new(inputs, args);
+    let lookup = |tid, time| attribution.name_or_wanted(0, tid, time);
     let mut layers = Layers::new(lookup, crossings.sleep()).only(args.process.as_deref());
     let mut first = None;
     trace.for_each_pair(&mut |pair| {
@@ -223,10 +223,10 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
 fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> Result<BlockReport, Failure> {
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
-    let whose = Whose::new(inputs, args);
-    let lookup = |tid, time| whose.lasting_member(at.get(), tid, time);
+    let attribution = Attribution::new(inputs, args);
+    let lookup = |tid, time| attribution.lasting_member(at.get(), tid, time);
     let (files, devices) = inputs.names();
-    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time), &files);
+    let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files);
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref()).stacked(hints);
@@ -238,8 +238,8 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
         analysis.drops_are_uncounted();
     }
     let mut accuracy = Accuracy::new();
-    let lookup = |tid, time| whose.name_or_wanted(at.get(), tid, time);
-    let mut answers = Answers::new(lookup, args.process.as_deref(), inputs);
+    let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
+    let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
     // blktrace's records show nothing of the page cache.
     let shows_cache = inputs.traces().any(|trace| trace.kind() != TraceKind::Blktrace);
     let mut first = None;
@@ -268,13 +268,13 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
         }
         // What the recorder did is no workload.
         let by_recorder = shown && has_recorder && inputs.recorder(source, event.tid).is_some();
-        answers.event(event, shown && !by_recorder);
+        for_findings.event(event, shown && !by_recorder);
         // What the device does is nobody's own, and of no file.
         let is_block = matches!(event.kind, EventKind::Block(_));
         if !shown || is_block && !shows_cache {
             return;
         }
-        let is_wanted = !is_block && whose.is_wanted(source, event.tid, event.time);
+        let is_wanted = !is_block && attribution.is_wanted(source, event.tid, event.time);
         if is_wanted {
             uses.event(event);
         }
@@ -313,7 +313,7 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
     for one in &mut report.found.originators.originators {
         one.former_names = inputs.former_names(one.tid, &one.name);
     }
-    answers.of_block(inputs, &mut report);
+    for_findings.of_block(inputs, &mut report);
     Ok(report)
 }
 
@@ -387,23 +387,24 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         .zip(&first_chips)
         .flat_map(|(trace, first)| UbiRegion::of_facts(trace.facts(), *first))
         .collect();
-    let whose = Whose::new(inputs, args);
+    let attribution = Attribution::new(inputs, args);
     let (files, devices) = inputs.names();
-    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time), &files);
-    let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&whose, at.get(), tid, time))
-        .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
+    let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files);
+    let mut analysis =
+        FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&attribution, at.get(), tid, time))
+            .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
     let mut accuracy = Accuracy::new();
-    let lookup = |tid, time| whose.name_or_wanted(at.get(), tid, time);
-    let mut answers = Answers::new(lookup, args.process.as_deref(), inputs);
+    let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
+    let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
         if inputs.machine(source) == 0 {
             let is_own = inputs.recorder(source, event.tid).is_some();
-            answers.event(event, in_time(event, begin, args) && !is_own);
+            for_findings.event(event, in_time(event, begin, args) && !is_own);
         }
-        if !wanted(event, source, begin, &whose, args) {
+        if !wanted(event, source, begin, &attribution, args) {
             return;
         }
         if inputs.machine(source) == 0 {
@@ -450,7 +451,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         found: findings,
     };
     name_flash_files(&mut report, &files);
-    answers.of_flash(inputs, &mut report);
+    for_findings.of_flash(inputs, &mut report);
     Ok(report)
 }
 
@@ -496,11 +497,11 @@ fn tagged(tid: u32, machine: usize) -> u32 {
 }
 
 /// What a thread is called; one of another machine that has no name is distinguished from those of the first.
-fn task<'w>(whose: &Whose<'w>, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'w, str>> {
-    let inputs = whose.inputs;
+fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'w, str>> {
+    let inputs = attribution.inputs;
     let machine = inputs.machine(source);
     let own = if machine == 0 { tid } else { tid & ((1 << TID_BITS) - 1) };
-    match whose.group(source, own, time) {
+    match attribution.group(source, own, time) {
         Some(name) => Some(name),
         None if machine == 0 => None,
         None => Some(format!("tid {own} of {}", inputs.merged().sources()[machine].trace.path().display()).into()),
@@ -665,8 +666,8 @@ fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
     args.from.is_none_or(|from| seconds >= from) && args.to.is_none_or(|to| seconds <= to)
 }
 
-fn wanted(event: &Event, source: usize, begin: u64, whose: &Whose<'_>, args: &ReportArgs) -> bool {
-    in_time(event, begin, args) && whose.is_wanted(source, event.tid, event.time)
+fn wanted(event: &Event, source: usize, begin: u64, attribution: &Attribution<'_>, args: &ReportArgs) -> bool {
+    in_time(event, begin, args) && attribution.is_wanted(source, event.tid, event.time)
 }
 
 /// One shape a chip, from its partitions: their sizes add up to what of the chip is visible.

@@ -117,8 +117,8 @@ impl Mapping<'_> {
     }
 
     pub fn add_for(&mut self, page: u64, marked: bool, cause: Cause) {
-        if let Some(gone) = self.cache.insert(self.file, page, marked) {
-            (self.out)(gone.file, gone.page, PageStep::Evicted { used: gone.used });
+        if let Some(removed) = self.cache.insert(self.file, page, marked) {
+            (self.out)(removed.file, removed.page, PageStep::Evicted { used: removed.used });
         }
         (self.out)(self.file, page, PageStep::Added { cause });
     }
@@ -130,8 +130,8 @@ impl Mapping<'_> {
 
     /// A page that was added and not filled leaves again.
     pub fn take_back(&mut self, page: u64) {
-        if let Some(gone) = self.cache.remove(self.file, page) {
-            (self.out)(self.file, page, PageStep::TakenBack { used: gone.used });
+        if let Some(removed) = self.cache.remove(self.file, page) {
+            (self.out)(self.file, page, PageStep::TakenBack { used: removed.used });
         }
     }
 

@@ -6,12 +6,12 @@
 
 pub mod blkparse;
 
+mod decode;
 mod lane;
 mod merge;
 mod open;
 mod record;
 mod scan;
-mod typed;
 
 pub use open::files_of;
 pub(crate) use open::{Found, find, find_all, of_memory, of_parts, sets};
@@ -25,12 +25,12 @@ use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::Schema;
 use crate::source::{Beside, Source};
+use decode::Typer;
 use lane::{Counts, Lane, Part, Sink};
 use record::{Raw, V8};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use typed::Typer;
 
 pub(crate) const FORMAT: Format = Format {
     name: "blktrace, versions 7 and 8: per-CPU files, `blktrace -o -`, `blkparse -d`",
@@ -81,10 +81,10 @@ impl Log {
         let mut data = Vec::new();
         let mut losses = self.run(&mut |raw: &Raw<'_>| {
             let schema = &self.schemas[usize::from(raw.header.size() == record::HEADER_MAX)];
-            typed::put_record(&mut data, raw);
+            decode::put_record(&mut data, raw);
             let record = Record {
                 time: TimeNs(raw.header.time()),
-                cpu: typed::cpu(raw),
+                cpu: decode::cpu(raw),
                 buffer: "",
                 missed: match raw.missing {
                     0 => Missed::Nothing,
@@ -168,7 +168,7 @@ impl Sink for Notes<'_> {
         if raw.missing > 0 {
             self.gap.store(true, Ordering::Relaxed);
         }
-        if let Some(name) = typed::process(raw) {
+        if let Some(name) = decode::process(raw) {
             let pid = raw.header.pid();
             // Another CPU may have had its events before.
             let from = if self.names.knows(pid) { raw.header.time() } else { 0 };

@@ -2,7 +2,7 @@
 
 use super::lane::Part;
 use super::record::{Raw, kind};
-use super::{Log, scan, typed, version_of};
+use super::{Log, decode, scan, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::formats::packed::{self, Packing, Unpacked, nameless};
@@ -253,7 +253,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
     let clock = if scanned.rebased { "blkparse" } else { "mono" };
     let log = Log {
         sources: scanned.sources,
-        schemas: typed::schemas_or(path, endian)?,
+        schemas: decode::schemas_or(path, endian)?,
         cpus: scanned.highest_cpu.saturating_add(1).min(1 << 16),
         clock,
         gap: Arc::default(),
@@ -344,7 +344,7 @@ fn of_inputs<'a>(
     let (endian, version) = first.unwrap_or((Endian::Little, super::record::V7));
     let log = Log {
         sources,
-        schemas: typed::schemas_or(path, endian)?,
+        schemas: decode::schemas_or(path, endian)?,
         cpus: highest.saturating_add(1).min(1 << 16),
         clock: "mono",
         gap: Arc::default(),
@@ -386,7 +386,7 @@ fn wall_clock(log: &Log) -> Value {
                     left >= 0
                 },
                 &mut |raw: &Raw<'_>| {
-                    if let Some(wall) = typed::wall_clock_ns(raw)
+                    if let Some(wall) = decode::wall_clock_ns(raw)
                         && found.is_none_or(|(time, _)| raw.header.time() < time)
                     {
                         found = Some((raw.header.time(), wall));

@@ -11,21 +11,21 @@ use flashscope_trace::{BlockAction, Event, EventKind, TimeNs};
 use crate::inputs::Inputs;
 
 /// Takes the events of a report in beside its own analysis.
-pub struct Answers<L> {
+pub struct FindingInputs<L> {
     calls: Calls<L>,
     usage: Usage,
     /// Times of the first and the last event that is shown.
     span: Option<(u64, u64)>,
 }
 
-impl<L, N> Answers<L>
+impl<L, N> FindingInputs<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
         let calls = Calls::new(lookup).only(process).of_device(inputs.is_of_device());
-        Answers { calls, usage: Usage::default(), span: None }
+        FindingInputs { calls, usage: Usage::default(), span: None }
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Whom I/O is counted for, and whose is shown: a thread, its process or its application (`report --by`, `--process`).
+//! What I/O is counted for, and which is shown: a thread, its process or its application (`report --by`, `--process`).
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::args::{ReportArgs, ReportBy};
 use crate::inputs::Inputs;
 
 #[derive(Clone, Copy)]
-pub struct Whose<'i> {
+pub struct Attribution<'i> {
     pub inputs: &'i Inputs,
     by: ReportBy,
     wanted: Option<&'i str>,
 }
 
-impl<'i> Whose<'i> {
-    pub fn new(inputs: &'i Inputs, args: &'i ReportArgs) -> Whose<'i> {
-        Whose { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted: args.process.as_deref() }
+impl<'i> Attribution<'i> {
+    pub fn new(inputs: &'i Inputs, args: &'i ReportArgs) -> Attribution<'i> {
+        Attribution { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted: args.process.as_deref() }
     }
 
     /// Whether a thread is of what is shown, by any of its names.
