@@ -230,8 +230,80 @@ fn btt(base: &Path, dir: &TempDir) -> HashMap<String, (u64, u64)> {
     all.lines().filter_map(row).collect()
 }
 
+/// A board whose null_blk has this scheduler, on which blktrace and the agent record the same I/O.
+fn recorded_together<'a>(kernel: &'a str, scheduler: &str, dir: &TempDir) -> Plan<'a> {
+    let mut plan = plan("armv7", kernel, dir, &["null_blk nr_devices=0", "bfq", "kyber-iosched"]);
+    plan.packages = &["blktrace", "busybox-static"];
+    // blktrace's package depends on Python for a plotter.
+    plan.only_packages = &["blktrace", "busybox", "libaio", "libc6", "libgcc"];
+    plan.files.push((
+        "/together.sh",
+        0o755,
+        std::fs::read(top().join("tests/block_io/together.sh")).expect("the script"),
+    ));
+    plan.lines = null_block(&[
+        "size=64",
+        "memory_backed=1",
+        "irqmode=2",
+        "completion_nsec=100000",
+        "submit_queues=1",
+        "hw_queue_depth=4",
+    ]);
+    plan.lines.extend(
+        [
+            &format!("write /sys/block/nullb0/queue/scheduler {scheduler}"),
+            // No bio is so large that it is split: btt gets those wrong (crates/analysis/tests/btt.rs).
+            "write /sys/block/nullb0/queue/read_ahead_kb 16",
+            "record-start --mode ring --ring 8192 --events block",
+            "run work busybox sh /together.sh",
+            "record-stop",
+            "get /out/main.blktrace.0",
+        ]
+        .map(str::to_owned),
+    );
+    plan
+}
+
+fn assert_same(a: &StageStats, mean: u64, n: u64, slack: u64, what: &str) {
+    assert_eq!(a.n, n, "{what}: N");
+    assert!(a.mean_ns.abs_diff(mean) <= slack, "{what}: {} and {mean}", a.mean_ns);
+}
+
+/// Stages of one process, as the seed's modified btt has them.
+fn assert_stages_of_processes(recorded: &Trace, dir: &TempDir, what: &str) {
+    // Names as blktrace knows them: it notes a task's once, where that task first does something.
+    let mut processes = std::collections::BTreeSet::new();
+    recorded
+        .for_each(&mut |event| {
+            if matches!(&event.kind, EventKind::Block(b) if b.action == BlockAction::Queue) {
+                processes.extend(recorded.comm(event.tid, event.time).map(str::to_owned));
+            }
+        })
+        .expect("a readable trace");
+    assert!(processes.len() >= 2, "{processes:?}");
+    for process in &processes {
+        let ours = found_of(recorded, Some(process));
+        let said = btt(&of_process(recorded, process, dir), dir);
+        for stage in Stage::ALL {
+            if let Some(&(mean, n)) = said.get(stage.name()) {
+                assert_same(
+                    &ours.stages.all[stage as usize],
+                    mean,
+                    n,
+                    1,
+                    &format!("{what} {process} {}", stage.name()),
+                );
+            }
+        }
+        println!(
+            "  {process}: {} bios, as the modified btt has them",
+            ours.stages.bios_queued.known().expect("a count")
+        );
+    }
+}
+
 /// What blktrace and the agent record of the same I/O at the same time has the same stages, and they are btt's; of one
-/// process alone too, as the seed's modified btt has them.
+/// process alone too.
 #[test]
 fn stages_are_btts_on_what_was_recorded_together() {
     if Command::new("btt").arg("-V").output().is_err() {
@@ -240,37 +312,7 @@ fn stages_are_btts_on_what_was_recorded_together() {
     }
     let dir = TempDir::new("together");
     for (kernel, scheduler) in [("6.1", "mq-deadline"), ("newest", "bfq"), ("6.1", "kyber"), ("6.1", "none")] {
-        let modules = ["null_blk nr_devices=0", "bfq", "kyber-iosched"];
-        let mut plan = plan("armv7", kernel, &dir, &modules);
-        plan.packages = &["blktrace", "busybox-static"];
-        // blktrace's package depends on Python for a plotter.
-        plan.only_packages = &["blktrace", "busybox", "libaio", "libc6", "libgcc"];
-        plan.files.push((
-            "/together.sh",
-            0o755,
-            std::fs::read(top().join("tests/block_io/together.sh")).expect("the script"),
-        ));
-        plan.lines = null_block(&[
-            "size=64",
-            "memory_backed=1",
-            "irqmode=2",
-            "completion_nsec=100000",
-            "submit_queues=1",
-            "hw_queue_depth=4",
-        ]);
-        plan.lines.extend(
-            [
-                &format!("write /sys/block/nullb0/queue/scheduler {scheduler}"),
-                // No bio is so large that it is split: btt gets those wrong (crates/analysis/tests/btt.rs).
-                "write /sys/block/nullb0/queue/read_ahead_kb 16",
-                "record-start --mode ring --ring 8192 --events block",
-                "run work busybox sh /together.sh",
-                "record-stop",
-                "get /out/main.blktrace.0",
-            ]
-            .map(str::to_owned),
-        );
-        let booted = plan.boot();
+        let booted = recorded_together(kernel, scheduler, &dir).boot();
         let base = dir.path().join("main");
         for file in booted.session.steps.iter().flat_map(|step| &step.files) {
             let bytes = booted.session.read_file(file, 64 << 20).expect("a whole file");
@@ -279,18 +321,14 @@ fn stages_are_btts_on_what_was_recorded_together() {
         let theirs_recorded = Trace::open(&base).unwrap_or_else(|error| panic!("{error}"));
         let (ours, theirs) = (found(&booted.recording(0)), found(&theirs_recorded));
         let said = btt(&base, &dir);
-        let same = |a: &StageStats, mean: u64, n: u64, slack: u64, what: &str| {
-            assert_eq!(a.n, n, "{what}: N");
-            assert!(a.mean_ns.abs_diff(mean) <= slack, "{what}: {} and {mean}", a.mean_ns);
-        };
         let mut compared = Vec::new();
         for stage in Stage::ALL {
             let what = format!("{kernel} {scheduler} {}", stage.name());
             let (a, b) = (&ours.stages.all[stage as usize], &theirs.stages.all[stage as usize]);
             // The two take their times one after the other, some 2 to 5 µs apart.
-            same(a, b.mean_ns, b.n, 10_000, &format!("{what}, the agent's and blktrace's"));
+            assert_same(a, b.mean_ns, b.n, 10_000, &format!("{what}, the agent's and blktrace's"));
             if let Some(&(mean, n)) = said.get(stage.name()) {
-                same(b, mean, n, 1, &format!("{what}, ours and btt's"));
+                assert_same(b, mean, n, 1, &format!("{what}, ours and btt's"));
                 compared.push(format!("{} {n}", stage.name()));
             } else {
                 assert!(b.n == 0 || stage == Stage::Q2d, "{what}: btt has none");
@@ -298,36 +336,7 @@ fn stages_are_btts_on_what_was_recorded_together() {
         }
         println!("{kernel} {scheduler}: {}", compared.join(", "));
         assert!(compared.len() >= 5, "{compared:?}");
-
-        // Names as blktrace knows them: it notes a task's once, where that task first does something.
-        let mut processes = std::collections::BTreeSet::new();
-        theirs_recorded
-            .for_each(&mut |event| {
-                if matches!(&event.kind, EventKind::Block(b) if b.action == BlockAction::Queue) {
-                    processes.extend(theirs_recorded.comm(event.tid, event.time).map(str::to_owned));
-                }
-            })
-            .expect("a readable trace");
-        assert!(processes.len() >= 2, "{processes:?}");
-        for process in &processes {
-            let ours = found_of(&theirs_recorded, Some(process));
-            let said = btt(&of_process(&theirs_recorded, process, &dir), &dir);
-            for stage in Stage::ALL {
-                if let Some(&(mean, n)) = said.get(stage.name()) {
-                    same(
-                        &ours.stages.all[stage as usize],
-                        mean,
-                        n,
-                        1,
-                        &format!("{kernel} {scheduler} {process} {}", stage.name()),
-                    );
-                }
-            }
-            println!(
-                "  {process}: {} bios, as the modified btt has them",
-                ours.stages.bios_queued.known().expect("a count")
-            );
-        }
+        assert_stages_of_processes(&theirs_recorded, &dir, &format!("{kernel} {scheduler}"));
         // Of all processes together it is the whole.
         let whole = &theirs.groups[0];
         for stage in whole.stages.iter().filter(|s| s.stage != "Q2Q") {

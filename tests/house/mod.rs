@@ -14,13 +14,7 @@ const FUNCTION_LINES: usize = 100;
 /// Functions that are longer, and why.
 const LONG: &[(&str, &str, &str)] = &[
     ("agent/record/probe_points.c", "fs_probes_plan", "a table of probe points, written as calls"),
-    (
-        "crates/targets/tests/boards.rs",
-        "a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh",
-        "a board's files",
-    ),
     ("tests/bad_input.rs", "names_and_files_that_are_wrong", "a table of commands and messages"),
-    ("tests/block_io.rs", "stages_are_btts_on_what_was_recorded_together", "one recording, ten comparisons"),
     ("tests/bounds.rs", "hostile", "a table of hostile inputs"),
 ];
 

@@ -277,6 +277,46 @@ fn packages_are_unpacked_with_what_they_need_and_run() {
     assert_eq!(error.to_string(), "no-such-package: not in bookworm; check its name");
 }
 
+/// A board that runs dropbear and BusyBox, and whose root is read-only once its host key is made.
+fn dropbear_image(board: &Board, kernel: &Kernel, packages: &[board::Package], public: Vec<u8>) -> Image {
+    let mut image = ImageBuilder::new(board).unwrap();
+    let mut lines = image.add_port_modules(kernel).unwrap();
+    lines.extend(image.add_net_modules(kernel).unwrap());
+    lines.extend(image.add_nand(kernel, &[]).unwrap());
+    image.add_packages(packages).unwrap();
+    image.add_file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
+    image.add_file("/etc/shells", 0o644, b"/bin/sh\n".to_vec());
+    image.add_file("/root/.ssh/authorized_keys", 0o600, public);
+    lines.extend(
+        [
+            "net lo 127.0.0.1/8",
+            "net eth0 10.0.2.15/24",
+            "mkdir /dev/pts",
+            "run key /usr/bin/dropbearkey -t ed25519 -f /run/hostkey",
+            "mount none / none remount,ro",
+            "spawn sshd /usr/sbin/dropbear -F -E -s -r /run/hostkey -p 22",
+            "sleep 3600000",
+        ]
+        .map(str::to_owned),
+    );
+    image.set_plan(&lines);
+    image.build().unwrap()
+}
+
+fn ssh_options(key: &Path, scratch: &ScratchDir) -> Vec<String> {
+    let option = |text: String| ["-o".to_owned(), text];
+    let mut ssh_options = vec!["-F".to_owned(), "none".to_owned()];
+    ssh_options.extend(option(format!("IdentityFile={}", key.display())));
+    ssh_options.extend(option(format!("UserKnownHostsFile={}", scratch.path().join("known").display())));
+    ssh_options.extend(
+        ["IdentitiesOnly=yes", "IdentityAgent=none", "StrictHostKeyChecking=accept-new"]
+            .map(str::to_owned)
+            .into_iter()
+            .flat_map(option),
+    );
+    ssh_options
+}
+
 /// A busybox for everything, dropbear for the rest, nothing writable but /run and /tmp: as small boards are.
 #[test]
 fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
@@ -300,28 +340,7 @@ fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
     assert!(made.success());
     let public = std::fs::read(key.with_extension("pub")).unwrap();
 
-    let mut image = ImageBuilder::new(&board).unwrap();
-    let mut lines = image.add_port_modules(&kernel).unwrap();
-    lines.extend(image.add_net_modules(&kernel).unwrap());
-    lines.extend(image.add_nand(&kernel, &[]).unwrap());
-    image.add_packages(&packages).unwrap();
-    image.add_file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
-    image.add_file("/etc/shells", 0o644, b"/bin/sh\n".to_vec());
-    image.add_file("/root/.ssh/authorized_keys", 0o600, public);
-    lines.extend(
-        [
-            "net lo 127.0.0.1/8",
-            "net eth0 10.0.2.15/24",
-            "mkdir /dev/pts",
-            "run key /usr/bin/dropbearkey -t ed25519 -f /run/hostkey",
-            "mount none / none remount,ro",
-            "spawn sshd /usr/sbin/dropbear -F -E -s -r /run/hostkey -p 22",
-            "sleep 3600000",
-        ]
-        .map(str::to_owned),
-    );
-    image.set_plan(&lines);
-    let image = image.build().unwrap();
+    let image = dropbear_image(&board, &kernel, &packages, public);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let stop = AtomicBool::new(false);
 
@@ -332,16 +351,7 @@ fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
             run.timeout = Duration::from_secs(180);
             board::boot(&run, &NoProgress)
         });
-        let option = |text: String| ["-o".to_owned(), text];
-        let mut ssh_options = vec!["-F".to_owned(), "none".to_owned()];
-        ssh_options.extend(option(format!("IdentityFile={}", key.display())));
-        ssh_options.extend(option(format!("UserKnownHostsFile={}", scratch.path().join("known").display())));
-        ssh_options.extend(
-            ["IdentitiesOnly=yes", "IdentityAgent=none", "StrictHostKeyChecking=accept-new"]
-                .map(str::to_owned)
-                .into_iter()
-                .flat_map(option),
-        );
+        let ssh_options = ssh_options(&key, &scratch);
         let options = OpenOptions { ssh_options, ..OpenOptions::default() };
         let target = open(&format!("ssh://root@127.0.0.1:{port}"), &options).unwrap();
         let job = Job {
