@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top};
+use flashscope_tests::{TempDir, cannot_record, flashscope, output, skip, stdout, top};
 use flashscope_trace::Trace;
 
 /// A directory of the test's own, with a cache for the command.
@@ -67,15 +67,6 @@ fn refused(ran: &Output, status: i32, words: &str) {
 fn agent() -> PathBuf {
     let arch = if cfg!(target_arch = "x86_64") { "x86_64" } else { "aarch64" };
     top().join("agent/build").join(arch).join("flashscope-agent")
-}
-
-fn cannot_record() -> Option<&'static str> {
-    match () {
-        () if !is_root() => Some("needs root, to record on this host"),
-        // The recorder mounts tracefs for itself where nobody has.
-        () if !Path::new("/sys/kernel/tracing").exists() => Some("needs tracefs, which this kernel lacks"),
-        () => None,
-    }
 }
 
 /// Two tasks' writes, as ftrace prints them.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use flashscope_tests::{TempDir, flashscope, output, skip, stdout, top};
-use flashscope_trace::{EventKind, FlashOp, Session, Trace, dat, export};
+use flashscope_trace::{EventKind, Session, Trace, dat, export};
 use serde_json::{Value, json};
 
 /// A python with these packages, in the build directory; why not, where they cannot be had.
@@ -90,14 +90,6 @@ struct Want {
     execs: BTreeMap<String, u64>,
 }
 
-fn name(op: FlashOp) -> &'static str {
-    match op {
-        FlashOp::Read => "read",
-        FlashOp::Program => "program",
-        FlashOp::Erase => "erase",
-    }
-}
-
 fn want(trace: &Trace) -> Want {
     let mut by_process = BTreeMap::<(String, &str), u64>::new();
     let mut durations = BTreeMap::<_, Vec<u64>>::new();
@@ -107,15 +99,15 @@ fn want(trace: &Trace) -> Want {
         .for_each(&mut |event| match &event.kind {
             EventKind::Flash(access) => {
                 let comm = trace.comm(event.tid, event.time).expect("a name").to_owned();
-                *by_process.entry((comm, name(access.op))).or_default() += 1;
+                *by_process.entry((comm, access.op.name())).or_default() += 1;
                 blocks.entry(access.page / 64).or_default()[access.op as usize] += 1;
                 for phase in trace.phases() {
                     if (phase.begin_ns..=phase.end_ns.expect("an end")).contains(&event.time.0) {
-                        *by_phase.entry((phase.name.clone(), name(access.op))).or_default() += 1;
+                        *by_phase.entry((phase.name.clone(), access.op.name())).or_default() += 1;
                     }
                 }
             }
-            EventKind::FlashDone { op, duration_ns } => durations.entry(name(*op)).or_default().push(*duration_ns),
+            EventKind::FlashDone { op, duration_ns } => durations.entry(op.name()).or_default().push(*duration_ns),
             _ => {}
         })
         .expect("a pass");
@@ -360,7 +352,7 @@ print(json.dumps({'unknown': unknown, 'kinds': kinds, 'threads': threads, 'count
         trace
             .for_each(&mut |event| {
                 if let EventKind::Flash(access) = &event.kind {
-                    flash.push(json!([event.time.0, name(access.op), access.page]));
+                    flash.push(json!([event.time.0, access.op.name(), access.page]));
                 }
             })
             .expect("a pass");

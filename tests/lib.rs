@@ -47,6 +47,25 @@ pub fn flashscope() -> Command {
     command
 }
 
+/// Why nothing can be recorded on this host, if so.
+pub fn cannot_record() -> Option<&'static str> {
+    match () {
+        () if !is_root() => Some("needs root, to record on this host"),
+        // The recorder mounts tracefs for itself where nobody has.
+        () if !Path::new("/sys/kernel/tracing").exists() => Some("needs tracefs, which this kernel lacks"),
+        () => None,
+    }
+}
+
+/// Whether files of loop devices can be recorded on this host; says why not.
+pub fn can_record_loops() -> bool {
+    if !is_root() || !Path::new("/dev/loop-control").exists() {
+        skip("needs root and loop devices");
+        return false;
+    }
+    true
+}
+
 /// Runs a command to its end.
 pub fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, cannot_record, flashscope, is_root, output, skip, stdout};
 use flashscope_trace::Trace;
 
 /// The user that plants links: nobody, in no group of root's.
@@ -254,15 +254,6 @@ fn record(place: &Place, more: &[&str], out: &Path) -> Output {
     argv.extend(more);
     argv.extend(["--", "true"]);
     place.run(&argv)
-}
-
-fn cannot_record() -> Option<&'static str> {
-    match () {
-        () if !is_root() => Some("needs root, to record on this host"),
-        // The recorder mounts tracefs for itself where nobody has.
-        () if !Path::new("/sys/kernel/tracing").exists() => Some("needs tracefs, which this kernel lacks"),
-        () => None,
-    }
 }
 
 #[test]

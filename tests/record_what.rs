@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, can_record_loops, flashscope, output, stdout};
 use flashscope_trace::{Trace, Value};
 
 /// A loop device over a file of its own.
@@ -65,14 +65,6 @@ fn wait_for(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-fn can_record() -> bool {
-    if !is_root() || !Path::new("/dev/loop-control").exists() {
-        skip("needs root and loop devices");
-        return false;
-    }
-    true
-}
-
 /// Requests that were issued and their sectors, by device.
 fn issued(trace: &Trace) -> std::collections::BTreeMap<u64, (u64, u64)> {
     let mut by_device = std::collections::BTreeMap::<u64, (u64, u64)>::new();
@@ -91,7 +83,7 @@ fn issued(trace: &Trace) -> std::collections::BTreeMap<u64, (u64, u64)> {
 
 #[test]
 fn a_device_filter_keeps_that_device_and_its_file_alone() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let dir = TempDir::new("record-device");
@@ -116,7 +108,7 @@ fn a_device_filter_keeps_that_device_and_its_file_alone() {
 
 #[test]
 fn tasks_seconds_and_filters_without_a_match() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let dir = TempDir::new("record-tasks");
@@ -178,7 +170,7 @@ fn tasks_seconds_and_filters_without_a_match() {
 
 #[test]
 fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let dir = TempDir::new("record-flight");
@@ -224,7 +216,7 @@ impl Drop for Mounted {
 
 #[test]
 fn the_recorders_own_bios_are_counted_apart() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     let dir = TempDir::new("record-own");
@@ -334,7 +326,7 @@ fn sysfs(device: &Loop, name: &str) -> Vec<u64> {
 /// for is the device's state, not the clock. Each stall lasts for half a second after a request is known to be stuck.
 #[test]
 fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
-    if !can_record() {
+    if !can_record_loops() {
         return;
     }
     const STALL_NS: u64 = 500_000_000;
@@ -390,7 +382,7 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
 
 #[test]
 fn a_failed_request_is_captured() {
-    if !can_record() || !Path::new("/proc/pressure/io").exists() {
+    if !can_record_loops() || !Path::new("/proc/pressure/io").exists() {
         return;
     }
     let dir = TempDir::new("record-error");
@@ -413,7 +405,7 @@ fn a_failed_request_is_captured() {
 
 #[test]
 fn pressure_on_io_can_be_armed() {
-    if !can_record() || !Path::new("/proc/pressure/io").exists() {
+    if !can_record_loops() || !Path::new("/proc/pressure/io").exists() {
         return;
     }
     let dir = TempDir::new("record-pressure");

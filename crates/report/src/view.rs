@@ -1,6 +1,6 @@
 //! A study's cells as tables and figures want them: rows that differ in read-ahead alone, and the x axis that varies.
 
-use flashscope_analysis::flash::{FlashOp, Health, KindCounts};
+use flashscope_analysis::flash::{Health, KindCounts};
 use flashscope_study::{Cell, GainPoint, Group, StudyResult, Workload, gains};
 
 /// Everything of a cell but its read-ahead.
@@ -380,14 +380,6 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
         ("SHA-256 of the boot image", of(|g| g.inputs.image_sha256.clone())),
     ];
     facts.into_iter().map(|(label, values)| Fact { label, values }).filter(|fact| !fact.values.is_empty()).collect()
-}
-
-pub fn op_name(op: FlashOp) -> &'static str {
-    match op {
-        FlashOp::Read => "read",
-        FlashOp::Program => "program",
-        FlashOp::Erase => "erase",
-    }
 }
 
 /// Kinds in words, with the count of reads and of programs.

@@ -102,6 +102,15 @@ pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
+/// A number of seven bits a byte, the lowest first (LEB128, as protobuf has it).
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -159,7 +159,7 @@ fn exports_of_several_are_those_of_each_in_one_order() {
         let want = format!("{name}: {comm}-7 [000] 0.{ns:09}: nand_read: ");
         assert!(line.starts_with(&want) && line.ends_with(&format!(" page={}", i / 2)), "{line}");
     }
-    let csv = lines(&|out| export::csv_merged(&m, out).unwrap(), 1);
+    let csv = lines(&|out| export::csv_merged_as(&m, false, out).unwrap(), 1);
     assert_eq!(csv[0], format!("{},source", export::CSV_COLUMNS.join(",")));
     assert_eq!(csv[1..3], [format!("500,0,0,<idle>,mark,,,,,,,,{marker},{name_a}"), csv[1].replace(&name_a, &name_b)]);
     assert_eq!(csv[4], format!("1003,0,7,b,flash,read,0,,,0,,,,{name_b}"));

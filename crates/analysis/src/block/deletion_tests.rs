@@ -2,6 +2,7 @@
 
 use super::groups::StageTimes;
 use super::in_flight::Bio;
+use super::loss_tests::Random;
 use super::matching::{Matching, Watch};
 use super::stages::{Stage, each_stage};
 use super::{BlockAnalysis, Sizes};
@@ -18,18 +19,6 @@ const DELETIONS: u64 = 20;
 const FEW: u64 = 30;
 /// A percentile is at most this share below the true value (1/128).
 const STEP: f64 = 1.0 / 128.0;
-
-/// Numbers without a pattern, the same ones on every run (xorshift64*, Marsaglia 2003, Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % n
-    }
-}
 
 /// An I/O of the whole recording, and how long it took.
 struct Io {

@@ -8,7 +8,7 @@ use super::{
 use crate::boot_view::phases as activities;
 use crate::figures;
 use crate::text::{bytes, duration, escape, grouped};
-use crate::view::{kinds, op_name};
+use crate::view::kinds;
 use crate::wear_view;
 use flashscope_analysis::FlashReport;
 use std::fmt::Write;
@@ -102,7 +102,7 @@ fn counts(report: &FlashReport) -> String {
         let mut rows = String::new();
         for d in &report.found.durations {
             let l = &d.latency_ns;
-            _ = write!(rows, "<tr><td>{}</td><td class=\"num\">{}</td>", op_name(d.op), grouped(l.n));
+            _ = write!(rows, "<tr><td>{}</td><td class=\"num\">{}</td>", d.op.name(), grouped(l.n));
             for ns in [l.min, l.mean, l.p50, l.p90, l.p99, l.max] {
                 _ = write!(rows, "<td class=\"num\">{}</td>", duration(ns));
             }

@@ -4,7 +4,7 @@ use super::table::{Table, paragraph};
 use super::{Style, rows};
 use crate::boot_view::phases as activities;
 use crate::text::{duration, grouped, visible};
-use crate::view::{kinds, op_name};
+use crate::view::kinds;
 use crate::wear_view;
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::flash::{BlockCounts, OpCounts};
@@ -113,7 +113,7 @@ fn times(report: &FlashReport, style: &Style) -> String {
     table.head(["operation", "n", "min", "mean", "p50", "p90", "p99", "max"]);
     for d in durations {
         let l = &d.latency_ns;
-        let mut cells = vec![op_name(d.op).to_owned(), grouped(l.n)];
+        let mut cells = vec![d.op.name().to_owned(), grouped(l.n)];
         cells.extend([l.min, l.mean, l.p50, l.p90, l.p99, l.max].map(duration));
         table.row(cells);
     }

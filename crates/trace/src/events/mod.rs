@@ -30,6 +30,17 @@ pub enum FlashOp {
     Erase,
 }
 
+impl FlashOp {
+    /// As tables and exports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlashOp::Read => "read",
+            FlashOp::Program => "program",
+            FlashOp::Erase => "erase",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
     /// One array command of a NAND chip.

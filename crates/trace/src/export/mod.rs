@@ -113,12 +113,7 @@ pub fn csv_as(trace: &Trace, raw: bool, out: &mut dyn Write) -> Result<u64, Erro
     sink.finish(trace.path())
 }
 
-/// As [`csv`], of several traces in one order of time, with one more column: `source`, the path of the event's trace.
-pub fn csv_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
-    csv_merged_as(merged, false, out)
-}
-
-/// As [`csv_merged`], `raw` as in [`csv_as`].
+/// As [`csv_as`], of several traces in one order of time, with one more column: `source`, the path of the event's trace.
 pub fn csv_merged_as(merged: &MergedTrace, raw: bool, out: &mut dyn Write) -> Result<u64, Error> {
     let ends: Vec<Vec<u8>> = paths(merged)
         .map(|path| {
@@ -251,7 +246,7 @@ fn csv_event(out: &mut Vec<u8>, raw: bool, event: &Event, comm: Option<&str>) {
     let _ = write!(out, "{time},{},{},", event.cpu, event.tid);
     csv_text(out, raw, comm.unwrap_or(""));
     out.push(b',');
-    let operation = |op: &FlashOp| operation_name(*op);
+    let operation = |op: &FlashOp| op.name();
     let or_empty = |v: Option<u32>| v.map_or(String::new(), |v| v.to_string());
     match &event.kind {
         EventKind::Flash(a) => {
@@ -284,15 +279,6 @@ fn csv_event(out: &mut Vec<u8>, raw: bool, event: &Event, comm: Option<&str>) {
             out.extend_from_slice(b"other,,,,,,,,");
             csv_text(out, raw, &format!("{system}:{name}"));
         }
-    }
-}
-
-/// As exports name an operation.
-fn operation_name(op: FlashOp) -> &'static str {
-    match op {
-        FlashOp::Read => "read",
-        FlashOp::Program => "program",
-        FlashOp::Erase => "erase",
     }
 }
 

@@ -3,7 +3,7 @@
 //! The schema is docs/reference/formats.md, "Parquet". It only grows: a column keeps its name, its type and its meaning, and
 //! [`PARQUET_SCHEMA`] counts the versions.
 
-use super::{json_fields, operation_name};
+use super::json_fields;
 use crate::error::Error;
 use crate::events::EventKind;
 use crate::losses::Loss;
@@ -222,7 +222,7 @@ fn typed<'a>(pair: &Pair<'a>) -> Typed<'a> {
     match &event.kind {
         EventKind::Flash(a) => Typed {
             kind: "flash",
-            operation: Some(operation_name(a.op)),
+            operation: Some(a.op.name()),
             page: Some(a.page),
             offset_bytes: a.offset_bytes.map(u64::from),
             length_bytes: a.length_bytes.map(u64::from),
@@ -230,11 +230,11 @@ fn typed<'a>(pair: &Pair<'a>) -> Typed<'a> {
             ..none
         },
         EventKind::FlashDone { op, duration_ns } => {
-            Typed { kind: "flash_done", operation: Some(operation_name(*op)), duration_ns: Some(*duration_ns), ..none }
+            Typed { kind: "flash_done", operation: Some(op.name()), duration_ns: Some(*duration_ns), ..none }
         }
         EventKind::Mtd { op, address, length_bytes } => Typed {
             kind: "mtd",
-            operation: Some(operation_name(*op)),
+            operation: Some(op.name()),
             address: Some(*address),
             length_bytes: Some(*length_bytes),
             ..none

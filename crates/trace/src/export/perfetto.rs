@@ -4,7 +4,6 @@
 //! `clock_snapshot.proto`, `system_info.proto` and `protos/perfetto/common/builtin_clock.proto` of Perfetto 59.1; each is
 //! named where it is written. How the trace processor takes them: docs/reference/formats.md, "Perfetto".
 
-use super::operation_name;
 use super::proto::{bytes, message, number};
 use crate::error::Error;
 use crate::events::block::{BlockAction, BlockEvent, RequestFlags, RequestKind};
@@ -150,7 +149,7 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(trace: &'a Trace, out: &'a mut dyn Write) -> Writer<'a> {
         let returns = [FlashOp::Read, FlashOp::Program, FlashOp::Erase].into_iter().filter(|op| {
-            let done = format!("nand_{}_done", operation_name(*op));
+            let done = format!("nand_{}_done", op.name());
             trace.schemas().any(|s| s.name == done && s.system.starts_with("flashscope"))
         });
         Writer {
@@ -505,7 +504,7 @@ impl<'a> Writer<'a> {
             FlashOp::Erase => 2,
         };
         let uuid = track::FLASH_COUNT | u64::from(access.chip) << 8 | op;
-        self.counter(uuid, &format!("chip {} {}s", access.chip, operation_name(access.op)), time, count);
+        self.counter(uuid, &format!("chip {} {}s", access.chip, access.op.name()), time, count);
     }
 
     fn flash(&mut self, begin: u64, end: Option<u64>, tid: u32, access: &FlashAccess) {
@@ -518,8 +517,8 @@ impl<'a> Writer<'a> {
         notes.extend(access.offset_bytes.map(|v| Note::Number("offset_bytes", u64::from(v))));
         notes.extend(access.length_bytes.map(|v| Note::Number("length_bytes", u64::from(v))));
         match end {
-            Some(end) => self.slice(track, begin, end, "flash", operation_name(access.op), &notes),
-            None => self.instant(track, begin, "flash", operation_name(access.op), &notes),
+            Some(end) => self.slice(track, begin, end, "flash", access.op.name(), &notes),
+            None => self.instant(track, begin, "flash", access.op.name(), &notes),
         }
     }
 

@@ -1,12 +1,6 @@
 //! The protobuf wire format, as far as writing needs it (protobuf.dev, "Encoding"): varints and length-delimited fields.
 
-pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
+pub(super) use crate::bytes::put_varint as varint;
 
 /// A field of wire type 0.
 pub(super) fn number(out: &mut Vec<u8>, field: u32, value: u64) {

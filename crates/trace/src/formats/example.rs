@@ -10,7 +10,7 @@ use crate::kind::TraceKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const FORMAT: Format = Format {
+pub(super) const FORMAT: Format = Format {
     name: "the example",
     read: "yes",
     written: "no",

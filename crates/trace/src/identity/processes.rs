@@ -49,11 +49,6 @@ impl Process<'_> {
         };
         [self.name, self.command, program, file].contains(&Some(wanted)) || self.app.is_some_and(of_app)
     }
-
-    /// The application's name, or the process's own.
-    pub fn app_name(&self) -> Option<String> {
-        self.app.map(App::to_string).or_else(|| self.name.map(str::to_owned))
-    }
 }
 
 /// What is known of a process. Its children share the texts.
@@ -393,9 +388,9 @@ mod tests {
         );
         assert!(!demuxer.is_called("demux") && !demuxer.is_called("vl"));
         assert_eq!(of(9, 50).app.unwrap().kind, AppKind::Kernel);
-        assert_eq!(of(200, 50).app_name().as_deref(), Some("org.videolan.vlc"));
-        assert_eq!((of(301, 650).pid, of(301, 650).app_name().as_deref()), (300, Some("app-vlc-7.scope")));
-        assert_eq!(of(300, 950).app_name().as_deref(), Some("container mnt:[77]"));
+        assert_eq!(of(200, 50).app.map(App::to_string).as_deref(), Some("org.videolan.vlc"));
+        assert_eq!((of(301, 650).pid, of(301, 650).app.map(App::to_string).as_deref()), (300, Some("app-vlc-7.scope")));
+        assert_eq!(of(300, 950).app.map(App::to_string).as_deref(), Some("container mnt:[77]"));
         assert_eq!(of(300, 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
         assert_eq!(of(1, 5).app, None);
         assert_eq!(found.get(&names, 4711, TimeNs(5)), None);

@@ -1,5 +1,6 @@
 //! Where a lane's sub-buffers lie in a stream file, in a few bytes each; beyond a budget, in a temporary file.
 
+use crate::bytes::put_varint as put;
 use crate::input::Input;
 use std::fs::File;
 use std::io::{self, Write};
@@ -142,14 +143,6 @@ impl Spill {
     pub fn into_input(self) -> Arc<Input> {
         Arc::new(Input::File(self.file))
     }
-}
-
-fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 fn pair(bytes: &[u8], at: &mut usize) -> Option<(u64, u64)> {
