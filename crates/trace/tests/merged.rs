@@ -30,7 +30,9 @@ fn times_of_other_clocks_are_refused_without_a_marker_or_an_offset() {
     let b = recorded(&dir, "b", 900_000, 10, Some(("phase one", 6)));
     let error = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Auto)]).unwrap_err().to_string();
     assert!(
-        error.starts_with(b.to_str().unwrap()) && error.contains("a: nothing ties") && error.contains(SYNC),
+        error.starts_with(b.to_str().unwrap())
+            && error.contains("a: nothing connects their clocks")
+            && error.contains(SYNC),
         "{error}"
     );
     // Any marker serves that the caller names.
