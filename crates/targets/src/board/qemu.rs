@@ -174,6 +174,8 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         std::thread::sleep(TICK);
     };
     let wall = began.elapsed();
+    // A signal to the whole process group ends QEMU too, before it is looked for here.
+    let stopped = stopped || run.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
 
     let console = read_console(&dir.path().join(CONSOLE));
     let empty_port = std::fs::metadata(dir.path().join(PORT)).map_or(true, |meta| meta.len() == 0);
