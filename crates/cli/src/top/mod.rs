@@ -21,7 +21,6 @@ use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::progress::Terminal;
 use crate::{output, report, stop, target};
-use open_files::OpenFiles;
 use screen::Screen;
 
 /// Intervals that are looked at, so that what waits since the one before is known.
@@ -159,12 +158,12 @@ fn look(
     let mut next = begun + interval;
     let (mut shown_until, mut looked) = (Vec::new(), begun);
     // The recorder looks for paths when it ends. Of this machine those of open files are known before.
-    let mut open_files = (args.target.target == "local").then(OpenFiles::default);
+    let is_local = args.target.target == "local";
     let mut picture = |now: Duration, screen: &mut Option<Screen>| {
         let with_apps = screen.as_ref().is_none_or(Screen::shows_apps);
         let mut snapshot = snapshot(shared, now, (now - begun, now - looked), with_apps, &mut shown_until)?;
-        if let Some(files) = &mut open_files {
-            files.name(&mut snapshot.file);
+        if is_local {
+            open_files::name(&mut snapshot.file);
         }
         looked = now;
         if let Some(path) = &args.prometheus {

@@ -2,74 +2,66 @@
 
 use flashscope_report::top::TopRow;
 use flashscope_trace::{Device, FileId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// Paths that are kept, and open files that are looked at each time.
-const MOST_KEPT: usize = 1 << 14;
+/// Open and mapped files that are looked at for one picture. What lies beyond keeps its inode for a name.
 const MOST_LOOKED_AT: usize = 1 << 16;
 
-/// See the module. A path stays known when the file is closed.
-#[derive(Default)]
-pub struct OpenFiles {
-    known: HashMap<FileId, String>,
+/// Gives files without a path the one under which a process has them open now. What was open before is not kept: an inode's number may
+/// be another file's by then.
+pub fn name(rows: &mut [TopRow]) {
+    let is_unnamed = |row: &TopRow| !row.label.as_deref().is_some_and(|label| label.starts_with('/'));
+    let wanted: Vec<(&mut TopRow, FileId)> = rows
+        .iter_mut()
+        .filter(|row| is_unnamed(row))
+        .filter_map(|row| FileId::parse(&row.name).map(|file| (row, file)))
+        .collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let paths = look(&wanted.iter().map(|(_, file)| *file).collect());
+    for (row, file) in wanted {
+        if let Some(path) = paths.get(&file) {
+            row.label = Some(path.clone());
+        }
+    }
 }
 
-impl OpenFiles {
-    /// Gives files without a path the one under which a process has them open.
-    pub fn name(&mut self, rows: &mut [TopRow]) {
-        let is_unnamed = |row: &TopRow| !row.label.as_deref().is_some_and(|label| label.starts_with('/'));
-        let wanted: Vec<(&mut TopRow, FileId)> = rows
-            .iter_mut()
-            .filter(|row| is_unnamed(row))
-            .filter_map(|row| FileId::parse(&row.name).map(|file| (row, file)))
-            .collect();
-        if wanted.iter().any(|(_, file)| !self.known.contains_key(file)) {
-            self.look();
+/// Nothing here asks a file system for anything: one that hangs would hold `top` up.
+fn look(wanted: &HashSet<FileId>) -> HashMap<FileId, String> {
+    let mut paths = HashMap::new();
+    let mut keep = |device: Device, inode: u64, path: &str| {
+        let file = FileId::on(device, inode);
+        if path.starts_with('/') && wanted.contains(&file) {
+            paths.insert(file, path.to_owned());
         }
-        for (row, file) in wanted {
-            if let Some(path) = self.known.get(&file) {
-                row.label = Some(path.clone());
+    };
+    let mut left = MOST_LOOKED_AT;
+    let mut mounts: HashMap<PathBuf, HashMap<u64, Device>> = HashMap::new();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit()) {
+        let process = process.path();
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
+        let read = |file: &str| fs::read_to_string(process.join(file)).unwrap_or_default();
+        let mounts = mounts.entry(namespace).or_insert_with(|| read("mountinfo").lines().filter_map(mount).collect());
+        for descriptor in fs::read_dir(process.join("fd")).into_iter().flatten().flatten().take(left) {
+            left -= 1;
+            let Ok(path) = fs::read_link(descriptor.path()) else { continue };
+            let info = fs::read_to_string(process.join("fdinfo").join(descriptor.file_name())).unwrap_or_default();
+            if let Some((mount, inode)) = opened(&info)
+                && let Some(&device) = mounts.get(&mount)
+            {
+                keep(device, inode, &path.to_string_lossy());
             }
         }
-    }
-
-    /// Nothing here asks a file system for anything: one that hangs would hold `top` up.
-    fn look(&mut self) {
-        let mut left = MOST_LOOKED_AT;
-        let mut mounts: HashMap<PathBuf, HashMap<u64, Device>> = HashMap::new();
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        for process in processes.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit()) {
-            let process = process.path();
-            let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
-            let read = |file: &str| fs::read_to_string(process.join(file)).unwrap_or_default();
-            let mounts =
-                mounts.entry(namespace).or_insert_with(|| read("mountinfo").lines().filter_map(mount).collect());
-            for descriptor in fs::read_dir(process.join("fd")).into_iter().flatten().flatten().take(left) {
-                left -= 1;
-                let Ok(path) = fs::read_link(descriptor.path()) else { continue };
-                let info = fs::read_to_string(process.join("fdinfo").join(descriptor.file_name())).unwrap_or_default();
-                if let Some((mount, inode)) = opened(&info)
-                    && let Some(&device) = mounts.get(&mount)
-                {
-                    self.keep(device, inode, &path.to_string_lossy());
-                }
-            }
-            for (device, inode, path) in read("maps").lines().filter_map(mapping).take(left) {
-                left -= 1;
-                self.keep(device, inode, path);
-            }
+        for (device, inode, path) in read("maps").lines().filter_map(mapping).take(left) {
+            left -= 1;
+            keep(device, inode, path);
         }
     }
-
-    fn keep(&mut self, device: Device, inode: u64, path: &str) {
-        if path.starts_with('/')
-            && (self.known.len() < MOST_KEPT || self.known.contains_key(&FileId::on(device, inode)))
-        {
-            self.known.insert(FileId::on(device, inode), path.to_owned());
-        }
-    }
+    paths
 }
 
 /// `7f00-7f10 r--p 00000000 fe:00 1234      /usr/lib/libc.so.6` (Documentation/filesystems/proc.rst).
@@ -130,7 +122,7 @@ mod tests {
         };
         let further = TopRow { name: "(further files)".to_owned(), ..TopRow::default() };
         let mut rows = [row("inode 1 on vda"), row("/data/a"), further];
-        OpenFiles::default().name(&mut rows);
+        name(&mut rows);
         let labels = rows.each_ref().map(|row| row.label.as_deref());
         assert_eq!(labels, [own.to_str(), Some("/data/a"), None]);
     }
