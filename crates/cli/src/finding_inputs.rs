@@ -5,7 +5,7 @@ use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
-use flashscope_analysis::{Evidence, FlashReport, name_calls};
+use flashscope_analysis::{Evidence, FlashReport, LossCount, name_calls};
 use flashscope_trace::{BlockAction, Event, EventKind, TimeNs};
 
 use crate::inputs::Inputs;
@@ -52,45 +52,59 @@ where
     }
 
     /// Calls, usage and the length of what is shown.
-    fn finish(self) -> (CallsFound, UsageFound, u64) {
+    fn finish(self, inputs: &Inputs) -> OfTrace {
         let (begin, end) = self.span.unwrap_or((0, 0));
-        (self.calls.finish(), self.usage.finish(), end.saturating_sub(begin))
+        let mut calls = self.calls.finish();
+        name_calls(&mut calls, &inputs.names().0);
+        OfTrace { storage: storage(inputs), calls, usage: self.usage.finish(), span_ns: end.saturating_sub(begin) }
     }
 
     pub fn of_block(self, inputs: &Inputs, report: &mut BlockReport) {
-        let (mut calls, usage, span_ns) = self.finish();
-        name_calls(&mut calls, &inputs.names().0);
+        let of_trace = self.finish(inputs);
         report.findings = findings::find(&Seen {
-            storage: &storage(inputs),
             block: Some(&report.found),
-            flash: None,
-            life: &[],
             own_wear: &report.system.wear,
             readahead: report.readahead.as_ref().and_then(Evidence::known),
-            calls: &calls,
-            usage: &usage,
-            losses: &report.losses,
-            span_ns,
+            ..of_trace.seen(&report.losses)
         });
-        report.calls = calls;
+        report.calls = of_trace.calls;
     }
 
     pub fn of_flash(self, inputs: &Inputs, report: &mut FlashReport) {
-        let (mut calls, usage, span_ns) = self.finish();
-        name_calls(&mut calls, &inputs.names().0);
+        let of_trace = self.finish(inputs);
         report.findings = findings::find(&Seen {
-            storage: &storage(inputs),
-            block: None,
             flash: Some(&report.found),
             life: &report.life,
             own_wear: &report.system.wear,
             readahead: report.readahead.as_ref().and_then(Evidence::known),
-            calls: &calls,
-            usage: &usage,
-            losses: &report.losses,
-            span_ns,
+            ..of_trace.seen(&report.losses)
         });
-        report.calls = calls;
+        report.calls = of_trace.calls;
+    }
+}
+
+/// What findings rest on in every trace.
+struct OfTrace {
+    storage: StorageFacts,
+    calls: CallsFound,
+    usage: UsageFound,
+    span_ns: u64,
+}
+
+impl OfTrace {
+    fn seen<'a>(&'a self, losses: &'a [LossCount]) -> Seen<'a> {
+        Seen {
+            storage: &self.storage,
+            block: None,
+            flash: None,
+            life: &[],
+            own_wear: &[],
+            readahead: None,
+            calls: &self.calls,
+            usage: &self.usage,
+            losses,
+            span_ns: self.span_ns,
+        }
     }
 }
 
