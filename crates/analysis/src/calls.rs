@@ -9,7 +9,7 @@ use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, clip};
-use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TimeNs};
+use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub struct SlowCall {
     pub number: u64,
     pub call: String,
     pub task: String,
-    pub tid: u32,
+    pub tid: TaskId,
     pub begin_ns: u64,
     pub duration_ns: u64,
     /// `DEVICE inode N`
@@ -194,7 +194,7 @@ impl Sum {
 
 struct Listed {
     open: Open,
-    tid: u32,
+    tid: TaskId,
     task: String,
     duration: u64,
 }
@@ -223,7 +223,7 @@ pub struct Calls<L> {
     is_of_device: bool,
     /// Whether calls that begin now are shown.
     pub counts: bool,
-    open: HashMap<u32, Open>,
+    open: HashMap<TaskId, Open>,
     faults: HashMap<u32, Open>,
     begun: u64,
     by_call: Sums,
@@ -245,7 +245,7 @@ pub type Each = Box<dyn FnMut(SlowCall)>;
 
 impl<L, N> Calls<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     pub fn new(lookup: L) -> Self {
@@ -298,7 +298,7 @@ where
     }
 
     /// `NAME (THREAD)`; `None`: calls of this process are not shown.
-    fn task(&mut self, tid: u32, time: TimeNs) -> Option<String> {
+    fn task(&mut self, tid: TaskId, time: TimeNs) -> Option<String> {
         let name = (self.lookup)(tid, time);
         let name = name.as_ref().map(AsRef::as_ref);
         if self.only.is_some() && self.only.as_deref() != name {
@@ -307,7 +307,7 @@ where
         Some(name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name))))
     }
 
-    fn block(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) {
+    fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
         match block.action {
             BlockAction::Queue if self.open.is_empty() && self.faults.is_empty() => {}
             BlockAction::Queue if self.open.contains_key(&tid) || self.faults.contains_key(&tid) => {
@@ -340,7 +340,7 @@ where
         }
     }
 
-    fn ends(&mut self, open: Open, tid: u32, time: TimeNs) {
+    fn ends(&mut self, open: Open, tid: TaskId, time: TimeNs) {
         if !open.counts {
             return;
         }
@@ -384,7 +384,7 @@ where
         self.listed.truncate(MAX_LISTED);
     }
 
-    fn call(&mut self, name: &str, tid: u32, time: TimeNs) {
+    fn call(&mut self, name: &str, tid: TaskId, time: TimeNs) {
         if let Some(call) = name.strip_prefix("sys_enter_") {
             if followed(call) && self.open.len() < MAX_OPEN {
                 let open = self.begins(call, time.0);
@@ -403,7 +403,7 @@ where
         }
     }
 
-    fn touch(&mut self, tid: u32, file: Option<FileId>, event: Option<&FileEvent>) {
+    fn touch(&mut self, tid: TaskId, file: Option<FileId>, event: Option<&FileEvent>) {
         let is = |step: FileStep| event.filter(|event| event.step == step);
         for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
             open.touched = true;
@@ -480,7 +480,7 @@ impl Sums {
 
 impl<L, N> Analysis for Calls<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     type Output = CallsFound;

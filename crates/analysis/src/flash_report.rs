@@ -6,7 +6,7 @@ use crate::flash::{
     Wear, WearFold, Yaffs2Fold,
 };
 use crate::{Analysis, OwnWear};
-use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
+use flashscope_trace::{Event, EventKind, FlashOp, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -149,7 +149,7 @@ pub struct FlashAnalysis<L> {
 
 impl<L, N> FlashAnalysis<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N> + Clone,
+    L: FnMut(TaskId, TimeNs) -> Option<N> + Clone,
     N: AsRef<str>,
 {
     /// `shapes`: number, shape and blocks (0: not known) of each chip. `partitions`, where they are known: chip, first erase
@@ -186,7 +186,7 @@ where
 
 impl<L, N> Analysis for FlashAnalysis<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     type Output = FlashFindings;

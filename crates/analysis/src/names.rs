@@ -9,7 +9,7 @@ use crate::bounded::{BoundedMap, Full};
 use crate::calls::CallsFound;
 use crate::{Evidence, FlashReport};
 use flashscope_trace::{
-    Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TimeNs, file_label, own_data,
+    Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TaskId, TimeNs, file_label, own_data,
 };
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -228,7 +228,7 @@ pub struct FileUses<'f, L> {
 
 impl<'f, L, N> FileUses<'f, L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     /// `lookup` says what a thread is counted as.
@@ -414,7 +414,7 @@ mod tests {
     use flashscope_trace::FileEvent;
     use serde_json::json;
 
-    fn event(tid: u32, step: FileStep, inode: u64, bytes: u64) -> Event {
+    fn event(tid: TaskId, step: FileStep, inode: u64, bytes: u64) -> Event {
         let device = Some(Device::new(7, 0));
         let file = FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None };
         Event { time: TimeNs(1), cpu: 0, tid, kind: EventKind::File(file) }

@@ -3,7 +3,7 @@
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{
-    BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind,
+    BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind, TaskId,
 };
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -56,7 +56,7 @@ pub struct FileReads {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TaskReads {
     pub device: String,
-    pub tid: u32,
+    pub tid: TaskId,
     pub bios: u64,
     pub bytes: u64,
     /// That began where the one before ended.
@@ -274,7 +274,7 @@ impl Usage {
         }
     }
 
-    fn read(&mut self, block: &BlockEvent, tid: u32, at: u64) {
+    fn read(&mut self, block: &BlockEvent, tid: TaskId, at: u64) {
         let again = self.read_blocks(block.device, block.sector, block.bytes);
         let full = self.readers.len() >= MAX_FILES;
         let cached = self.cached.get(&tid).copied();
@@ -297,7 +297,7 @@ impl Usage {
         }
     }
 
-    fn read_file(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
+    fn read_file(&mut self, file: &flashscope_trace::FileEvent, tid: TaskId) {
         let (key, bytes) = (file.file(), file.bytes_read());
         if file.device.is_none() || bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
             return;
@@ -325,7 +325,7 @@ impl Usage {
 }
 
 impl Usage {
-    fn fault(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
+    fn fault(&mut self, file: &flashscope_trace::FileEvent, tid: TaskId) {
         self.faults += 1;
         let before = self.fault_ends.get(&(tid, file.file())).copied();
         let follows = before.is_some_and(|end| (end..=end.saturating_add(MAX_STEP)).contains(&file.offset));

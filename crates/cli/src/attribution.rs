@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use flashscope_analysis::{Member, OWN_RECORDING};
-use flashscope_trace::{AppKind, TimeNs};
+use flashscope_trace::{AppKind, TaskId, TimeNs};
 
 use crate::args::{ReportArgs, ReportBy};
 use crate::inputs::Inputs;
@@ -21,21 +21,21 @@ impl<'i> Attribution<'i> {
     }
 
     /// Whether a thread is of what is shown, by any of its names.
-    pub fn is_wanted(&self, source: usize, tid: u32, time: TimeNs) -> bool {
+    pub fn is_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> bool {
         let Some(wanted) = self.wanted else { return true };
         self.inputs.comm(source, tid, time) == Some(wanted)
             || self.inputs.process(source, tid, time).is_some_and(|process| process.is_called(wanted))
     }
 
     /// What a thread is counted as; `None` where the trace has no name for it.
-    pub fn member(&self, source: usize, tid: u32, time: TimeNs) -> Option<Member<'i>> {
+    pub fn member(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let (name, key) = self.named(source, tid, time)?;
         let is_wanted = self.wanted.is_some() && self.is_wanted(source, tid, time);
         Some(Member { name, key, is_wanted, holds: 0..0 })
     }
 
     /// The same, with the times for which it is the answer.
-    pub fn lasting_member(&self, source: usize, tid: u32, time: TimeNs) -> Option<Member<'i>> {
+    pub fn lasting_member(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let member = self.member(source, tid, time)?;
         let by_names = self.wanted.is_none() && !matches!(self.by, ReportBy::App | ReportBy::Process);
         let holds = self.inputs.only().filter(|_| by_names).map_or(0..0, |trace| trace.names_hold(tid, time));
@@ -43,19 +43,19 @@ impl<'i> Attribution<'i> {
     }
 
     /// The name alone.
-    pub fn group(&self, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'i, str>> {
+    pub fn group(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'i, str>> {
         self.named(source, tid, time).map(|(name, _)| name)
     }
 
     /// The thread's name; of what is shown, the name that was asked for.
-    pub fn name_or_wanted(&self, source: usize, tid: u32, time: TimeNs) -> Option<&'i str> {
+    pub fn name_or_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&'i str> {
         match self.wanted {
             Some(wanted) if self.is_wanted(source, tid, time) => Some(wanted),
             _ => self.inputs.comm(source, tid, time),
         }
     }
 
-    fn named(&self, source: usize, tid: u32, time: TimeNs) -> Option<(Cow<'i, str>, Option<u32>)> {
+    fn named(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<(Cow<'i, str>, Option<u32>)> {
         if let Some(recorder) = self.inputs.recorder(source, tid) {
             return Some((Cow::Borrowed(OWN_RECORDING), Some(recorder)));
         }

@@ -6,7 +6,7 @@ use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
 use flashscope_analysis::{Evidence, FlashReport, LossCount, name_calls};
-use flashscope_trace::{BlockAction, Event, EventKind, TimeNs};
+use flashscope_trace::{BlockAction, Event, EventKind, TaskId, TimeNs};
 
 use crate::inputs::Inputs;
 
@@ -20,7 +20,7 @@ pub struct FindingInputs<L> {
 
 impl<L, N> FindingInputs<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use flashscope_analysis::{LossCount, OWN_RECORDING};
 use flashscope_study::Pattern;
-use flashscope_trace::{Alignment, DeviceNames, Event, FileNames, Loss, Losses, MergedTrace, Process, TimeNs, Trace};
+use flashscope_trace::{
+    Alignment, DeviceNames, Event, FileNames, Loss, Losses, MergedTrace, Process, TaskId, TimeNs, Trace,
+};
 
 use crate::failure::Failure;
 
@@ -116,7 +118,7 @@ impl Inputs {
     }
 
     /// The last name of a thread: it is one thread, under whatever names it did its I/O.
-    pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
+    pub fn comm(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
         if self.recorder(source, tid).is_some() {
             Some(OWN_RECORDING)
         } else {
@@ -125,7 +127,7 @@ impl Inputs {
     }
 
     /// What a task of the first machine was called before it was called `name`, which may have its number behind it.
-    pub fn former_names(&self, tid: u32, name: &str) -> Vec<String> {
+    pub fn former_names(&self, tid: TaskId, name: &str) -> Vec<String> {
         let name = name.strip_suffix(&format!(" ({tid})")).unwrap_or(name);
         let traces = self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0);
         let found = traces.map(|(_, trace)| trace.former_names(tid, name)).find(|names| !names.is_empty());
@@ -143,13 +145,13 @@ impl Inputs {
     }
 
     /// The recorder's number, where a thread is the recorder's own.
-    pub fn recorder(&self, source: usize, tid: u32) -> Option<u32> {
+    pub fn recorder(&self, source: usize, tid: TaskId) -> Option<u32> {
         let own = self.own.get(source)?;
         own.contains(&tid).then(|| own[0])
     }
 
     /// The process of a thread; `None` where its trace does not tell.
-    pub fn process(&self, source: usize, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+    pub fn process(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         self.merged.process(source, tid, time)
     }
 

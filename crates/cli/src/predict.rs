@@ -9,7 +9,7 @@ use flashscope_predict::{
     Workload, has_bulk_read, request_bytes,
 };
 use flashscope_targets::board::Chip;
-use flashscope_trace::{Device, DeviceNames, FileId, FileNames, Trace};
+use flashscope_trace::{Device, DeviceNames, FileId, FileNames, TaskId, Trace};
 
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
@@ -93,7 +93,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     };
     let labels = Labels::of(&trace);
     let file = |file: FileId| labels.file(file);
-    let task = |tid: u32| {
+    let task = |tid: TaskId| {
         let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
         format!("{name} ({tid})")
     };

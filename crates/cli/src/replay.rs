@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use flashscope_study::replays::ScriptError;
-use flashscope_trace::{EventKind, FileId, FileStep, TimeNs, Trace, Value};
+use flashscope_trace::{EventKind, FileId, FileStep, TaskId, TimeNs, Trace, Value};
 
 use crate::args::BenchReplayArgs;
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ pub struct Script {
 #[derive(Clone, Copy, Debug)]
 struct Read {
     time: TimeNs,
-    tid: u32,
+    tid: TaskId,
     file: FileId,
     offset: u64,
     asked: u64,
@@ -96,7 +96,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
     let in_ram = devices_in_ram(trace);
     let mut reads: Vec<Read> = Vec::new();
     // The reads of the call that a task is in, by their places in `reads`: sendfile() and its like read piece by piece.
-    let mut inside: HashMap<u32, Vec<usize>> = HashMap::new();
+    let mut inside: HashMap<TaskId, Vec<usize>> = HashMap::new();
     // The end of the last page of a file that came into the cache.
     let mut cached: HashMap<FileId, u64> = HashMap::new();
     let mut too_many = false;
@@ -210,7 +210,7 @@ fn write<'t>(
     mut reads: Vec<Read>,
     cached: &HashMap<FileId, u64>,
     beyond: u64,
-    comm: impl Fn(u32, TimeNs) -> Option<&'t str>,
+    comm: impl Fn(TaskId, TimeNs) -> Option<&'t str>,
 ) -> Result<Script, Failure> {
     infer(&mut reads);
     // A read that got less than it asked for met the end of its file.
@@ -237,7 +237,7 @@ fn write<'t>(
 
     let mut text = format!("{FIRST_LINE}\n");
     let mut files: HashMap<FileId, usize> = HashMap::new();
-    let mut tasks: HashMap<u32, usize> = HashMap::new();
+    let mut tasks: HashMap<TaskId, usize> = HashMap::new();
     let mut open_ended = 0;
     let mut lines = String::new();
     let begin = reads.first().map_or(0, |read| read.time.0);
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use flashscope_trace::Device;
 
-    fn read(time: u64, tid: u32, inode: u64, offset: u64, asked: u64, got: Option<u64>) -> Read {
+    fn read(time: u64, tid: TaskId, inode: u64, offset: u64, asked: u64, got: Option<u64>) -> Read {
         Read { time: TimeNs(time), tid, file: FileId { device: Some(Device(31 << 20)), inode }, offset, asked, got }
     }
 

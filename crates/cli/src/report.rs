@@ -21,7 +21,7 @@ use flashscope_analysis::{
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
 use flashscope_trace::facts::Mount;
-use flashscope_trace::{Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
+use flashscope_trace::{Device, Event, EventKind, Facts, FlashAccess, Schema, TaskId, TimeNs, Trace, TraceKind};
 
 use crate::anonymous;
 use crate::args::{ReportArgs, ReportBy};
@@ -492,12 +492,12 @@ fn used(inputs: &Inputs, chip: u16) -> u64 {
 /// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above tells machines apart.
 const TID_BITS: u32 = 22;
 
-fn tagged(tid: u32, machine: usize) -> u32 {
+fn tagged(tid: TaskId, machine: usize) -> u32 {
     tid | (machine as u32) << TID_BITS
 }
 
 /// What a thread is called; one of another machine that has no name is distinguished from those of the first.
-fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'w, str>> {
+fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'w, str>> {
     let inputs = attribution.inputs;
     let machine = inputs.machine(source);
     let own = if machine == 0 { tid } else { tid & ((1 << TID_BITS) - 1) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flashscope_cachesim::BulkReads;
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub struct Row {
     #[serde(serialize_with = "list")]
     #[schemars(with = "Vec<OfFile>")]
     pub by_file: BTreeMap<FileId, Tally>,
-    pub by_task: BTreeMap<u32, Tally>,
+    pub by_task: BTreeMap<TaskId, Tally>,
 }
 
 /// An entry of `by_file` as it is written, for the schema.

@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::Device;
+use crate::ids::{Device, TaskId};
 
 /// 9 PB, and the largest count that a double holds: of devices, file systems, and what happened on them.
 const MOST_BYTES: u64 = 1 << 53;
@@ -289,7 +289,7 @@ objects! {
 
     /// The recorder's own tasks, itself first.
     Own {
-        tasks: Vec<u32>,
+        tasks: Vec<TaskId>,
     }
 
     Flashmon {

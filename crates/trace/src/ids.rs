@@ -36,6 +36,9 @@ impl fmt::Display for Device {
     }
 }
 
+/// The kernel's number of a thread (`task_struct.pid`, `gettid()`): a process has that of its first thread.
+pub type TaskId = u32;
+
 /// A file, as events name it. An inode's number may be another file's later: [`crate::FileNames::turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 pub struct FileId {

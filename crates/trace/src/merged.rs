@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::events::{Event, TimeNs};
 use crate::identity::Process;
+use crate::ids::TaskId;
 use crate::kind::TraceKind;
 use crate::losses::Losses;
 use crate::record::Record;
@@ -118,19 +119,19 @@ impl MergedTrace {
     }
 
     /// What a thread of a source was called at a time of the merged trace.
-    pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
+    pub fn comm(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
         let source = self.sources.get(source)?;
         source.trace.comm(tid, source.own_time(time))
     }
 
     /// What it was called last, as [`Trace::last_name`].
-    pub fn last_name(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
+    pub fn last_name(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
         let source = self.sources.get(source)?;
         source.trace.last_name(tid, source.own_time(time))
     }
 
     /// The process of a thread at a time, as [`Trace::process`].
-    pub fn process(&self, source: usize, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+    pub fn process(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         let source = self.sources.get(source)?;
         source.trace.process(tid, source.own_time(time))
     }

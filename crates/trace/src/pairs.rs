@@ -2,6 +2,7 @@
 
 use crate::events::phase::Phases;
 use crate::events::{Event, EventKind, TimeNs};
+use crate::ids::TaskId;
 use crate::record::Record;
 
 /// A record, its event, or both.
@@ -22,7 +23,7 @@ impl Pair<'_> {
         self.record.map(|r| r.cpu).or(self.event.map(|e| e.cpu)).unwrap_or(0)
     }
 
-    pub fn tid(&self) -> u32 {
+    pub fn tid(&self) -> TaskId {
         self.event.map(|e| e.tid).or(self.record.map(Record::tid)).unwrap_or(0)
     }
 }

@@ -1,5 +1,6 @@
 //! An event as it was recorded: its format and its bytes.
 
+use crate::ids::TaskId;
 use crate::ring::Missed;
 use crate::ring::schema::{Field, Schema, Value};
 use crate::time::TimeNs;
@@ -25,7 +26,7 @@ impl<'a> Record<'a> {
     }
 
     /// The task that ran when the event fired (`common_pid`, which is a thread id).
-    pub fn tid(&self) -> u32 {
+    pub fn tid(&self) -> TaskId {
         tid(self.schema, self.data)
     }
 
@@ -49,7 +50,7 @@ impl<'a> Record<'a> {
 
 /// `struct trace_entry` (`include/linux/trace_events.h`): type u16, flags u8, preempt count u8, pid i32.
 #[inline]
-pub(crate) fn tid(schema: &Schema, data: &[u8]) -> u32 {
+pub(crate) fn tid(schema: &Schema, data: &[u8]) -> TaskId {
     match schema.fields.get(3) {
         Some(f) if f.offset == 4 && f.size == 4 => schema.endian.u32(data, 4).unwrap_or(0),
         _ => schema.field("common_pid").and_then(|f| schema.uint(f, data)).unwrap_or(0) as u32,

@@ -13,6 +13,7 @@ use crate::formats::recorded::{Blob, Ring};
 use crate::formats::stream::Session;
 use crate::formats::{self, flashmon};
 use crate::identity::{DeviceNames, FileNames, Process, ProcessReader, Processes};
+use crate::ids::TaskId;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses, Severity};
@@ -287,23 +288,23 @@ impl Trace {
 
     /// What a thread was called at a time; `None` where the trace does not know. Untrusted text: who prints it escapes
     /// it. For a trace without flashscope's own task events the first call reads the whole trace once.
-    pub fn comm(&self, tid: u32, time: TimeNs) -> Option<&str> {
+    pub fn comm(&self, tid: TaskId, time: TimeNs) -> Option<&str> {
         self.names().get(tid, time.0)
     }
 
     /// What the thread was called last, whatever its name at that time: an `exec` gives a process another name, and it is the
     /// same process. Only where the trace has the change itself (`task_rename`, `sched_process_exec`).
-    pub fn last_name(&self, tid: u32, time: TimeNs) -> Option<&str> {
+    pub fn last_name(&self, tid: TaskId, time: TimeNs) -> Option<&str> {
         self.names().last_of_task(tid, time.0)
     }
 
     /// From when until when what a thread is called, first and last, is as at a time: up to, and not including, the end.
-    pub fn names_hold(&self, tid: u32, time: TimeNs) -> Range<u64> {
+    pub fn names_hold(&self, tid: TaskId, time: TimeNs) -> Range<u64> {
         self.names().hold(tid, time.0)
     }
 
     /// The names that the thread had before its last one, `last`.
-    pub fn former_names(&self, tid: u32, last: &str) -> Vec<&str> {
+    pub fn former_names(&self, tid: TaskId, last: &str) -> Vec<&str> {
         self.names().former_of_task(tid, last)
     }
 
@@ -336,7 +337,7 @@ impl Session {
 /// Names and processes.
 impl Trace {
     /// The process of a thread at a time, and its application; `None` where the trace does not tell.
-    pub fn process(&self, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+    pub fn process(&self, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         self.processes().get(self.names(), tid, time)
     }
 

@@ -17,7 +17,7 @@ use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
 use super::ranges::is_discard;
 use super::wholes::Lost;
-use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
+use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 
 /// Completions without a bio that are remembered for bios that are queued a moment later.
 const MAX_STRAYS: usize = 64;
@@ -26,7 +26,7 @@ const MAX_STRAYS: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The same sectors are queued or issued again, by this thread.
-    Again { tid: u32 },
+    Again { tid: TaskId },
     /// Another completion came.
     Complete,
     /// The trace ends.

@@ -16,7 +16,7 @@ use super::stack::Upper;
 use super::stages::{Lacks, known};
 use crate::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
-use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind};
+use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -195,7 +195,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// A bio without data that flushes came.
-    pub(super) fn flush_queue(&mut self, device: u16, block: &BlockEvent, by: (u32, u32), now: u64) {
+    pub(super) fn flush_queue(&mut self, device: u16, block: &BlockEvent, by: (u32, TaskId), now: u64) {
         self.counts.all_queued += 1;
         // No range leads to it: its number keeps it apart from others.
         let number = self.counts.all_queued;
@@ -218,7 +218,7 @@ impl<W: Watch> Matching<W> {
 
     /// A thread that asks for a flush has the one that it asked for before: what still waits has lost its end.
     #[cold]
-    fn flush_asked_anew(&mut self, device: u16, tid: u32, below: bool) {
+    fn flush_asked_anew(&mut self, device: u16, tid: TaskId, below: bool) {
         let upper = if below { self.next_uppers.first().map(|upper| upper.queued) } else { None };
         let before = |one: &&Waiting| {
             let bio = self.bios.see(one.at);
@@ -234,7 +234,7 @@ impl<W: Watch> Matching<W> {
 
     /// Whose bio of an upper device the flush that is about to be queued belongs to, if it does one's: its owner. `carries`: its thread
     /// carries others' work.
-    pub(super) fn is_flush_below(&mut self, block: &BlockEvent, tid: u32, carries: bool) -> Option<u32> {
+    pub(super) fn is_flush_below(&mut self, block: &BlockEvent, tid: TaskId, carries: bool) -> Option<u32> {
         // A remap of it has no sectors that could be told from another's.
         self.stack.remap((block.device, block.sector));
         let uppers = self.stack.uppers_of(block.device);
@@ -275,7 +275,7 @@ impl<W: Watch> Matching<W> {
         None
     }
 
-    pub(super) fn flush_got(&mut self, device: u16, tid: u32, now: u64) {
+    pub(super) fn flush_got(&mut self, device: u16, tid: TaskId, now: u64) {
         let waiting = self.flushes.waiting.iter().rev().filter(|one| one.device == device && one.empty);
         let at = waiting.map(|one| one.at).find(|&at| {
             let bio = self.bios.get(at);

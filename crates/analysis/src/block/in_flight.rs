@@ -3,7 +3,7 @@
 //! What an event costs is bounded: so many bios at most share a bucket, a search over sectors goes through an ordered index where
 //! there are many bios, and steps of requests look at [`LOOKS_OF_AN_EVENT`] bios for each event that has come; then they find no more.
 
-use flashscope_trace::{RequestFlags, RequestKind};
+use flashscope_trace::{RequestFlags, RequestKind, TaskId};
 use std::collections::BTreeMap;
 
 /// No time: the step was not seen.
@@ -74,7 +74,7 @@ pub(super) struct Bio {
     /// Whose it is: a number of the caller's.
     pub owner: u32,
     /// The thread that queued it.
-    pub tid: u32,
+    pub tid: TaskId,
     pub queued: u64,
     pub got: u64,
     pub inserted: u64,
@@ -600,7 +600,7 @@ impl InFlight {
         (flags, kind): (RequestFlags, RequestKind),
         sector: u64,
         sectors: u32,
-        (owner, tid): (u32, u32),
+        (owner, tid): (u32, TaskId),
         queued: u64,
     ) -> Bio {
         Bio {

@@ -17,7 +17,7 @@ use super::stack::{StackLevel, Upper};
 use crate::Evidence;
 use crate::Named;
 use flashscope_trace::facts::Disk;
-use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileId, FileStep, RequestKind, TimeNs};
+use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileId, FileStep, RequestKind, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -86,11 +86,11 @@ impl Loops {
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         block: &BlockEvent,
-        tid: u32,
+        tid: TaskId,
         time: TimeNs,
     ) -> (u32, bool)
     where
-        L: FnMut(u32, TimeNs) -> Option<N>,
+        L: FnMut(TaskId, TimeNs) -> Option<N>,
         N: Named,
         W: Watch,
     {
@@ -130,11 +130,11 @@ impl Loops {
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         block: &BlockEvent,
-        tid: u32,
+        tid: TaskId,
         time: TimeNs,
     ) -> Option<u32>
     where
-        L: FnMut(u32, TimeNs) -> Option<N>,
+        L: FnMut(TaskId, TimeNs) -> Option<N>,
         N: Named,
         W: Watch,
     {
@@ -173,10 +173,10 @@ impl Loops {
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         file: &FileEvent,
-        tid: u32,
+        tid: TaskId,
         time: TimeNs,
     ) where
-        L: FnMut(u32, TimeNs) -> Option<N>,
+        L: FnMut(TaskId, TimeNs) -> Option<N>,
         N: Named,
         W: Watch,
     {
@@ -191,11 +191,11 @@ impl Loops {
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         file: &FileEvent,
-        tid: u32,
+        tid: TaskId,
         time: TimeNs,
     ) -> Option<u32>
     where
-        L: FnMut(u32, TimeNs) -> Option<N>,
+        L: FnMut(TaskId, TimeNs) -> Option<N>,
         N: Named,
         W: Watch,
     {
@@ -285,7 +285,7 @@ impl Loops {
 
 impl<L, N> Originators<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     /// Read ahead for several, or written for several in one go, it is of none of them.
@@ -297,7 +297,7 @@ where
     }
 
     /// The name of a thread that carries what others asked for.
-    fn thread(&mut self, tid: u32, time: TimeNs) -> Option<String> {
+    fn thread(&mut self, tid: TaskId, time: TimeNs) -> Option<String> {
         let (owner, carries) = self.task(tid, time);
         carries.then(|| self.owner(owner).map(|(name, ..)| name.into_owned())).flatten()
     }
@@ -319,7 +319,7 @@ where
     }
 
     /// Whether a thread is a kernel thread that carries what others asked for.
-    fn carries(&mut self, tid: u32, time: TimeNs) -> bool {
+    fn carries(&mut self, tid: TaskId, time: TimeNs) -> bool {
         self.task(tid, time).1
     }
 }

@@ -2,7 +2,7 @@
 
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Matching, Watch};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, TaskId};
 use std::collections::HashMap;
 
 /// Numbers without a pattern, the same ones on every run (xorshift64*, Marsaglia 2003, Vigna 2016).
@@ -20,7 +20,7 @@ impl Random {
 /// An event, and the bios (their numbers) whose step it is.
 pub(super) struct Recorded {
     pub time: u64,
-    pub tid: u32,
+    pub tid: TaskId,
     pub block: BlockEvent,
     of: Vec<u32>,
 }

@@ -40,7 +40,7 @@ use super::stack::{Stack, Upper};
 use super::stages::Unit;
 pub(super) use super::watch::{Shown, Step, Watch};
 use super::wholes::Wholes;
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -304,7 +304,7 @@ impl<W: Watch> Matching<W> {
         (self.in_range, self.in_range && self.own)
     }
 
-    fn queue(&mut self, device: u16, block: &BlockEvent, (owner, tid): (u32, u32), now: u64) {
+    fn queue(&mut self, device: u16, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64) {
         if self.is_rest_of_split(block, tid) {
             return;
         }
@@ -345,7 +345,7 @@ impl<W: Watch> Matching<W> {
 
     /// The same sectors are queued or issued anew while bios of them are on their way.
     #[cold]
-    fn again(&mut self, range: Range, tid: u32) {
+    fn again(&mut self, range: Range, tid: TaskId) {
         self.whole_trace &= !self.uncounted || !self.is_one_overdue(range);
         self.settle(range.place, range.sector, Cause::Again { tid });
         if self.whole_trace {
@@ -445,7 +445,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// A request whose bios' queueing is not in the trace.
-    fn request(&mut self, device: u16, block: &BlockEvent, (begin, end): (u64, u64), by: (u32, u32), now: u64) {
+    fn request(&mut self, device: u16, block: &BlockEvent, (begin, end): (u64, u64), by: (u32, TaskId), now: u64) {
         let kind = block.kind();
         let range = Range { sector: begin, end, ..Range::of(device, block) };
         if kind == RequestKind::ZoneAppend {
@@ -464,7 +464,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// Linux 4.3 to 4.11 queue what is left of a split bio once more: it is no other bio.
-    pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: u32) -> bool {
+    pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: TaskId) -> bool {
         if self.wholes.is_empty() {
             return false;
         }
@@ -510,7 +510,7 @@ impl<W: Watch> Matching<W> {
     /// One block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` names whose a
     /// request is that nobody queued in this trace.
     #[inline]
-    pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
+    pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64, issuer: impl FnOnce() -> u32) {
         self.bios.next_event();
         let now = match self.clock.time(now) {
             Some(now) => now,
@@ -535,7 +535,7 @@ impl<W: Watch> Matching<W> {
     }
 
     #[inline(always)]
-    fn follow(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
+    fn follow(&mut self, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64, issuer: impl FnOnce() -> u32) {
         let completes = block.action == BlockAction::Complete;
         self.counts.completions |= completes;
         let Some(device) = self.device(block.device) else {
@@ -558,7 +558,7 @@ impl<W: Watch> Matching<W> {
         &mut self,
         device: u16,
         block: &BlockEvent,
-        (owner, tid): (u32, u32),
+        (owner, tid): (u32, TaskId),
         now: u64,
         issuer: impl FnOnce() -> u32,
     ) {
@@ -585,7 +585,7 @@ impl<W: Watch> Matching<W> {
     }
 
     #[inline(always)]
-    fn got(&mut self, range: Range, tid: u32, now: u64) {
+    fn got(&mut self, range: Range, tid: TaskId, now: u64) {
         self.gets = true;
         let (served, mut last) = (std::mem::take(&mut self.served), 0);
         let walk = self.walk(
@@ -622,7 +622,7 @@ impl<W: Watch> Matching<W> {
 
     /// A bio of this thread, queued then, has its request.
     #[inline]
-    fn serves(&mut self, range: Range, tid: u32, queued: u64) {
+    fn serves(&mut self, range: Range, tid: TaskId, queued: u64) {
         if self.whole_trace || queued == 0 {
             return;
         }
@@ -646,7 +646,7 @@ impl<W: Watch> Matching<W> {
     }
 
     #[inline(always)]
-    fn inserted(&mut self, range: Range, tid: u32, now: u64) {
+    fn inserted(&mut self, range: Range, tid: TaskId, now: u64) {
         let gets = self.gets;
         let walk = self.walk(
             range,
@@ -671,7 +671,7 @@ impl<W: Watch> Matching<W> {
     }
 
     #[inline(always)]
-    fn merged(&mut self, range: Range, tid: u32, now: u64) {
+    fn merged(&mut self, range: Range, tid: TaskId, now: u64) {
         // The range of a request that is merged into another is that of bios which have had their step.
         let mut merged = 0;
         let (served, mut last) = (std::mem::take(&mut self.served), 0);
@@ -705,7 +705,7 @@ impl<W: Watch> Matching<W> {
     }
 
     #[inline(always)]
-    fn issued(&mut self, device: u16, block: &BlockEvent, tid: u32, now: u64, issuer: impl FnOnce() -> u32) {
+    fn issued(&mut self, device: u16, block: &BlockEvent, tid: TaskId, now: u64, issuer: impl FnOnce() -> u32) {
         self.issues[usize::from(device)] = true;
         let fits = |bio: &Bio| {
             let requested = bio.got != NEVER || bio.merged != NEVER;
@@ -807,7 +807,7 @@ impl<W: Watch> Matching<W> {
         &mut self,
         device: u16,
         block: &BlockEvent,
-        (owner, tid): (u32, u32),
+        (owner, tid): (u32, TaskId),
         now: u64,
         issuer: impl FnOnce() -> u32,
     ) {

@@ -15,7 +15,7 @@ use crate::Named;
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{
     BlockAction, BlockDetail, BlockEvent, Device, DeviceNames, Event, EventKind, FileId, FileNames, RequestFlags,
-    RequestKind, TimeNs,
+    RequestKind, TaskId, TimeNs,
 };
 
 /// What a row is of.
@@ -162,7 +162,7 @@ pub struct NamedRow<'a, L> {
 
 impl<L, N> NamedRow<'_, L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     /// Hands the row's cells to `take`, in the order of [`BIO_COLUMNS`] or [`REQUEST_COLUMNS`].
@@ -273,7 +273,7 @@ pub struct IoRows<L> {
 
 impl<L, N> IoRows<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     /// `lookup` says what a thread was called at a time.
@@ -291,7 +291,7 @@ where
     }
 
     /// As [`super::BlockAnalysis::users`].
-    pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
+    pub fn users(mut self, tids: impl IntoIterator<Item = TaskId>) -> Self {
         tids.into_iter().for_each(|tid| self.originators.is_user(tid));
         self
     }

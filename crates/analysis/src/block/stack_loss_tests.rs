@@ -3,7 +3,7 @@
 use super::in_flight::{Bio, NEVER};
 use super::loss_tests::Random;
 use super::matching::{Matching, Watch};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use std::collections::HashMap;
 
 const UPPER: Device = Device(253 << 20);
@@ -20,7 +20,7 @@ const WORKER: usize = 50;
 
 struct Recorded {
     time: u64,
-    tid: u32,
+    tid: TaskId,
     block: BlockEvent,
     /// Number of the I/O of a program that it is a step of.
     of: usize,

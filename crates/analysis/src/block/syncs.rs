@@ -9,7 +9,7 @@ use super::matching::Watch;
 use super::stages::Unit;
 use crate::evidence::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
-use flashscope_trace::{Device, RequestFlags, RequestKind};
+use flashscope_trace::{Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ struct Closed {
 
 #[derive(Default)]
 pub(super) struct Syncs {
-    open: HashMap<u32, Open>,
+    open: HashMap<TaskId, Open>,
     journals: HashSet<u32>,
     begun: u64,
     /// Flushes were seen; bios that ask for one were.
@@ -149,7 +149,7 @@ impl Syncs {
     }
 
     /// An event of any name; `owner` numbers the task that it is of, where its calls are shown.
-    pub fn event(&mut self, name: &str, tid: u32, now: u64, owner: impl FnOnce() -> Option<u32>) {
+    pub fn event(&mut self, name: &str, tid: TaskId, now: u64, owner: impl FnOnce() -> Option<u32>) {
         let Some((call, begins)) = call(name) else { return };
         if begins {
             // The file system's own call is within the system call.

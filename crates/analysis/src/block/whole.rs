@@ -16,7 +16,7 @@ use super::stack::{StackHints, StackLevel};
 use super::stages::{Lacks, StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use crate::{Analysis, Named, Unknown};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, TimeNs};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub struct BlockAnalysis<L> {
 
 impl<L, N> BlockAnalysis<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     /// `lookup` says what a thread was called at a time.
@@ -76,7 +76,7 @@ where
     }
 
     /// Tasks that are no kernel threads, though they may carry such a name ([`flashscope_trace::Trace::user_tasks`]).
-    pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
+    pub fn users(mut self, tids: impl IntoIterator<Item = TaskId>) -> Self {
         tids.into_iter().for_each(|tid| self.originators.is_user(tid));
         self
     }
@@ -128,7 +128,7 @@ where
     }
 
     /// Whether a bio or a request that this event begins is of a process that is shown.
-    fn is_own(&mut self, block: &BlockEvent, owner: u32, tid: u32, time: TimeNs) -> bool {
+    fn is_own(&mut self, block: &BlockEvent, owner: u32, tid: TaskId, time: TimeNs) -> bool {
         let Some(only) = &self.only else { return true };
         match block.action {
             BlockAction::Queue => self.originators.is_called(owner, only),
@@ -143,7 +143,7 @@ where
 
 impl<L, N> Analysis for BlockAnalysis<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     type Output = BlockFound;

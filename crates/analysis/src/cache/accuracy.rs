@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileId, FileStep};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileId, FileStep, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,7 @@ pub struct FileBrought {
 /// Of one task: what it brought in, whoever used it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskBrought {
-    pub tid: u32,
+    pub tid: TaskId,
     /// Where the trace has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -155,7 +155,7 @@ impl Asking {
 #[derive(Clone, Copy, PartialEq)]
 struct Page {
     /// Who brought it in.
-    tid: u32,
+    tid: TaskId,
     ahead: bool,
     used: bool,
 }
@@ -189,13 +189,13 @@ struct File {
 pub struct Accuracy {
     pages: Ranges<FileId, Page>,
     /// What a task asked for last.
-    asking: BoundedMap<u32, Asking>,
+    asking: BoundedMap<TaskId, Asking>,
     writing: BoundedMap<u32, FileId>,
     in_flight: InFlight<()>,
     /// A bio was of pages that came into the cache.
     sees_device: bool,
     files: BTreeMap<FileId, File>,
-    tasks: BTreeMap<u32, Brought>,
+    tasks: BTreeMap<TaskId, Brought>,
     /// Tasks in a call, where the trace has calls: whether it writes.
     in_call: BoundedMap<u32, bool>,
     sees_calls: bool,
@@ -250,7 +250,7 @@ impl Accuracy {
         if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { NO_FILE }
     }
 
-    fn of(&mut self, key: FileId, tid: u32) -> [&mut Brought; 2] {
+    fn of(&mut self, key: FileId, tid: TaskId) -> [&mut Brought; 2] {
         let key = self.named(key);
         let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { 0 };
         self.folded |= key == NO_FILE;
@@ -258,7 +258,7 @@ impl Accuracy {
     }
 
     /// A task begins to ask for pages: of a file that it reads, or of one page that it faults on.
-    fn ask(&mut self, tid: u32, change: impl FnOnce(&mut Asking)) {
+    fn ask(&mut self, tid: TaskId, change: impl FnOnce(&mut Asking)) {
         self.writing.remove(&tid);
         self.in_flight.forget_pending(tid);
         if let Some(asking) = self.asking.entry(tid, Asking::default) {
@@ -306,7 +306,7 @@ impl Accuracy {
         }
     }
 
-    fn file(&mut self, tid: u32, event: &FileEvent) {
+    fn file(&mut self, tid: TaskId, event: &FileEvent) {
         let key = event.file();
         let first = event.offset / PAGE_BYTES;
         let end = event.offset.saturating_add(event.bytes).div_ceil(PAGE_BYTES);
@@ -338,7 +338,7 @@ impl Accuracy {
         }
     }
 
-    fn block(&mut self, tid: u32, event: &BlockEvent) {
+    fn block(&mut self, tid: TaskId, event: &BlockEvent) {
         match event.action {
             BlockAction::Queue => self.sees_device |= self.in_flight.queued(tid, event, ()).is_some(),
             BlockAction::Complete if is_read(event) => drop(self.in_flight.completed(event)),
@@ -346,7 +346,7 @@ impl Accuracy {
         }
     }
 
-    fn cached(&mut self, tid: u32, key: FileId, pages: Range<u64>) {
+    fn cached(&mut self, tid: TaskId, key: FileId, pages: Range<u64>) {
         // What a write brings in is the write's.
         if self.writing.get(&tid) == Some(&key) {
             return;

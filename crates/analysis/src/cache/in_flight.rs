@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;
-use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags, RequestKind};
+use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags, RequestKind, TaskId};
 
 use crate::bounded::{BoundedMap, Full};
 
@@ -72,12 +72,12 @@ impl<By> InFlight<By> {
     }
 
     /// What a task had made room for before its call began or ended is of no bio that comes then.
-    pub fn forget_pending(&mut self, tid: u32) {
+    pub fn forget_pending(&mut self, tid: TaskId) {
         self.pending_pages -= self.pending.remove(&tid).map_or(0, |pending| pending.len());
     }
 
     /// Pages came into the cache.
-    pub fn added(&mut self, tid: u32, file: FileId, first: u64, pages: u64) {
+    pub fn added(&mut self, tid: TaskId, file: FileId, first: u64, pages: u64) {
         let mut pending = self.pending.remove(&tid).unwrap_or_default();
         // The last ones are those that are kept.
         let end = first.saturating_add(pages);
@@ -99,7 +99,7 @@ impl<By> InFlight<By> {
     }
 
     /// A bio, where it is of pages that its task made room for.
-    pub fn queued(&mut self, tid: u32, event: &BlockEvent, by: By) -> Option<&Bio<By>> {
+    pub fn queued(&mut self, tid: TaskId, event: &BlockEvent, by: By) -> Option<&Bio<By>> {
         debug_assert_eq!(event.action, BlockAction::Queue);
         // Metadata is waited for by the file system, and is of no page of a file.
         if !is_read(event) || event.flags.has(RequestFlags::META) {

@@ -21,7 +21,7 @@
 use super::{Geometry, OTHER_TASKS, OpCounts, TaskOps};
 use crate::Analysis;
 use crate::clip::clip;
-use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -320,7 +320,7 @@ pub struct ActivityFold<L> {
     /// Chip, first erase block, and how many.
     partitions: Vec<(u16, u64, u64)>,
     blocks: HashMap<(u16, u64), BlockState>,
-    walks: HashMap<u32, Walk>,
+    walks: HashMap<TaskId, Walk>,
     chips: BTreeMap<u16, Chip>,
     found: Vec<(ActivityKind, Stretch, Option<Scanned>)>,
     /// Where in `found` what comes next may be added.
@@ -330,7 +330,7 @@ pub struct ActivityFold<L> {
 
 impl<L, N> ActivityFold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     /// `partitions`, where they are known: chip, first erase block, and how many.
@@ -348,7 +348,7 @@ where
         }
     }
 
-    fn access(&mut self, time_ns: u64, tid: u32, access: &FlashAccess) {
+    fn access(&mut self, time_ns: u64, tid: TaskId, access: &FlashAccess) {
         let pages_per_block = self.pages_per_block.get(&access.chip).copied().unwrap_or(0);
         let Some(block) = access.page.checked_div(pages_per_block) else {
             self.not_told.add(access.op);
@@ -386,7 +386,7 @@ where
         }
     }
 
-    fn read(&mut self, tid: u32, op: &Op) {
+    fn read(&mut self, tid: TaskId, op: &Op) {
         let state = *self.blocks.entry((op.chip, op.block)).or_default();
         if state.fresh {
             return self.format(op);
@@ -465,7 +465,7 @@ where
     }
 
     /// A scan is over as soon as another task does more with what it walked through than read.
-    fn end_scan(&mut self, tid: u32, op: &Op) {
+    fn end_scan(&mut self, tid: TaskId, op: &Op) {
         let over = |(of, walk): (&u32, &Walk)| {
             let inside = walk.stretch.chip == op.chip && (walk.first_block..=walk.block).contains(&op.block);
             (*of != tid && inside && walk.scanned.blocks >= MIN_WALK).then_some(*of)
@@ -476,7 +476,7 @@ where
     }
 
     /// A walk is a scan, or was what a program read.
-    fn end_walk(&mut self, tid: u32) {
+    fn end_walk(&mut self, tid: TaskId) {
         let Some(mut walk) = self.walks.remove(&tid) else { return };
         let chip_number = walk.stretch.chip;
         let pages_per_block = self.pages_per_block.get(&chip_number).copied().unwrap_or(0);
@@ -575,7 +575,7 @@ fn once(kind: ActivityKind) -> bool {
 
 impl<L, N> Analysis for ActivityFold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     type Output = Activities;

@@ -3,7 +3,7 @@
 use super::Wear;
 use crate::clip::clip;
 use flashscope_trace::facts::Ubi;
-use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, TimeNs};
+use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ pub struct AmplificationFold<L> {
 
 impl<L, N> AmplificationFold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     /// `page_bytes`: of each chip. `lookup`: the name of a thread at a time.
@@ -153,7 +153,7 @@ mod tests {
     use flashscope_trace::FileEvent;
     use serde_json::json;
 
-    const NAME: fn(u32, TimeNs) -> Option<&'static str> = |tid, _| Some(if tid == 9 { "ubi_bgt0d" } else { "app" });
+    const NAME: fn(TaskId, TimeNs) -> Option<&'static str> = |tid, _| Some(if tid == 9 { "ubi_bgt0d" } else { "app" });
 
     fn layers(ubi: &[UbiRegion], events: &[Event], wear: &Wear) -> Vec<(&'static str, u64, Option<f64>)> {
         let mut fold = AmplificationFold::new([(0, 2048)], ubi, NAME);
@@ -181,7 +181,7 @@ mod tests {
             got: None,
         };
         let on_disk = FileEvent { device: Some(flashscope_trace::Device::new(179, 1)), ..file };
-        let program = |tid: u32, page: u64| flash(u64::from(tid), tid, access(FlashOp::Program, page));
+        let program = |tid: TaskId, page: u64| flash(u64::from(tid), tid, access(FlashOp::Program, page));
         let events = [
             event(0, 1, EventKind::File(file)),
             event(0, 1, EventKind::File(on_disk)),

@@ -1,7 +1,7 @@
 //! How many array commands, of which kind.
 
 use crate::Analysis;
-use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp};
+use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl Counts {
         }
     }
 
-    fn access(&mut self, tid: u32, access: FlashAccess) {
+    fn access(&mut self, tid: TaskId, access: FlashAccess) {
         self.counts.total.add(access.op);
         let repeated = self.last.insert(access.chip, (tid, access)) == Some((tid, access));
         let kinds = match access.op {

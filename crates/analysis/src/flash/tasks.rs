@@ -2,7 +2,7 @@
 
 use super::OpCounts;
 use crate::Analysis;
-use flashscope_trace::{Event, EventKind, TimeNs};
+use flashscope_trace::{Event, EventKind, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,20 +25,20 @@ pub struct TaskOps {
 pub struct ByTask<L> {
     lookup: L,
     tasks: HashMap<String, OpCounts>,
-    unnamed: HashMap<u32, OpCounts>,
+    unnamed: HashMap<TaskId, OpCounts>,
     others: OpCounts,
 }
 
 impl<L, N> ByTask<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     pub fn new(lookup: L) -> Self {
         Self { lookup, tasks: HashMap::new(), unnamed: HashMap::new(), others: OpCounts::default() }
     }
 
-    fn slot(&mut self, tid: u32, time: TimeNs) -> &mut OpCounts {
+    fn slot(&mut self, tid: TaskId, time: TimeNs) -> &mut OpCounts {
         let room = self.tasks.len() + self.unnamed.len() < MAX_TASKS;
         match (self.lookup)(tid, time) {
             Some(name) => {
@@ -62,7 +62,7 @@ where
 
 impl<L, N> Analysis for ByTask<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     /// Busiest first, then by name.

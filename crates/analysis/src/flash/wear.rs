@@ -14,7 +14,7 @@ use super::{Geometry, MAX_TASKS, OTHER_TASKS};
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
 use crate::clip::clip;
-use flashscope_trace::{Device, Event, EventKind, FileEvent, FileId, FileStep, FlashOp, TimeNs};
+use flashscope_trace::{Device, Event, EventKind, FileEvent, FileId, FileStep, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -182,7 +182,7 @@ pub struct WearFold<L> {
     inodes: HashMap<u64, Vec<FileId>>,
     /// Devices of files of which a page was programmed.
     on_flash: BTreeSet<Device>,
-    doing: BoundedMap<u32, Doing>,
+    doing: BoundedMap<TaskId, Doing>,
     /// What a thread wrote to last.
     wrote: BoundedMap<u32, FileId>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
@@ -196,7 +196,7 @@ pub struct WearFold<L> {
 
 impl<L, N> WearFold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     /// `chips`: number, shape, blocks (0: not known). `lookup`: the name of a thread at a time.
@@ -220,7 +220,7 @@ where
         }
     }
 
-    fn task(&mut self, tid: u32, time: TimeNs) -> usize {
+    fn task(&mut self, tid: TaskId, time: TimeNs) -> usize {
         match (self.lookup)(tid, time) {
             Some(name) => self.number(clip(name.as_ref())),
             None => self.number(&format!("tid {tid}")),
@@ -241,7 +241,7 @@ where
         self.tasks.len() - 1
     }
 
-    fn file(&mut self, event: &FileEvent, tid: u32, time: TimeNs) {
+    fn file(&mut self, event: &FileEvent, tid: TaskId, time: TimeNs) {
         let file = event.file();
         match event.step {
             FileStep::Write | FileStep::Dirtied => {
@@ -301,14 +301,14 @@ where
         }
     }
 
-    fn does(&mut self, tid: u32, doing: Option<Doing>) {
+    fn does(&mut self, tid: TaskId, doing: Option<Doing>) {
         match doing {
             None => drop(self.doing.remove(&tid)),
             Some(doing) => drop(self.doing.insert(tid, doing)),
         }
     }
 
-    fn programmed(&mut self, tid: u32, time: TimeNs) {
+    fn programmed(&mut self, tid: TaskId, time: TimeNs) {
         let Some(Doing { file, writeback }) = self.doing.get(&tid).copied() else {
             let task = self.task(tid, time);
             self.tasks[task].1.pages += 1;
@@ -340,7 +340,7 @@ where
 
 impl<L, N> Analysis for WearFold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     type Output = Wear;
@@ -485,7 +485,7 @@ mod tests {
     const SHAPE: Geometry = Geometry { page_bytes: 2048, pages_per_block: 64 };
     const MTD: Option<Device> = Some(Device(0x1f0_0004));
 
-    fn names(tid: u32, _: TimeNs) -> Option<&'static str> {
+    fn names(tid: TaskId, _: TimeNs) -> Option<&'static str> {
         match tid {
             1 => Some("player"),
             2 => Some("logger"),
@@ -495,7 +495,7 @@ mod tests {
         }
     }
 
-    fn step(time: u64, tid: u32, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
+    fn step(time: u64, tid: TaskId, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
         event(
             time,
             tid,
@@ -503,7 +503,7 @@ mod tests {
         )
     }
 
-    fn exit(time: u64, tid: u32) -> Event {
+    fn exit(time: u64, tid: TaskId) -> Event {
         event(time, tid, EventKind::Other { system: "raw_syscalls".into(), name: "sys_exit".into() })
     }
 

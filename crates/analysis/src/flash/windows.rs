@@ -2,7 +2,7 @@
 
 use super::OpCounts;
 use crate::Analysis;
-use flashscope_trace::{Event, EventKind, FlashOp};
+use flashscope_trace::{Event, EventKind, FlashOp, TaskId};
 use std::collections::BTreeMap;
 
 /// `begin_ns ≤ time < end_ns`, and one task only where `tid` says so.
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Window {
     pub begin_ns: u64,
     pub end_ns: u64,
-    pub tid: Option<u32>,
+    pub tid: Option<TaskId>,
 }
 
 impl Window {
@@ -19,7 +19,7 @@ impl Window {
     }
 
     /// Only operations on behalf of this task.
-    pub fn of_task(self, tid: u32) -> Self {
+    pub fn of_task(self, tid: TaskId) -> Self {
         Self { tid: Some(tid), ..self }
     }
 }
@@ -33,7 +33,7 @@ pub struct WindowCounts {
     edges: Vec<u64>,
     all: Vec<OpCounts>,
     /// The same for each task that some window asks for.
-    tasks: BTreeMap<u32, Vec<OpCounts>>,
+    tasks: BTreeMap<TaskId, Vec<OpCounts>>,
 }
 
 impl WindowCounts {
@@ -51,7 +51,7 @@ impl WindowCounts {
         }
     }
 
-    fn access(&mut self, time_ns: u64, tid: u32, op: FlashOp) {
+    fn access(&mut self, time_ns: u64, tid: TaskId, op: FlashOp) {
         let after = self.edges.partition_point(|&edge| edge <= time_ns);
         let Some(segment) = after.checked_sub(1).filter(|&s| s < self.all.len()) else {
             return;
@@ -75,7 +75,7 @@ impl Analysis for WindowCounts {
 
     fn finish(self) -> Vec<OpCounts> {
         let all = up_to_edge(&self.all);
-        let tasks: BTreeMap<u32, Vec<OpCounts>> =
+        let tasks: BTreeMap<TaskId, Vec<OpCounts>> =
             self.tasks.iter().map(|(tid, segments)| (*tid, up_to_edge(segments))).collect();
         let edge = |time: u64| self.edges.partition_point(|&e| e < time);
         self.windows

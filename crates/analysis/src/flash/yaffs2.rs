@@ -22,7 +22,7 @@ use super::{Activities, ActivityKind, OpCounts};
 use crate::Analysis;
 use crate::clip::clip;
 use crate::flash::Geometry;
-use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ struct Waiting {
 /// A task's reads of one block, with the programs between them.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    tid: u32,
+    tid: TaskId,
     block: u64,
     index: u64,
     reads: usize,
@@ -120,7 +120,7 @@ fn summary_pages(shape: Geometry) -> u64 {
 
 impl<L, N> Yaffs2Fold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     /// `partitions`: chip, first erase block, and how many. Without one nothing is reported.
@@ -143,7 +143,7 @@ where
         self
     }
 
-    fn access(&mut self, time_ns: u64, tid: u32, access: &FlashAccess) {
+    fn access(&mut self, time_ns: u64, tid: TaskId, access: &FlashAccess) {
         let Some(&shape) = self.shapes.get(&access.chip) else { return };
         let pages = u64::from(shape.pages_per_block);
         let Some(block) = access.page.checked_div(pages) else { return };
@@ -211,7 +211,7 @@ impl Partition {
         all.iter().for_each(|one| self.tell(kind, chip, one));
     }
 
-    fn read(&mut self, tid: u32, op: &Op, first: u64, summary: u64) {
+    fn read(&mut self, tid: TaskId, op: &Op, first: u64, summary: u64) {
         if is_thread(op.task) {
             return self.tell(ActivityKind::CollectionByThread, op.chip, &Waiting::of(op));
         }
@@ -221,7 +221,7 @@ impl Partition {
     }
 
     /// What a mount reads; false where it is none.
-    fn mount(&mut self, tid: u32, op: &Op, first: u64, summary: u64) -> bool {
+    fn mount(&mut self, tid: TaskId, op: &Op, first: u64, summary: u64) -> bool {
         let begins = op.index == 0 && (first..=first + MAX_STEP).contains(&op.block);
         let last_block = |block: u64| (block + 1..=block + 1 + MAX_STEP).contains(&op.block);
         let next = match self.mounting.remove(&tid) {
@@ -272,7 +272,7 @@ impl Partition {
         is_mount
     }
 
-    fn end_mount(&mut self, tid: u32, chip: u16) {
+    fn end_mount(&mut self, tid: TaskId, chip: u16) {
         if let Some(Mounting::Scanning { last, .. }) = self.mounting.remove(&tid) {
             if let Some((_, one)) = last {
                 self.tell(ActivityKind::SummaryRead, chip, &one);
@@ -283,7 +283,7 @@ impl Partition {
     }
 
     /// Reads of a writer that may be a step of the collector's.
-    fn group(&mut self, tid: u32, op: &Op) {
+    fn group(&mut self, tid: TaskId, op: &Op) {
         let goes_on = |group: &&mut Group| group.tid == tid && group.block == op.block && op.index > group.index;
         match self.group.as_mut().filter(goes_on) {
             Some(group) => {
@@ -320,7 +320,7 @@ impl Partition {
         }
     }
 
-    fn program(&mut self, tid: u32, op: &Op, summary: u64) {
+    fn program(&mut self, tid: TaskId, op: &Op, summary: u64) {
         self.end_mount(tid, op.chip);
         if let Some(one) = &mut self.candidate {
             let block = *one.blocks.last().expect("it has one");
@@ -347,7 +347,7 @@ impl Partition {
     }
 
     /// A page of the log.
-    fn data(&mut self, tid: u32, op: &Op, summary: u64) {
+    fn data(&mut self, tid: TaskId, op: &Op, summary: u64) {
         let now = Waiting::of(op);
         self.writing = Some((op.block, op.index + 1));
         if op.index >= summary {
@@ -382,7 +382,7 @@ impl Partition {
         self.checkpoints.extend(one.blocks);
     }
 
-    fn erase(&mut self, tid: u32, op: &Op, summary: u64) {
+    fn erase(&mut self, tid: TaskId, op: &Op, summary: u64) {
         self.end_mount(tid, op.chip);
         match &self.candidate {
             Some(one) if one.blocks.contains(&op.block) => self.confirm(op.chip),
@@ -424,7 +424,7 @@ impl Partition {
 
 impl<L, N> Analysis for Yaffs2Fold<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     type Output = Activities;

@@ -1,7 +1,7 @@
 //! What is found of where the time of calls goes: plain data (`crate::layers` finds it).
 
 use crate::{Evidence, LossCount};
-use flashscope_trace::{Layer, SleepSource};
+use flashscope_trace::{Layer, SleepSource, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct LayerTime {
 pub struct CallLayers {
     pub call: Operation,
     pub task: String,
-    pub tid: u32,
+    pub tid: TaskId,
     pub begin_ns: u64,
     /// Time in the calls: of several their sum, without what lies between them.
     pub total_ns: u64,

@@ -21,7 +21,7 @@ use crate::kernel_threads::{home, is_of_storage};
 use crate::{Analysis, Evidence, LossCount, SystemFacts};
 pub use flashscope_trace::{Layer, SleepSource};
 mod found;
-use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
+use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
 use schemars::JsonSchema;
@@ -123,7 +123,7 @@ impl Task {
 struct Bio {
     place: Place,
     end: u64,
-    tid: u32,
+    tid: TaskId,
     issued: bool,
 }
 
@@ -150,7 +150,7 @@ pub struct LayersReport {
 pub struct Layers<L> {
     lookup: L,
     only: Option<String>,
-    tasks: HashMap<u32, Task>,
+    tasks: HashMap<TaskId, Task>,
     /// New tasks that are turned away before room is looked for again.
     no_room: usize,
     /// Tasks in a call, in the order of their numbers.
@@ -238,7 +238,7 @@ fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
 
 impl<L, N> Layers<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     /// `sleep`: what of the trace says when tasks sleep.
@@ -271,7 +271,7 @@ where
         self
     }
 
-    fn task(&mut self, tid: u32, time: TimeNs) -> Option<&mut Task> {
+    fn task(&mut self, tid: TaskId, time: TimeNs) -> Option<&mut Task> {
         if self.tasks.contains_key(&tid) {
             return self.tasks.get_mut(&tid);
         }
@@ -293,7 +293,7 @@ where
     }
 
     /// Hands a call's time up to now to its layers.
-    fn settle(&mut self, tid: u32, now: u64) {
+    fn settle(&mut self, tid: TaskId, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let (in_device, waits) = (task.issued + self.issued > 0, task.queued + self.queued > 0);
         let top = task.stack.last().copied();
@@ -338,7 +338,7 @@ where
     }
 
     /// A task crosses a boundary; in order of time with the events.
-    pub fn crossing(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
+    pub fn crossing(&mut self, crossing: Crossing, tid: TaskId, time: TimeNs) {
         let Some(task) = self.task(tid, time) else { return };
         let before = task.helps_in();
         // Whoever is switched in or out may have the CPU that another waits for.
@@ -367,7 +367,7 @@ where
         }
     }
 
-    fn cross(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
+    fn cross(&mut self, crossing: Crossing, tid: TaskId, time: TimeNs) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let found = &mut self.found;
         // Whoever crosses a boundary runs; what was completed before is over.
@@ -447,7 +447,7 @@ where
         }
     }
 
-    fn ended(&mut self, call: Call, tid: u32, time: TimeNs, result: i64) {
+    fn ended(&mut self, call: Call, tid: TaskId, time: TimeNs, result: i64) {
         let name = (self.lookup)(tid, time);
         let name = name.as_ref().map(AsRef::as_ref);
         if self.only.is_some() && self.only.as_deref() != name {
@@ -556,7 +556,7 @@ where
         }
     }
 
-    fn block(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) {
+    fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
         let steps = matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
             && block.bytes > 0;
         let queues = block.action == BlockAction::Queue && block.bytes > 0;
@@ -567,7 +567,7 @@ where
             return;
         }
         owners.push(tid);
-        let kernel = |tid: &u32| self.tasks.get(tid).is_some_and(|task| task.kernel);
+        let kernel = |tid: &TaskId| self.tasks.get(tid).is_some_and(|task| task.kernel);
         let for_all = owners.iter().any(kernel);
         match for_all {
             true => self.settle_all(time.0),
@@ -612,7 +612,7 @@ where
 
 impl<L, N> Analysis for Layers<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
     type Output = LayersFound;

@@ -3,9 +3,9 @@ use crate::testing::event;
 use CallKind::{Read, Sync, Write};
 use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
 use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
-use flashscope_trace::{BlockDetail, RequestFlags, SleepSource};
+use flashscope_trace::{BlockDetail, RequestFlags, SleepSource, TaskId};
 
-fn block(time: u64, tid: u32, action: BlockAction) -> Step {
+fn block(time: u64, tid: TaskId, action: BlockAction) -> Step {
     let block = BlockEvent {
         action,
         device: flashscope_trace::Device::new(8, 0),

@@ -4,7 +4,7 @@ pub mod block_size;
 pub mod silent;
 
 use flashscope_cachesim::BulkReads;
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ pub struct Advice {
     /// The file that wastes most.
     pub file: Option<FileId>,
     /// The task that brings in most of what goes unused; by pages brought ahead.
-    pub task: Option<u32>,
+    pub task: Option<TaskId>,
 }
 
 fn value(row: &Row) -> f64 {

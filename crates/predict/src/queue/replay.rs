@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use flashscope_cachesim::PAGE_BYTES;
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 
 use super::device::Servers;
 use super::{Asked, Extents, ProcessorCost, QueueCost};
@@ -39,7 +39,7 @@ pub struct Replay<'a> {
     extents: &'a Extents,
     device: Servers,
     request_bytes: u64,
-    tasks: HashMap<u32, Clock>,
+    tasks: HashMap<TaskId, Clock>,
     coming: HashMap<(FileId, u64), Coming>,
     /// Bios that are done at a time (bits of a positive number order as it does), and their pages.
     completions: BinaryHeap<Reverse<(u64, u64)>>,
@@ -49,7 +49,7 @@ pub struct Replay<'a> {
     began: f64,
     /// How much later than recorded the last call ended: a task that begins after it may have waited for it.
     drift: f64,
-    task: u32,
+    task: TaskId,
     call: u64,
     asked: Asked,
     longest_bytes: u64,
@@ -127,7 +127,7 @@ impl Replay<'_> {
     }
 
     /// A call begins, which was recorded from `began_ns` to `ended_ns`.
-    pub fn begin(&mut self, tid: u32, began_ns: u64, ended_ns: Option<u64>) {
+    pub fn begin(&mut self, tid: TaskId, began_ns: u64, ended_ns: Option<u64>) {
         let clock = self.tasks.get(&tid).copied();
         self.now = match clock {
             // Its pause, as it was.
@@ -144,7 +144,7 @@ impl Replay<'_> {
     }
 
     /// What is no call (advice that reads): where its task is now.
-    pub fn beside(&mut self, tid: u32, asks_for_pages: bool) {
+    pub fn beside(&mut self, tid: TaskId, asks_for_pages: bool) {
         self.call += 1;
         self.now = self.tasks.get(&tid).map_or(self.now, |clock| clock.virtual_ns);
         (self.task, self.began) = (tid, self.now);

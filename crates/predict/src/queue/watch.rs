@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_trace::{BlockAction, BlockEvent, Device, FileId, RequestFlags};
+use flashscope_trace::{BlockAction, BlockEvent, Device, FileId, RequestFlags, TaskId};
 
 use super::device::Sample;
 use super::processor::Sums;
@@ -104,7 +104,7 @@ struct Disk {
 #[derive(Debug, Default)]
 pub struct QueueReader {
     found: Queued,
-    inside: HashMap<u32, Inside>,
+    inside: HashMap<TaskId, Inside>,
     /// Bios by the task that queued them and the begin of its call.
     in_flight: InFlight<Option<(u32, u64)>>,
     disks: BTreeMap<Device, Disk>,
@@ -116,7 +116,7 @@ const MAX_DISKS: usize = 64;
 
 impl QueueReader {
     /// A call begins: `end` is the page behind the last that it asks for.
-    pub fn begin(&mut self, tid: u32, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
+    pub fn begin(&mut self, tid: TaskId, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
         if self.inside.len() >= MAX_FOLLOWED && !self.inside.contains_key(&tid) {
             return;
         }
@@ -143,7 +143,7 @@ impl QueueReader {
     }
 
     /// Pages came into the cache.
-    pub fn added(&mut self, tid: u32, time_ns: u64, file: FileId, first: u64, pages: u64) {
+    pub fn added(&mut self, tid: TaskId, time_ns: u64, file: FileId, first: u64, pages: u64) {
         if let Some(inside) = self.inside.get_mut(&tid) {
             let now = inside.now(time_ns);
             if inside.added == 0 {
@@ -162,7 +162,7 @@ impl QueueReader {
         self.in_flight.added(tid, file, first, pages);
     }
 
-    pub fn block(&mut self, time_ns: u64, tid: u32, event: &BlockEvent) {
+    pub fn block(&mut self, time_ns: u64, tid: TaskId, event: &BlockEvent) {
         if !is_read(event) {
             return;
         }
@@ -174,7 +174,7 @@ impl QueueReader {
         }
     }
 
-    fn queue(&mut self, tid: u32, event: &BlockEvent) {
+    fn queue(&mut self, tid: TaskId, event: &BlockEvent) {
         // Advice that reads is no call.
         let inside = self.inside.get_mut(&tid);
         let by = inside.as_ref().map(|inside| (tid, inside.began_ns));
@@ -191,7 +191,7 @@ impl QueueReader {
         }
     }
 
-    fn issue(&mut self, time_ns: u64, tid: u32, event: &BlockEvent) {
+    fn issue(&mut self, time_ns: u64, tid: TaskId, event: &BlockEvent) {
         if self.disks.len() >= MAX_DISKS && !self.disks.contains_key(&event.device) {
             return;
         }
@@ -256,14 +256,14 @@ impl QueueReader {
     }
 
     /// A read came back with what lies before this page: its file may have ended there.
-    pub fn got(&mut self, tid: u32, behind: u64) {
+    pub fn got(&mut self, tid: TaskId, behind: u64) {
         if let Some(inside) = self.inside.get_mut(&tid).filter(|inside| !inside.is_fault) {
             inside.end = inside.end.min(behind.max(inside.first));
         }
     }
 
     /// The task is no longer in its call. For a fault, whose end nothing tells: when it was, as far as a wait tells.
-    pub fn over(&mut self, tid: u32, ended_ns: Option<u64>) -> Option<u64> {
+    pub fn over(&mut self, tid: TaskId, ended_ns: Option<u64>) -> Option<u64> {
         let inside = self.inside.remove(&tid)?;
         self.in_flight.forget_pending(tid);
         self.found.pages_late += inside.late;

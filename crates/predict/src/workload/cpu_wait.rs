@@ -4,6 +4,7 @@
 //! long as that is all that any call waits for, the clock by which calls are measured stands. A task that sleeps waits for storage, or
 //! for one that reads for it: its time counts.
 
+use flashscope_trace::TaskId;
 use std::collections::{HashMap, HashSet};
 
 /// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. Below are the states in
@@ -33,7 +34,7 @@ impl CpuWait {
     }
 
     /// A task began a call, or ended one: it runs.
-    pub fn runs(&mut self, time_ns: u64, tid: u32, in_calls: usize) {
+    pub fn runs(&mut self, time_ns: u64, tid: TaskId, in_calls: usize) {
         self.waiting.remove(&tid);
         self.settle(time_ns, in_calls);
     }
@@ -104,7 +105,7 @@ impl Ran {
     }
 
     /// For how long others than the task that runs now did so up to now.
-    pub fn others_ns(&self, tid: u32) -> u64 {
+    pub fn others_ns(&self, tid: TaskId) -> u64 {
         self.total_ns.saturating_sub(self.of.get(&tid).copied().unwrap_or(0))
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use flashscope_cachesim::{Access, MapAdvice, OpenId, PAGE_BYTES};
-use flashscope_trace::{Facts, FileId, Record, Value};
+use flashscope_trace::{Facts, FileId, Record, TaskId, Value};
 
 /// Open files, mappings and tasks that are followed at once.
 const MAX_KNOWN: usize = 1 << 16;
@@ -73,7 +73,7 @@ pub struct Descriptors {
     by_number: HashMap<(u32, i64), u64>,
     instances: HashMap<u64, Instance>,
     mapped: HashMap<u32, Vec<Mapped>>,
-    inside: HashMap<u32, Call>,
+    inside: HashMap<TaskId, Call>,
     opened: u64,
 }
 
@@ -126,7 +126,7 @@ impl Descriptors {
 
     fn call(
         &mut self,
-        tid: u32,
+        tid: TaskId,
         name: &str,
         argument: &dyn Fn(&str) -> Option<i64>,
         accesses: &mut Vec<FileAccess>,
@@ -197,14 +197,14 @@ impl Descriptors {
     }
 
     /// Pages of this file come in the call that asks for them.
-    pub fn advised(&mut self, tid: u32, file: FileId, accesses: &mut Vec<FileAccess>) {
+    pub fn advised(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) {
         if let Some(&Call::Advise { instance }) = self.inside.get(&tid) {
             self.learn(instance, file, accesses);
         }
     }
 
     /// The task's call came back, with this value.
-    pub fn returned(&mut self, tid: u32, value: i64) {
+    pub fn returned(&mut self, tid: TaskId, value: i64) {
         match self.inside.remove(&tid) {
             Some(Call::Open) if (0..i64::from(i32::MAX)).contains(&value) => {
                 self.open(tid, value);
@@ -225,7 +225,7 @@ impl Descriptors {
         }
     }
 
-    fn open(&mut self, tid: u32, descriptor: i64) -> u64 {
+    fn open(&mut self, tid: TaskId, descriptor: i64) -> u64 {
         if self.instances.len() >= MAX_KNOWN {
             self.instances.clear();
             self.by_number.clear();
@@ -239,7 +239,7 @@ impl Descriptors {
     }
 
     /// The open file of a descriptor; one that was opened before the recording is taken for new.
-    fn instance(&mut self, tid: u32, descriptor: i64) -> u64 {
+    fn instance(&mut self, tid: TaskId, descriptor: i64) -> u64 {
         match self.by_number.get(&(tid, descriptor)) {
             Some(&number) if self.instances.contains_key(&number) => number,
             _ => self.open(tid, descriptor),
@@ -249,7 +249,7 @@ impl Descriptors {
     /// The open file that was advised of.
     fn advise(
         &mut self,
-        tid: u32,
+        tid: TaskId,
         descriptor: Option<i64>,
         access: Option<Access>,
         accesses: &mut Vec<FileAccess>,
@@ -271,7 +271,7 @@ impl Descriptors {
     /// The open file whose pages are asked for.
     fn advise_mapping(
         &mut self,
-        tid: u32,
+        tid: TaskId,
         from: u64,
         length: u64,
         advice: i64,
@@ -293,7 +293,7 @@ impl Descriptors {
     }
 
     /// `madvise_willneed` (mm/madvise.c): as `posix_fadvise` for the part of the file that is mapped there.
-    fn mapping_needed(&mut self, tid: u32, from: u64, length: u64, accesses: &mut Vec<FileAccess>) -> Option<u64> {
+    fn mapping_needed(&mut self, tid: TaskId, from: u64, length: u64, accesses: &mut Vec<FileAccess>) -> Option<u64> {
         let maps = self.mapped.get(&tid).into_iter().flatten();
         let mapped = *maps.rev().find(|mapped| from.wrapping_sub(mapped.from) < mapped.length)?;
         let within = from - mapped.from;
@@ -306,7 +306,7 @@ impl Descriptors {
     }
 
     /// The task reads this file: through which open file. What was advised before comes first.
-    pub fn read(&mut self, tid: u32, file: FileId, accesses: &mut Vec<FileAccess>) -> OpenId {
+    pub fn read(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) -> OpenId {
         let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid)) };
         let mut number = self.instance(tid, descriptor);
         if self.instances.get(&number).is_some_and(|instance| instance.file.is_some_and(|known| known != file)) {
@@ -326,7 +326,13 @@ impl Descriptors {
 
     /// The task faults on a mapping of this file: the one that is known to be its, else the last that nothing is known of.
     /// Of several parts of a file the last that has the page.
-    pub fn fault(&mut self, tid: u32, file: FileId, page: u64, accesses: &mut Vec<FileAccess>) -> (OpenId, MapAdvice) {
+    pub fn fault(
+        &mut self,
+        tid: TaskId,
+        file: FileId,
+        page: u64,
+        accesses: &mut Vec<FileAccess>,
+    ) -> (OpenId, MapAdvice) {
         let of = |mapped: &Mapped| self.instances.get(&mapped.instance).map(|instance| instance.file);
         let maps = self.mapped.get(&tid).map_or(&[][..], Vec::as_slice);
         let has = |mapped: &&Mapped| (mapped.first_page..mapped.end_page()).contains(&page);

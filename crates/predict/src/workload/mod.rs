@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use flashscope_cachesim::{Access, OpenId, PAGE_BYTES};
-use flashscope_trace::{Device, Event, EventKind, Facts, FileId, FileStep, FlashOp, Pair, Record};
+use flashscope_trace::{Device, Event, EventKind, Facts, FileId, FileStep, FlashOp, Pair, Record, TaskId};
 
 use crate::measured::flash_time::{FlashTimes, ReadRun};
 use crate::measured::pages::{InCall, PageCosts};
@@ -23,7 +23,7 @@ use crate::workload::descriptors::{Descriptors, FileAccess, integer};
 /// One access of one task.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskAccess {
-    pub tid: u32,
+    pub tid: TaskId,
     pub file: FileId,
     /// By descriptor where the trace has the calls, else by task.
     pub open: OpenId,
@@ -35,7 +35,7 @@ pub struct TaskAccess {
 /// One `read()` or one fault, as it went when it was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    pub tid: u32,
+    pub tid: TaskId,
     pub file: FileId,
     pub is_fault: bool,
     /// Pages that it added to its file's cache.
@@ -55,7 +55,7 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(tid: u32, file: FileId, is_fault: bool, began_ns: u64) -> Call {
+    pub fn new(tid: TaskId, file: FileId, is_fault: bool, began_ns: u64) -> Call {
         Call {
             tid,
             file,
@@ -216,7 +216,7 @@ impl Inside {
 #[derive(Default)]
 pub struct Collector {
     workload: Workload,
-    inside: HashMap<u32, Inside>,
+    inside: HashMap<TaskId, Inside>,
     /// What came in the call that a task is in.
     came: HashMap<u32, InCall>,
     /// When the last call of any task was over.
@@ -324,7 +324,7 @@ impl Collector {
         time_ns.saturating_sub(self.cpu_wait.before(time_ns))
     }
 
-    fn take_accesses(&mut self, tid: u32) {
+    fn take_accesses(&mut self, tid: TaskId) {
         for (file, open, access) in std::mem::take(&mut self.accesses) {
             self.step(TaskAccess { tid, file, open, access, call: None });
         }
@@ -502,7 +502,7 @@ impl Collector {
         }
     }
 
-    fn enter(&mut self, tid: u32, inside: Inside) {
+    fn enter(&mut self, tid: TaskId, inside: Inside) {
         let call = inside.call_of(&mut self.workload);
         let began_ns = call.began_ns;
         call.cpu_wait_before_ns = self.cpu_wait.before(began_ns);
@@ -513,7 +513,7 @@ impl Collector {
     }
 
     /// What came in a call that is over is known page by page; squashfs reads by blocks, and each page has the mean.
-    fn known(&mut self, tid: u32, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
+    fn known(&mut self, tid: TaskId, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
         // Served alone: no other task is in a call, and none was since this one began.
         let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
@@ -536,7 +536,7 @@ impl Collector {
     }
 
     /// A call that brings in pages it does not read; of which file they show.
-    fn begin_advice(&mut self, tid: u32, time_ns: u64) {
+    fn begin_advice(&mut self, tid: TaskId, time_ns: u64) {
         let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < MAX_TASKS;
         if !room {
             self.workload.left_out += 1;
@@ -550,7 +550,7 @@ impl Collector {
     }
 
     /// The first page that comes in such a call says which file its descriptor stands for.
-    fn came_for_advice(&mut self, tid: u32, file: FileId) {
+    fn came_for_advice(&mut self, tid: TaskId, file: FileId) {
         let Some(inside) = self.inside.get(&tid).filter(|inside| inside.is_advice) else { return };
         let call = inside.call_of(&mut self.workload);
         if call.pages_added > 0 {
@@ -564,7 +564,7 @@ impl Collector {
     }
 
     /// A read or a fault says how long its file is.
-    fn has_size(&mut self, tid: u32, file: FileId, bytes: u64) {
+    fn has_size(&mut self, tid: TaskId, file: FileId, bytes: u64) {
         self.ended.insert(file);
         match self.told.insert(file, bytes) {
             // All that came before, advice and other pages, was of a file of that size.
@@ -623,13 +623,13 @@ impl Collector {
     }
 
     /// A system call of the task came back: with how many bytes, where that is known.
-    pub fn returned(&mut self, tid: u32, time_ns: u64, got: Option<u64>) {
+    pub fn returned(&mut self, tid: TaskId, time_ns: u64, got: Option<u64>) {
         self.writing.remove(&tid);
         self.over(tid, Some(time_ns), got);
     }
 
     /// The fault that the task is in is over; whatever else it is in goes on.
-    fn fault_over(&mut self, tid: u32, time_ns: u64) {
+    fn fault_over(&mut self, tid: TaskId, time_ns: u64) {
         let clock_ns = self.clock(time_ns);
         let Some(&inside) = self.inside.get(&tid) else { return };
         let call = inside.call_of(&mut self.workload);
@@ -647,7 +647,7 @@ impl Collector {
     }
 
     /// The task is no longer in the read that it was in.
-    fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
+    fn over(&mut self, tid: TaskId, ended_ns: Option<u64>, got: Option<u64>) {
         if let (Some(got), Some(inside)) = (got, self.inside.get(&tid)) {
             self.queue.got(tid, inside.offset.saturating_add(got).div_ceil(PAGE_BYTES));
         }
@@ -700,7 +700,7 @@ impl Collector {
     }
 
     pub fn finish(mut self) -> Workload {
-        let tasks: Vec<u32> = self.inside.keys().copied().collect();
+        let tasks: Vec<TaskId> = self.inside.keys().copied().collect();
         for tid in tasks {
             self.over(tid, None, None);
         }

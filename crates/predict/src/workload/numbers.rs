@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 
 use crate::workload::Workload;
 
 /// In the order of their identities.
 pub struct Numbers {
     pub files: Vec<FileId>,
-    pub tasks: Vec<u32>,
+    pub tasks: Vec<TaskId>,
     /// File and task of each step.
     pub of_steps: Vec<(u32, u32)>,
 }
@@ -23,7 +23,7 @@ impl Numbers {
         let files = in_order(files.collect());
         let tasks = in_order(steps.iter().map(|step| step.tid).collect());
         let place = |at: Result<usize, usize>| at.unwrap_or_else(|next| next) as u32;
-        let of_step = |file: FileId, tid: u32| (place(files.binary_search(&file)), place(tasks.binary_search(&tid)));
+        let of_step = |file: FileId, tid: TaskId| (place(files.binary_search(&file)), place(tasks.binary_search(&tid)));
         let of_steps = steps.iter().map(|step| of_step(step.file, step.tid)).collect();
         Numbers { files, tasks, of_steps }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct Overlap {
 
 /// `None` where no call of a file begins while another task's call of the same file goes on.
 pub fn overlap(calls: &[Call]) -> Option<Overlap> {
-    let mut latest: HashMap<FileId, (u32, u64)> = HashMap::new();
+    let mut latest: HashMap<FileId, (TaskId, u64)> = HashMap::new();
     let (mut tasks, mut files) = (HashSet::new(), HashSet::new());
     for call in calls {
         if let Some(&(tid, end)) = latest.get(&call.file)
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use flashscope_trace::Device;
 
-    fn call(tid: u32, inode: u64, began_ns: u64, duration_ns: u64) -> Call {
+    fn call(tid: TaskId, inode: u64, began_ns: u64, duration_ns: u64) -> Call {
         let file = FileId { device: Some(Device(1)), inode };
         Call { duration_ns: Some(duration_ns), ..Call::new(tid, file, false, began_ns) }
     }

@@ -9,7 +9,7 @@ use flashscope_analysis::block::{
     StagesFound,
 };
 use flashscope_targets::board::BootFailureKind;
-use flashscope_trace::{EventKind, FlashOp, Session, TimeNs, Trace};
+use flashscope_trace::{EventKind, FlashOp, Session, TaskId, TimeNs, Trace};
 use serde::Deserialize;
 
 use super::plan::{ReplaySpec, STEP};
@@ -270,7 +270,7 @@ fn at_begins(begins: &[u64], writes: &[u64]) -> Option<f64> {
     Some((writes.iter().filter(near).count() as f64 / writes.len() as f64 * 1e4).round() / 100.0)
 }
 
-fn analysis<'a>(trace: &'a Trace, spec: &ReplaySpec) -> BlockAnalysis<impl FnMut(u32, TimeNs) -> Option<&'a str>> {
+fn analysis<'a>(trace: &'a Trace, spec: &ReplaySpec) -> BlockAnalysis<impl FnMut(TaskId, TimeNs) -> Option<&'a str>> {
     BlockAnalysis::new(move |tid, time| trace.comm(tid, time), Sizes::of_facts(std::iter::once(trace.facts())))
         .users(trace.user_tasks().iter().copied())
         .only(spec.application.first().map(String::as_str))

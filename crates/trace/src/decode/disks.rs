@@ -5,7 +5,7 @@
 
 use crate::events::file::FileEvent;
 use crate::facts::{rows, text};
-use crate::ids::{Device, FileId};
+use crate::ids::{Device, FileId, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ impl Disks {
     }
 
     /// Puts the partition in the disk's place. `by_disk`: the event names its device as the backing device does.
-    pub fn find(&mut self, tid: u32, step: &mut FileEvent, by_disk: bool) {
+    pub fn find(&mut self, tid: TaskId, step: &mut FileEvent, by_disk: bool) {
         let Some(device) = step.device.filter(|_| !self.disks.is_empty()) else { return };
         if !by_disk {
             let several = |disk: &Disk| disk.mounted.len() > 1 && disk.mounted.contains(&device);

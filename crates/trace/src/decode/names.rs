@@ -1,5 +1,6 @@
 //! Which task a thread id was at which time.
 
+use crate::ids::TaskId;
 use foldhash::HashMap;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -29,7 +30,7 @@ struct Entry {
 pub(crate) struct Names {
     texts: Vec<Box<str>>,
     by_text: HashMap<Box<str>, u32>,
-    tasks: foldhash::HashMap<u32, Vec<Entry>>,
+    tasks: foldhash::HashMap<TaskId, Vec<Entry>>,
     /// Names of unknown time.
     saved: HashMap<u32, u32>,
     entries: usize,
@@ -40,12 +41,12 @@ pub(crate) struct Names {
 impl Names {
     /// From `time` on, `tid` is called `comm`. Times of one `tid` should not run backwards; where they do, the later
     /// call counts.
-    pub fn set(&mut self, tid: u32, time: u64, comm: &[u8]) {
+    pub fn set(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, false);
     }
 
     /// A task begins, which may have the number and the name of one before.
-    pub fn begin(&mut self, tid: u32, time: u64, comm: &[u8]) {
+    pub fn begin(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, false);
         if let Some(last) = self.tasks.get(&tid).and_then(|list| list.last()).copied()
             && last.from < time
@@ -58,11 +59,11 @@ impl Names {
     }
 
     /// From `time` on, the task that `tid` already is has another name.
-    pub fn rename(&mut self, tid: u32, time: u64, comm: &[u8]) {
+    pub fn rename(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, true);
     }
 
-    fn enter(&mut self, tid: u32, time: u64, comm: &[u8], is_rename: bool) {
+    fn enter(&mut self, tid: TaskId, time: u64, comm: &[u8], is_rename: bool) {
         let Some(name) = self.text(comm) else { return };
         let full = self.entries >= MAX_ENTRIES;
         if full && !self.tasks.contains_key(&tid) {
@@ -82,7 +83,7 @@ impl Names {
     }
 
     /// A task was made by another: only kthreadd makes kernel threads.
-    pub fn forked(&mut self, tid: u32, by: u32) {
+    pub fn forked(&mut self, tid: TaskId, by: u32) {
         match by {
             KTHREADD => drop(self.users.remove(&tid)),
             _ => self.executed(tid),
@@ -90,7 +91,7 @@ impl Names {
     }
 
     /// A task executed a program: it is no kernel thread.
-    pub fn executed(&mut self, tid: u32) {
+    pub fn executed(&mut self, tid: TaskId) {
         if tid != 0 && self.users.len() < MAX_USERS {
             self.users.insert(tid);
         }
@@ -102,7 +103,7 @@ impl Names {
     }
 
     /// What a tracer noted of `tid` at its end (`saved_cmdlines`): holds where nothing says when it was called what.
-    pub fn set_saved(&mut self, tid: u32, comm: &[u8]) {
+    pub fn set_saved(&mut self, tid: TaskId, comm: &[u8]) {
         if self.entries >= MAX_ENTRIES && !self.saved.contains_key(&tid) {
             self.dropped += 1;
         } else if let Some(name) = self.text(comm)
@@ -131,16 +132,16 @@ impl Names {
         }
     }
 
-    fn saved(&self, tid: u32) -> Option<&str> {
+    fn saved(&self, tid: TaskId) -> Option<&str> {
         Some(&self.texts[*self.saved.get(&tid)? as usize])
     }
 
     /// Whether anything is known about `tid` and its time.
-    pub fn knows(&self, tid: u32) -> bool {
+    pub fn knows(&self, tid: TaskId) -> bool {
         self.tasks.contains_key(&tid)
     }
 
-    pub fn get(&self, tid: u32, time: u64) -> Option<&str> {
+    pub fn get(&self, tid: TaskId, time: u64) -> Option<&str> {
         if tid == 0 {
             return Some("<idle>");
         }
@@ -154,7 +155,7 @@ impl Names {
     }
 
     /// The last name of the task that `tid` is at `time`, whatever it was called then.
-    pub fn last_of_task(&self, tid: u32, time: u64) -> Option<&str> {
+    pub fn last_of_task(&self, tid: TaskId, time: u64) -> Option<&str> {
         match self.names_of_task(tid, time).last() {
             Some(last) => Some(self.name(last)),
             None => self.get(tid, time),
@@ -162,7 +163,7 @@ impl Names {
     }
 
     /// From when until when a number's names are those of a time.
-    pub fn hold(&self, tid: u32, time: u64) -> Range<u64> {
+    pub fn hold(&self, tid: TaskId, time: u64) -> Range<u64> {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let after = list.partition_point(|entry| entry.from <= time);
         let from = after.checked_sub(1).map_or(0, |at| list[at].from);
@@ -170,7 +171,7 @@ impl Names {
     }
 
     /// The names that a task had before its last one, `last`; the first one first.
-    pub fn former_of_task(&self, tid: u32, last: &str) -> Vec<&str> {
+    pub fn former_of_task(&self, tid: TaskId, last: &str) -> Vec<&str> {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let mut tasks = list.chunk_by(|_, next| next.is_rename);
         let is_it = |names: &&[Entry]| names.last().is_some_and(|entry| self.name(entry) == last);
@@ -178,7 +179,7 @@ impl Names {
         names[..names.len().saturating_sub(1)].iter().map(|entry| self.name(entry)).collect()
     }
 
-    fn names_of_task(&self, tid: u32, time: u64) -> &[Entry] {
+    fn names_of_task(&self, tid: TaskId, time: u64) -> &[Entry] {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let after = list.partition_point(|entry| entry.from <= time);
         let renames = list[after..].iter().take_while(|entry| entry.is_rename).count();
@@ -187,7 +188,7 @@ impl Names {
     }
 
     /// As `get`, and from when until when it is so: up to, and not including, the second time.
-    pub fn span(&self, tid: u32, time: u64) -> (Option<&str>, u64, u64) {
+    pub fn span(&self, tid: TaskId, time: u64) -> (Option<&str>, u64, u64) {
         if tid == 0 {
             return (Some("<idle>"), 0, u64::MAX);
         }

@@ -15,7 +15,7 @@
 
 use crate::events::file::{FileEvent, FileStep};
 use crate::events::{Event, EventKind, TimeNs};
-use crate::ids::{Device, FileId};
+use crate::ids::{Device, FileId, TaskId};
 use crate::record::{Record, tid};
 use crate::ring::schema::{Schema, Value};
 use foldhash::HashMap;
@@ -53,7 +53,7 @@ pub(crate) fn are_needed<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> 
 struct At {
     time: u64,
     cpu: u16,
-    tid: u32,
+    tid: TaskId,
     /// Which of the records of that time, CPU and task.
     same: u32,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Finder {
     /// Our own probes are there.
     probes: bool,
     counter: Counter,
-    tasks: HashMap<u32, Task>,
+    tasks: HashMap<TaskId, Task>,
     /// File and end of the last read, by task and descriptor.
     ends: HashMap<(u32, u64), (FileId, u64)>,
     reads: Vec<(At, FileEvent)>,
@@ -202,7 +202,7 @@ impl Finder {
     }
 
     /// Our probe of a read: `dev`, `ino`, `pos` and `count` (agent/record/files.c).
-    fn probed(&mut self, tid: u32, record: &Record<'_>) {
+    fn probed(&mut self, tid: TaskId, record: &Record<'_>) {
         let get = |name: &str| number(record, name);
         let task = self.tasks.entry(tid).or_default();
         task.current = None;
@@ -261,7 +261,7 @@ impl Finder {
         self.reads.push((at, read));
     }
 
-    fn returned(&mut self, tid: u32, record: &Record<'_>) {
+    fn returned(&mut self, tid: TaskId, record: &Record<'_>) {
         let Some(task) = self.tasks.remove(&tid) else { return };
         let (Some(call), Some(got)) = (task.call, number(record, "ret")) else { return };
         // An error, where the format calls it unsigned.

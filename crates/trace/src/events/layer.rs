@@ -4,6 +4,7 @@
 //! where the kernel still has them). A function that is in no row belongs to the layer of whoever called it.
 
 use crate::facts::Facts;
+use crate::ids::TaskId;
 use crate::record::Record;
 use crate::ring::schema::{Field, Schema, Value};
 use schemars::JsonSchema;
@@ -312,7 +313,7 @@ impl Crossings {
     }
 
     /// Hands every boundary of a record to `f`, with the task that crosses it.
-    pub fn read(&self, record: &Record<'_>, f: &mut dyn FnMut(u32, Crossing)) {
+    pub fn read(&self, record: &Record<'_>, f: &mut dyn FnMut(TaskId, Crossing)) {
         let (schema, tid) = (record.schema, record.tid());
         let Some(plan) = self.plans.get(&schema.id) else { return };
         let number = |field: &Field| schema.uint(field, record.data);

@@ -7,6 +7,7 @@ pub mod phase;
 
 use crate::events::block::BlockEvent;
 use crate::events::file::FileEvent;
+use crate::ids::TaskId;
 pub use crate::time::TimeNs;
 
 /// What happened, where and on whose behalf.
@@ -15,7 +16,7 @@ pub struct Event {
     pub time: TimeNs,
     pub cpu: u16,
     /// The task that ran when the event fired (thread id, as the kernel's `common_pid`).
-    pub tid: u32,
+    pub tid: TaskId,
     pub kind: EventKind,
 }
 

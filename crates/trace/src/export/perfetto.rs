@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::events::block::{BlockAction, BlockEvent, RequestFlags, RequestKind};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp};
 use crate::facts::Kernel;
-use crate::ids::Device;
+use crate::ids::{Device, TaskId};
 use crate::pairs::Pair;
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -103,7 +103,7 @@ struct Queue {
 struct InFlight {
     time: u64,
     lane: u32,
-    tid: u32,
+    tid: TaskId,
     sector: u64,
     bytes: u64,
     /// Bytes that are not completed.
@@ -356,7 +356,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The track of a task, declared where it is new.
-    pub(super) fn task(&mut self, tid: u32) -> u64 {
+    pub(super) fn task(&mut self, tid: TaskId) -> u64 {
         // Thread 0 is every CPU's idle task; numbers above i32 are no thread's.
         let known = tid != 0 && i32::try_from(tid).is_ok();
         if !known || (!self.tasks.contains(&tid) && self.tasks.len() >= MAX_TASKS) {
@@ -379,7 +379,7 @@ impl<'a> Writer<'a> {
         uuid
     }
 
-    fn comm(&self, tid: u32, time: u64) -> &'a str {
+    fn comm(&self, tid: TaskId, time: u64) -> &'a str {
         self.trace.comm(tid, crate::TimeNs(time)).unwrap_or("<...>")
     }
 
@@ -507,7 +507,7 @@ impl<'a> Writer<'a> {
         self.counter(uuid, &format!("chip {} {}s", access.chip, access.op.name()), time, count);
     }
 
-    fn flash(&mut self, begin: u64, end: Option<u64>, tid: u32, access: &FlashAccess) {
+    fn flash(&mut self, begin: u64, end: Option<u64>, tid: TaskId, access: &FlashAccess) {
         let track = self.task(tid);
         let mut notes = vec![
             Note::Number("page", access.page),
@@ -523,7 +523,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Takes part in a request's way; false: the event is shown as any other.
-    fn block(&mut self, block: &BlockEvent, time: u64, tid: u32) -> bool {
+    fn block(&mut self, block: &BlockEvent, time: u64, tid: TaskId) -> bool {
         let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
         let key = key(block);
         if block.action == begin {

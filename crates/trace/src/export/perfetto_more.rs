@@ -5,6 +5,7 @@
 use super::perfetto::{PerfettoWritten, Writer, track};
 use super::proto::fixed;
 use crate::error::Error;
+use crate::ids::TaskId;
 use crate::trace::Trace;
 use std::collections::HashMap;
 use std::io::Write;
@@ -103,7 +104,7 @@ impl PerfettoTracks<'_, '_> {
     }
 
     /// A slice on the track of a thread.
-    pub fn of_thread(&mut self, tid: u32, slice: &Slice<'_>) {
+    pub fn of_thread(&mut self, tid: TaskId, slice: &Slice<'_>) {
         let uuid = self.writer.task(tid);
         self.write(uuid, slice);
     }

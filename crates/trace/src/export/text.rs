@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::events::TimeNs;
+use crate::ids::TaskId;
 use crate::merged::MergedTrace;
 use crate::record::Record;
 use crate::ring::Missed;
@@ -299,7 +300,7 @@ fn how(field: &Field) -> How {
 /// "COMM-TID" of one task, and the time it holds for.
 #[derive(Clone, Copy)]
 struct Task {
-    tid: u32,
+    tid: TaskId,
     from: u64,
     until: u64,
     text: Block<48>,
@@ -349,7 +350,7 @@ impl<'a> Printer<'a> {
 
     /// `span`: a task's name at a time, and from when until when it holds.
     #[inline]
-    fn record<'n>(&mut self, r: &Record<'_>, span: impl Fn(u32, u64) -> (Option<&'n str>, u64, u64)) {
+    fn record<'n>(&mut self, r: &Record<'_>, span: impl Fn(TaskId, u64) -> (Option<&'n str>, u64, u64)) {
         self.lines += 1;
         if r.missed != Missed::Nothing {
             self.missed(r);
@@ -431,7 +432,7 @@ impl<'a> Printer<'a> {
 
     #[cold]
     #[inline(never)]
-    fn new_task(&mut self, tid: u32, time: u64, (comm, from, until): (Option<&str>, u64, u64)) {
+    fn new_task(&mut self, tid: TaskId, time: u64, (comm, from, until): (Option<&str>, u64, u64)) {
         let mut text = Vec::new();
         comm.unwrap_or("<...>").bytes().for_each(|b| text.extend(std::ascii::escape_default(b)));
         text.extend_from_slice(format!("-{tid}").as_bytes());

@@ -6,6 +6,7 @@ use super::parsed::{Item, NOTHING_RECORDED};
 use super::text::{Dialect, Lines};
 use super::{Format, Reader};
 use crate::formats::ftrace::{of_event, time};
+use crate::ids::TaskId;
 use crate::kind::TraceKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -72,7 +73,7 @@ impl Requests {
 }
 
 /// One event, as the kernel would have printed it.
-fn event(name: &str, time: u64, tid: u32, text: &str, f: &mut dyn FnMut(Item<'_>)) -> Option<()> {
+fn event(name: &str, time: u64, tid: TaskId, text: &str, f: &mut dyn FnMut(Item<'_>)) -> Option<()> {
     let parsed = of_event("block", name, text.as_bytes())?;
     f(Item::Event { cpu: 0, time: Some(time), tid, flags: b"", text: text.as_bytes(), parsed: &parsed });
     Some(())

@@ -8,6 +8,7 @@ use crate::bytes::Endian;
 use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::TimeNs;
+use crate::ids::TaskId;
 use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::record::Record;
@@ -49,19 +50,19 @@ pub(crate) enum Item<'a> {
         cpu: u16,
         /// `None`: the format has none for it.
         time: Option<u64>,
-        tid: u32,
+        tid: TaskId,
         flags: &'a [u8],
         text: &'a [u8],
         parsed: &'a Parsed<'a>,
     },
     Task {
-        tid: u32,
+        tid: TaskId,
         comm: &'a [u8],
         time: u64,
     },
     /// This thread is a user's: it is of another's process.
     UserTask {
-        tid: u32,
+        tid: TaskId,
     },
     /// Events are missing on this CPU before its next one; `None`: how many is not said.
     Lost {
@@ -418,7 +419,7 @@ fn made_up(parsed: &Parsed<'_>, at: usize) -> Arc<Schema> {
 }
 
 /// A record of that format.
-fn encode(out: &mut Vec<u8>, id: u16, tid: u32, text: &[u8], flags: &[u8], fields: &[(&str, Value<'_>)]) {
+fn encode(out: &mut Vec<u8>, id: u16, tid: TaskId, text: &[u8], flags: &[u8], fields: &[(&str, Value<'_>)]) {
     let fixed: usize = 16 + fields.iter().map(|(_, v)| if matches!(v, Value::Text(_)) { 4 } else { 8 }).sum::<usize>();
     out.clear();
     out.extend_from_slice(&id.to_le_bytes());

@@ -7,6 +7,7 @@ use super::apps::{App, AppKind, Signs, app_of};
 use crate::decode::names::Names;
 use crate::events::TimeNs;
 use crate::facts::{rows, text};
+use crate::ids::TaskId;
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema, Schemas, Value as FieldValue};
 use foldhash::{HashMap, HashMapExt as _};
@@ -80,7 +81,7 @@ struct Life {
 #[derive(Debug, Default)]
 pub struct Processes {
     lives: HashMap<u32, Vec<Life>>,
-    threads: HashMap<u32, Vec<(u64, u32)>>,
+    threads: HashMap<TaskId, Vec<(u64, u32)>>,
     apps: Vec<App>,
     life_count: usize,
     thread_count: usize,
@@ -90,7 +91,7 @@ pub struct Processes {
 
 impl Processes {
     /// The process of a thread; `None` where the trace does not tell. `names` are the trace's.
-    pub(crate) fn get<'t>(&'t self, names: &'t Names, tid: u32, time: TimeNs) -> Option<Process<'t>> {
+    pub(crate) fn get<'t>(&'t self, names: &'t Names, tid: TaskId, time: TimeNs) -> Option<Process<'t>> {
         let pid = self.pid(tid, time.0)?;
         let life = self.life(pid, time.0);
         let last = self.last_life(pid, time.0);
@@ -100,7 +101,7 @@ impl Processes {
         Some(Process { pid, name, command, app })
     }
 
-    fn pid(&self, tid: u32, time: u64) -> Option<u32> {
+    fn pid(&self, tid: TaskId, time: u64) -> Option<u32> {
         if let Some(list) = self.threads.get(&tid) {
             let after = list.partition_point(|&(from, _)| from <= time);
             return list.get(after.saturating_sub(1)).map(|&(_, pid)| pid);
@@ -134,7 +135,7 @@ impl Processes {
         self.begin(pid, Life { from: time, is_change: true, is_told: false, told, app: None, last: 0 });
     }
 
-    fn thread(&mut self, tid: u32, time: u64, pid: u32) {
+    fn thread(&mut self, tid: TaskId, time: u64, pid: u32) {
         if self.thread_count >= MAX_THREADS {
             self.dropped += 1;
             return;
@@ -143,7 +144,7 @@ impl Processes {
         self.threads.entry(tid).or_default().push((time, pid));
     }
 
-    fn forked(&mut self, tid: u32, by: u32, is_thread: bool, time: u64) {
+    fn forked(&mut self, tid: TaskId, by: u32, is_thread: bool, time: u64) {
         let parent = self.pid(by, time).unwrap_or(by);
         if is_thread {
             self.thread(tid, time, parent);

@@ -1,6 +1,6 @@
 //! What `trace-cmd report -R` says of a file, beside our records of it: every event, time, field and flag.
 
-use flashscope_trace::{Field, Missed, Record, TimeNs, Trace, Value};
+use flashscope_trace::{Field, Missed, Record, TaskId, TimeNs, Trace, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ fn lacks_decimals(line: &str) -> bool {
 struct Line {
     buffer: String,
     comm: String,
-    tid: u32,
+    tid: TaskId,
     cpu: u16,
     /// What `-l` puts behind the CPU; trace-cmd 3.4 without being asked, before the time.
     flags: String,

@@ -1,5 +1,6 @@
 //! Who a thread was when it was last asked for: almost every bio is of one of a few threads.
 
+use flashscope_trace::TaskId;
 use std::ops::Range;
 
 /// Threads whose last answer is at hand.
@@ -7,7 +8,7 @@ const SLOTS: usize = 64;
 
 #[derive(Clone)]
 struct Answer {
-    tid: u32,
+    tid: TaskId,
     /// The times for which it is the answer.
     holds: Range<u64>,
     /// The owner, and whether it carries what others asked for.
@@ -24,16 +25,16 @@ impl Default for Asked {
 
 impl Asked {
     #[inline(always)]
-    pub fn get(&self, tid: u32, time: u64) -> Option<(u32, bool)> {
+    pub fn get(&self, tid: TaskId, time: u64) -> Option<(u32, bool)> {
         let answer = &self.0[tid as usize % SLOTS];
         (answer.tid == tid && answer.holds.contains(&time)).then_some(answer.who)
     }
 
-    pub fn put(&mut self, tid: u32, holds: Range<u64>, who: (u32, bool)) {
+    pub fn put(&mut self, tid: TaskId, holds: Range<u64>, who: (u32, bool)) {
         self.0[tid as usize % SLOTS] = Answer { tid, holds, who };
     }
 
-    pub fn forget(&mut self, tid: u32) {
+    pub fn forget(&mut self, tid: TaskId) {
         self.put(tid, 0..0, (0, false));
     }
 }

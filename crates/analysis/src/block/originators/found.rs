@@ -1,7 +1,7 @@
 //! What is found of originators.
 
 use crate::{Evidence, Unknown};
-use flashscope_trace::RequestKind;
+use flashscope_trace::{RequestKind, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub struct CarriedBytes {
 pub struct Originator {
     pub name: String,
     pub kind: OwnerKind,
-    pub tid: u32,
+    pub tid: TaskId,
     /// What it was called before it got this name, as by an `exec`: it is one task, and its I/O is counted together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<String>,

@@ -21,7 +21,7 @@ use crate::Named;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
 use asked::Asked;
-use flashscope_trace::{BlockEvent, Device, FileEvent, FileId, FileStep, RequestFlags, RequestKind, TimeNs};
+use flashscope_trace::{BlockEvent, Device, FileEvent, FileId, FileStep, RequestFlags, RequestKind, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +91,7 @@ pub(super) enum At {
 struct Owner {
     name: String,
     kind: OwnerKind,
-    tid: u32,
+    tid: TaskId,
     /// What was known of its task at its last bio.
     is_user: bool,
     is_carrier: bool,
@@ -153,7 +153,7 @@ pub(super) struct Originators<L> {
 
 impl<L, N> Originators<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
     /// `lookup` says a thread's name.
@@ -183,7 +183,7 @@ where
     }
 
     /// The number of a name; the last one is for all that are too many.
-    pub(super) fn id(&mut self, tid: u32, name: &str, kind: OwnerKind) -> u32 {
+    pub(super) fn id(&mut self, tid: TaskId, name: &str, kind: OwnerKind) -> u32 {
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
             && (owner.name.as_str(), owner.kind, owner.tid) == (name, kind, tid)
@@ -213,7 +213,7 @@ where
     }
 
     /// This task is a user's: it made a call, or the trace has its clone or its `exec`.
-    pub fn is_user(&mut self, tid: u32) {
+    pub fn is_user(&mut self, tid: TaskId) {
         if self.users.len() < MAX_RECENT && self.users.insert(tid) {
             self.asked.forget(tid);
         }
@@ -221,11 +221,11 @@ where
 
     /// Whom a thread is counted as, and whether it carries what others asked for.
     #[inline]
-    pub(super) fn task(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
+    pub(super) fn task(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
         self.asked.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
     }
 
-    fn ask(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
+    fn ask(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
         let named = (self.lookup)(tid, time);
         let is_wanted = named.as_ref().is_some_and(Named::is_wanted);
         let key = named.as_ref().and_then(Named::key).unwrap_or(tid);
@@ -277,7 +277,7 @@ where
     }
 
     /// The thread that issues a request which nobody queued in this trace.
-    pub fn issuer(&mut self, tid: u32, time: TimeNs) -> u32 {
+    pub fn issuer(&mut self, tid: TaskId, time: TimeNs) -> u32 {
         self.task(tid, time).0
     }
 
@@ -323,7 +323,7 @@ where
     }
 
     /// A step of a file.
-    pub fn file(&mut self, event: &FileEvent, tid: u32, time: TimeNs) {
+    pub fn file(&mut self, event: &FileEvent, tid: TaskId, time: TimeNs) {
         let Some(Device(device)) = event.device else { return };
         match event.step {
             FileStep::Write | FileStep::Dirtied => {
@@ -452,7 +452,7 @@ where
 
     /// The file of a bio that this thread queues, as far as the trace tells: what the file system's extents say of its first
     /// byte; else, of data, what the thread reads or writes back of this device.
-    pub fn file_of(&self, block: &BlockEvent, tid: u32) -> Option<FileId> {
+    pub fn file_of(&self, block: &BlockEvent, tid: TaskId) -> Option<FileId> {
         if self.extents.is_empty() && self.reading.is_empty() && self.writing.is_empty() {
             return None;
         }
@@ -476,7 +476,7 @@ where
     }
 
     /// The owner of a bio that this thread queues. Its bytes are counted.
-    pub fn queue(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) -> u32 {
+    pub fn queue(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) -> u32 {
         let (carrier, is_carrier) = self.task(tid, time);
         let moved = Moved::of(block.flags.kind());
         let write = block.flags.kind() == RequestKind::Write;
@@ -572,7 +572,7 @@ where
     }
 
     /// A part of a write that no extent explains.
-    fn unmapped(&mut self, block: &BlockEvent, tid: u32, carrier: u32, is_carrier: bool) -> u32 {
+    fn unmapped(&mut self, block: &BlockEvent, tid: TaskId, carrier: u32, is_carrier: bool) -> u32 {
         if !is_carrier {
             return carrier;
         }
@@ -684,7 +684,7 @@ mod tests {
 
     const DISK: Device = Device(0xfe0_0000);
 
-    fn names(tid: u32, _: TimeNs) -> Option<&'static str> {
+    fn names(tid: TaskId, _: TimeNs) -> Option<&'static str> {
         match tid {
             1 => Some("app"),
             2 => Some("other"),
@@ -694,7 +694,7 @@ mod tests {
         }
     }
 
-    type Lookup = fn(u32, TimeNs) -> Option<&'static str>;
+    type Lookup = fn(TaskId, TimeNs) -> Option<&'static str>;
 
     fn fold() -> Originators<Lookup> {
         Originators::new(names as Lookup, Sizes::default().with_block(DISK, 1024))

@@ -8,6 +8,7 @@ use crate::formats::ftrace::{blk_event, time};
 use crate::formats::parsed::{Item, NOTHING_RECORDED, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
+use crate::ids::TaskId;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 use std::collections::HashMap;
@@ -142,7 +143,7 @@ struct Head<'a> {
     time_ns: u64,
     /// Of the time's fraction; blkparse and the kernel print nine.
     digits: usize,
-    tid: u32,
+    tid: TaskId,
     action: &'a [u8],
     /// Behind the action.
     rest: &'a [u8],

@@ -5,7 +5,7 @@ use crate::bytes::{Endian, until_nul};
 use crate::error::Error;
 use crate::events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags};
 use crate::events::{Event, EventKind, TimeNs};
-use crate::ids::Device;
+use crate::ids::{Device, TaskId};
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{FormatError, Schema};
 use std::path::Path;
@@ -104,7 +104,7 @@ impl Typer {
     }
 
     #[cold]
-    fn note(&mut self, action: u32, time: TimeNs, cpu: u16, tid: u32, text: &[u8]) -> Option<&Event> {
+    fn note(&mut self, action: u32, time: TimeNs, cpu: u16, tid: TaskId, text: &[u8]) -> Option<&Event> {
         if action & 0xff != TN_MESSAGE {
             return None;
         }

@@ -13,6 +13,7 @@ use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::formats::{Format, Reader};
+use crate::ids::TaskId;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
@@ -267,7 +268,7 @@ impl Log {
         }
     }
 
-    fn tid(&self, line: &Line<'_>) -> u32 {
+    fn tid(&self, line: &Line<'_>) -> TaskId {
         match line.extended {
             Some(extended) => extended.thread,
             None => self.tasks.get(line.task).copied().unwrap_or(0),

@@ -5,6 +5,7 @@
 //! `trace-cmd report` prints is close to it.
 
 use crate::events::TimeNs;
+use crate::ids::TaskId;
 
 /// Longest name of a task: `TASK_COMM_LEN` and then some, because pids are printed beside it.
 const MAX_COMM: usize = 64;
@@ -22,7 +23,7 @@ pub(super) enum Line<'a> {
     /// ` 0)  bash-12  =>  cat-13`
     Switch {
         cpu: u16,
-        tid: u32,
+        tid: TaskId,
         comm: &'a [u8],
     },
     /// How many events are in the text, and how many there were.
@@ -40,7 +41,7 @@ pub(super) enum Line<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Head<'a> {
     pub comm: &'a [u8],
-    pub tid: u32,
+    pub tid: TaskId,
     /// Its process, where the text has it.
     pub tgid: Option<u32>,
     pub cpu: u16,

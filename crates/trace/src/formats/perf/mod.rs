@@ -7,6 +7,7 @@ use super::parsed::{Item, NOTHING_RECORDED};
 use super::text::{Dialect, Lines};
 use super::{Format, Reader as FormatReader};
 use crate::formats::ftrace::{of_event, own_name, system_of, time};
+use crate::ids::TaskId;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 
@@ -73,7 +74,7 @@ impl Lines for Reader {
 
 struct Head<'a> {
     comm: &'a [u8],
-    tid: u32,
+    tid: TaskId,
     cpu: u16,
     time_ns: u64,
     system: &'a str,

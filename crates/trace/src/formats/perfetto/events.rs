@@ -3,6 +3,7 @@
 use super::wire::{Fields, Wire, numbers};
 use crate::formats::ftrace::system_of;
 use crate::formats::parsed::{Item, Parsed, Value};
+use crate::ids::TaskId;
 use crate::losses::Loss;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -305,7 +306,7 @@ fn complete<'a>(parsed: &mut Parsed<'a>, kind: &'a Kind) {
 }
 
 /// `GenericFtraceEvent`: its name and fields by their names.
-fn generic(cpu: u16, time: u64, tid: u32, message: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+fn generic(cpu: u16, time: u64, tid: TaskId, message: &[u8], f: &mut dyn FnMut(Item<'_>)) {
     let text = |bytes| std::str::from_utf8(bytes).ok().filter(|t: &&str| t.len() <= 128);
     let Some(name) = Fields::new(message).find(|(n, _)| *n == 1).and_then(|(_, v)| text(v.bytes()?)) else {
         return f(Item::Loss(Loss::RecordsMalformed, 1));
@@ -332,7 +333,7 @@ fn generic(cpu: u16, time: u64, tid: u32, message: &[u8], f: &mut dyn FnMut(Item
 }
 
 /// The event, and the names of tasks that it tells.
-fn hand(cpu: u16, time: u64, tid: u32, parsed: &Parsed<'_>, f: &mut dyn FnMut(Item<'_>)) {
+fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut(Item<'_>)) {
     let mut task = |id: Option<Value<'_>>, name: &str| {
         let id = match id {
             Some(Value::Signed(n)) => u32::try_from(n).ok(),
