@@ -5,6 +5,7 @@ use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerK
 use crate::units::{counted, size};
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::FileId;
+use std::collections::HashMap;
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
@@ -28,20 +29,18 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let kind = |kind: OwnerKind| all.iter().copied().filter(move |one| one.kind == kind);
         let bytes = |kind_of: OwnerKind| kind(kind_of).map(of).fold(0, u64::saturating_add);
         // Operations without data, as write zeroes, are no reads of a kernel thread.
-        let Some(first) = kind(OwnerKind::Task).max_by_key(|one| of(one)).filter(|one| of(one) >= MIN_BYTES) else {
+        let programs = programs(kind(OwnerKind::Task), of);
+        let Some(first) = programs.iter().max_by_key(|one| one.bytes).filter(|one| one.bytes >= MIN_BYTES) else {
             continue;
         };
         let source = match verb {
             "writes" => "block:block_bio_queue, and the task that made the page dirty",
             _ => "block:block_bio_queue",
         };
-        let thread = format!(" ({})", first.tid);
-        // An application has no number: 0.
-        let is_numbered = first.tid == 0 || first.name.ends_with(&thread) || first.name == format!("tid {}", first.tid);
-        let name = if is_numbered { first.name.clone() } else { first.name.clone() + &thread };
+        let (name, verb_of) = (first.label(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
         let unknown = bytes(OwnerKind::Unknown);
         // Whoever leads among the rest leads nothing.
-        let mostly_unknown = unknown > of(first);
+        let mostly_unknown = unknown > first.bytes;
         let mut cause = String::new();
         if mostly_unknown {
             cause += &match (verb, found.originators.written_unknown_bytes.why()) {
@@ -49,7 +48,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 ("writes", Some(why)) => format!("Who changes pages is not in this trace: {}.", why.missing),
                 _ => String::new(),
             };
-            cause += &format!(" Of the rest {name} {verb} most: {}.", size(of(first)));
+            cause += &format!(" Of the rest {name} {verb_of} most: {}.", size(first.bytes));
         }
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!(" {} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
@@ -74,8 +73,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if let Some((file, bytes)) = which.filter(|(_, bytes)| *bytes >= least) {
             cause += &format!(" {} of all {went} {file}.", size(bytes));
         }
-        let peers = kind(OwnerKind::Task).filter(|one| of(one) == of(first)).count() as u64 - 1;
-        let mut evidence = vec![measure(&format!("{done} for {name}"), of(first) as f64, MeasureUnit::Bytes, source)];
+        let peers = programs.iter().filter(|one| one.bytes == first.bytes).count() as u64 - 1;
+        let mut evidence = vec![measure(&format!("{done} for {name}"), first.bytes as f64, MeasureUnit::Bytes, source)];
         if mostly_unknown {
             evidence
                 .insert(0, measure(&format!("{done} for nobody known"), unknown as f64, MeasureUnit::Bytes, source));
@@ -93,25 +92,63 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                     format!("For whom {} of {} were {done} is unknown.", size(unknown), size(sum))
                 }
                 _ if peers > 0 => {
-                    format!("{name} {verb} {}, and {} as much.", size(of(first)), counted(peers, "other program"))
+                    format!("{name} {verb_of} {}, and {} as much.", size(first.bytes), counted(peers, "other program"))
                 }
-                Some(_) => format!("{name} {verb} most: {}.", size(of(first))),
+                Some(_) => format!("{name} {verb_of} most: {}.", size(first.bytes)),
                 None => format!(
-                    "{name} {verb} most: {} of {} ({:.0} %).",
-                    size(of(first)),
+                    "{name} {verb_of} most: {} of {} ({:.0} %).",
+                    size(first.bytes),
                     size(sum),
-                    percent(of(first), sum)
+                    percent(first.bytes, sum)
                 ),
             },
             cause: cause.trim_start().to_owned(),
             evidence,
             lost_ns: Evidence::unknown("an overview: it names no lost time", ""),
-            lost_bytes: Some(if mostly_unknown { unknown } else { of(first) }),
+            lost_bytes: Some(if mostly_unknown { unknown } else { first.bytes }),
             advice: Vec::new(),
             uncertain: None,
         });
     }
     findings
+}
+
+/// Tasks of one name: a script starts the same program again and again, and each does little.
+struct Program<'a> {
+    first: &'a Originator,
+    name: &'a str,
+    tasks: u64,
+    bytes: u64,
+}
+
+impl Program<'_> {
+    fn label(&self) -> String {
+        let Originator { tid, name, .. } = self.first;
+        match self.tasks {
+            // An application has no number: 0.
+            1 if *tid != 0 && self.name == name && *name != format!("tid {tid}") => format!("{name} ({tid})"),
+            1 => name.clone(),
+            several => format!("{several} tasks named {}", self.name),
+        }
+    }
+}
+
+/// Those that did some of it, in the order in which the first of each name stands in the trace's list.
+fn programs<'a>(tasks: impl Iterator<Item = &'a Originator>, of: fn(&Originator) -> u64) -> Vec<Program<'a>> {
+    let mut programs: Vec<Program<'a>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for task in tasks.filter(|task| of(task) > 0) {
+        let name = task.name.strip_suffix(&format!(" ({})", task.tid)).unwrap_or(&task.name);
+        let place = *places.entry(name).or_insert(programs.len());
+        match programs.get_mut(place) {
+            Some(program) => {
+                program.tasks += 1;
+                program.bytes = program.bytes.saturating_add(of(task));
+            }
+            None => programs.push(Program { first: task, name, tasks: 1, bytes: of(task) }),
+        }
+    }
+    programs
 }
 
 /// The file of which most was moved by anybody, and how much.
@@ -213,6 +250,24 @@ mod tests {
         work.owner("beta", OwnerKind::Task, 0, 3 << 20);
         work.owner("gamma", OwnerKind::Task, 0, 1 << 20);
         assert_eq!(find(&work.seen())[0].what, "beta (7) writes 3 MiB, and 1 other program as much.");
+    }
+
+    /// A script that starts `dd` eight times: no single one of them writes most of it.
+    #[test]
+    fn tasks_of_one_name_count_together() {
+        let mut work = Work::new(1_000_000);
+        work.owner("tar", OwnerKind::Task, 0, 2 << 20);
+        for tid in 21..29 {
+            work.owner("dd", OwnerKind::Task, 0, 1 << 20);
+            let one = work.block().originators.originators.iter_mut().rfind(|one| one.name == "dd").expect("a dd");
+            (one.tid, one.name) = (tid, format!("dd ({tid})"));
+        }
+        let finding = find(&work.seen()).remove(0);
+        assert_eq!(finding.what, "8 tasks named dd write most: 8 MiB of 10 MiB (80 %).");
+        assert_eq!(finding.lost_bytes, Some(8 << 20));
+        // A greater one beside them.
+        work.owner("rsync", OwnerKind::Task, 0, 30 << 20);
+        assert_eq!(find(&work.seen())[0].what, "rsync (7) writes most: 30 MiB of 40 MiB (75 %).");
     }
 
     #[test]
