@@ -56,6 +56,9 @@ pub struct OfReadahead {
     error_other_options: Option<ErrorBar>,
 }
 
+/// Behind a queue each request takes another time: of fewer pages than two usual windows of the kernel (128 KiB) one request decides.
+const MIN_PAGES: u64 = 64;
+
 #[derive(Serialize, JsonSchema)]
 pub struct Weighed {
     advice: Advice,
@@ -128,7 +131,11 @@ fn of_readahead(
         told.push(not_weighed(&row));
     }
     // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
-    if from.is_none() || !storage.weighed {
+    let few = storage.weighed && !storage.synchronous && row.tally.pages() < MIN_PAGES;
+    if few {
+        told.push(too_few(row.tally.pages()));
+    }
+    if from.is_none() || !storage.weighed || few {
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
     }
     told.extend(no_range(&advice, other.as_ref()));
@@ -160,6 +167,9 @@ fn of_readahead(
         Evidence::Unknown(why) => format!("unknown: {}; {}", why.missing, why.next),
     };
     out!("{}", text(&format!("Read-ahead now: {said}. Rules of Linux {}.", kernel.name()), &style(), 0, 0));
+    if advice.is_empty() {
+        outln!("{}", nothing(&storage, few));
+    }
     print(&advice, trace, &storage)?;
     print_bars(&advice, &error, &other, kernel)?;
     if !told.is_empty() {
@@ -193,6 +203,14 @@ fn set_now(
         (None, Some(said)) => (said, Some("as the device was set")),
         (None, None) => (fits, recorded.fits_alone.then_some("inferred from the pages")),
     }
+}
+
+fn too_few(pages: u64) -> String {
+    format!(
+        "No read-ahead setting of the device is recommended: {} read in this trace, as few as the start of one \
+         program takes. Record for longer.",
+        if pages == 1 { "1 page was".to_owned() } else { format!("{pages} pages were") }
+    )
 }
 
 fn not_weighed(row: &Row) -> String {
@@ -259,16 +277,17 @@ fn knobs(found: &[Finding], kib: Option<u64>, storage: &FileStorage) -> Result<V
     Ok(knobs)
 }
 
+/// Why no change of read-ahead is listed.
+fn nothing(storage: &FileStorage, few: bool) -> &'static str {
+    match (storage.weighed, few) {
+        (true, true) => "Whether read-ahead is worth changing is unknown: too little was read.",
+        (true, false) => "Nothing of read-ahead is worth changing: no setting of read-ahead gains more than 3 %.",
+        (false, _) => "Nothing of read-ahead is worth changing, among the changes that can be weighed.",
+    }
+}
+
 /// What of read-ahead is worth changing.
 fn print(advice: &[Advice], trace: &Trace, storage: &FileStorage) -> Result<(), Failure> {
-    if advice.is_empty() {
-        let why = if storage.weighed {
-            ": no setting of read-ahead gains more than 3 %"
-        } else {
-            ", among the changes that can be weighed"
-        };
-        outln!("Nothing of read-ahead is worth changing{why}.");
-    }
     for (n, one) in advice.iter().enumerate() {
         let try_first = if may_lose(one) { "Only after a trial: " } else { "" };
         let tell = |what: &str, said: &str| text(&format!("{what}: {said}"), &style(), 3, 5);

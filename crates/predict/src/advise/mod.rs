@@ -77,11 +77,11 @@ fn value(row: &Row) -> f64 {
 }
 
 /// Between what times a setting takes, where predicted ones were off by up to so many per cent; `around`: pages that may come in
-/// addition, for touches that left no event.
-fn ends(row: &Row, off_percent: f64, around: u64, page_ns: f64) -> Option<[f64; 2]> {
+/// addition, for touches that left no event: each would be a fault of its own.
+fn ends(row: &Row, off_percent: f64, around: u64, fault_ns: f64) -> Option<[f64; 2]> {
     let time_ns = row.time_ns?;
     let off = off_percent / 100.0;
-    Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + around as f64 * page_ns])
+    Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + around as f64 * fault_ns])
 }
 
 /// By how many per cent times were off at most where they were validated, if they were.
@@ -118,13 +118,13 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     let gain = |then: f64, from: f64| (from - then) / all * 100.0;
     let best = best_window(predictor, &now);
     let mut advice = Vec::new();
-    let page_ns = predictor.costs().of_calls_and_pages().map_or(0.0, |[.., page_ns]| page_ns);
+    let fault_ns = predictor.costs().of_calls_and_pages().map_or(0.0, |[.., call_ns, page_ns]| call_ns + page_ns);
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
         // The setting of now was recorded.
         let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { errors.window? };
         let around = from.tally.pages_in_faults.saturating_sub(then.tally.pages_in_faults);
-        let [from, then] = [ends(from, off_from, 0, 0.0)?, ends(then, off_percent, around, page_ns)?];
+        let [from, then] = [ends(from, off_from, 0, 0.0)?, ends(then, off_percent, around, fault_ns)?];
         Some([gain(then[1], from[0]), gain(then[0], from[1])])
     };
     let one = |change: Change, from: &Row, then: &Row| Advice {
@@ -438,6 +438,29 @@ mod tests {
         assert_eq!(told.change, OFF);
         let [least, most] = told.gain_between_percent.unwrap();
         assert!(told.gain_percent > 90.0 && most > told.gain_percent && least < 1.0, "{told:?}");
+    }
+
+    /// Each of those pages may have been touched, and without read-around each touch is a fault of its own: 400 us, and 100 us a page.
+    #[test]
+    fn a_page_that_is_not_read_around_may_cost_a_fault() {
+        let mut mapped = workload([]);
+        for (call, page) in scattered(40).enumerate() {
+            let access = Access::Fault { page, advice: MapAdvice::Normal };
+            let step = TaskAccess { tid: 7, file: A, open: OpenId(7), access, call: Some(call as u32) };
+            mapped.steps.push(step);
+            let pages_added = if call % 2 == 0 { 32 } else { 1 };
+            let duration_ns = Some(400_000 + 100_000 * u64::from(pages_added));
+            let at = call as u64 * 100_000_000;
+            mapped.calls.push(Call { pages_added, flash_reads: pages_added, duration_ns, ..Call::new(7, A, true, at) });
+        }
+        let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
+        let off = &advise(&predictor, 128, off(0.0))[0];
+        assert_eq!(off.change, OFF);
+        // What is not read around any more, each page of it a fault.
+        let more = (off.pages_in_faults_now - 40) as f64 * 500_000.0;
+        let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());
+        let least = (now - then - more) / now * 100.0;
+        assert!(least < -50.0 && (off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");
     }
 
     /// Without a cost, pages count: a mapping that is touched here and there reads around each fault.
