@@ -539,6 +539,17 @@ pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
+/// Whether the trace would show waits behind others and has none, nor anybody whose bios took twice as long in company.
+pub fn nobody_waited(found: &BlockFound) -> bool {
+    let doubled = |one: &OwnerLoad| match (one.mean_device_excess_ns.known(), one.mean_alone_ns.known()) {
+        (Some(&excess), Some(&alone)) => i128::from(excess) > i128::from(alone),
+        _ => false,
+    };
+    let waits = &found.interference;
+    let none = |one: &OwnerLoad| one.mean_behind_ns == 0 && !doubled(one);
+    waits.unseen.is_none() && waits.pairs.is_empty() && waits.owners.iter().all(none)
+}
+
 /// Who waited behind whom, where.
 pub fn pairs(found: &BlockFound, most: usize) -> Rows {
     let heads = &["device", "who waits", "behind", "in", "served", "hand-over"];

@@ -122,13 +122,19 @@ fn section(heading: &str, table: &Rows, style: &Style) -> String {
 
 fn waits(found: &BlockFound, style: &Style) -> String {
     let (width, most) = (style.width(), style.rows(MAX_ROWS));
-    let mut out = section("Waits behind others", &block_view::owner_loads(found, most), style);
+    // Where nobody waited, "Who slows whom down" says so: a table of zeros says no more.
+    let loads = (!block_view::nobody_waited(found)).then(|| block_view::owner_loads(found, most));
+    let mut out = loads.map(|loads| section("Waits behind others", &loads, style)).unwrap_or_default();
     let pairs = block_view::pairs(found, most);
     if !pairs.rows.is_empty() {
         out.push('\n');
         out += &rows(&pairs, width);
     }
-    for note in block_view::wait_notes(found) {
+    let notes = block_view::wait_notes(found);
+    if out.is_empty() && !notes.is_empty() {
+        out += &style.heading("Waits behind others");
+    }
+    for note in notes {
         out += &paragraph(&visible(&note), width, 2, 2);
     }
     out
