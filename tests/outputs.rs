@@ -367,7 +367,7 @@ fn a_recording_ends_before_its_disk_is_full() {
     }
     for (more, least) in [(&[][..], 12 << 20), (&["--no-convert"], 12 << 20)] {
         let path = text(&small.join("t.dat"));
-        let mut argv = vec!["record", "--events", "raw_syscalls:sys_enter", "--ring", "64K", "-o", &path];
+        let mut argv = vec!["record", "--events", "raw_syscalls:sys_enter", "--ring", "512K", "-o", &path];
         argv.extend(more);
         argv.push("--");
         argv.extend(BUSY);
