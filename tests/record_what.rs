@@ -380,6 +380,60 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
     assert!(agent.0.wait().expect("the agent").success());
 }
 
+/// Though the process has ended when the capture is written, and the second file is deleted.
+#[test]
+fn a_capture_names_the_file_and_the_process_of_its_sync() {
+    if !can_record_loops() {
+        return;
+    }
+    let dir = TempDir::new("record-sync");
+    let [memory, lower_mount, mount] = ["memory", "lower", "mnt"].map(|name| dir.path().join(name));
+    for path in [&memory, &lower_mount, &mount] {
+        std::fs::create_dir(path).expect("a directory");
+    }
+    stdout(Command::new("mount").args(["-t", "tmpfs", "nodev"]).arg(&memory));
+    let _memory = Mounted(memory.clone());
+    let lower = Loop::made(&memory, "lower.img", 32, &[]);
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &lower.0]));
+    stdout(Command::new("mount").arg(&lower.0).arg(&lower_mount));
+    let _lower_mounted = Mounted(lower_mount.clone());
+    let device = Loop::sized(&lower_mount, "upper.img", 8);
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", "-O", "^has_journal", &device.0]));
+    stdout(Command::new("mount").arg(&device.0).arg(&mount));
+    let _mounted = Mounted(mount.clone());
+    let into = dir.path().join("captures");
+    let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "fsync>300ms"];
+    let mut agent = armed("block,cache,syscall", &into, &more);
+    let mut seen = 0;
+    for (name, then, shown) in [("kept.db", ":", ""), ("gone.db", "sleep 0.4; rm \"$0\"", " (deleted)")] {
+        let file = mount.join(name);
+        let script = format!("head -c 300000 /dev/zero >\"$0\"; sync -d \"$0\"; {then}");
+        stdout(Command::new("fsfreeze").arg("-f").arg(&lower_mount));
+        let _work = Busy(Command::new("sh").args(["-c", &script]).arg(&file).spawn().expect("a shell"));
+        wait_for("a sync that is stuck", || sysfs(&device, "inflight")[1] > 0);
+        std::thread::sleep(Duration::from_millis(700));
+        stdout(Command::new("fsfreeze").arg("-u").arg(&lower_mount));
+        // Syncs of others on this machine may be captured before it.
+        let own = |capture: &Path| {
+            let report = stdout(flashscope().args(["report", "--json"]).arg(capture));
+            let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+            let slowest = report["calls"]["slowest"][0].clone();
+            println!("{}: {} {slowest}", capture.display(), report["system"]["captured"]);
+            (slowest["call"] == "fdatasync").then_some(slowest)
+        };
+        let call = (0..5).find_map(|_| {
+            seen += 1;
+            own(&captures(&into, seen)[seen - 1])
+        });
+        let call = call.expect("a capture of this sync");
+        let task = call["task"].as_str().expect("a task");
+        assert!(task.starts_with("sync (") && task.contains(&call["tid"].to_string()), "{call}");
+        assert_eq!(call["path"], format!("{}{shown}", file.display()), "{call}");
+    }
+    stdout(Command::new("kill").args(["-TERM", &agent.0.id().to_string()]));
+    assert!(agent.0.wait().expect("the agent").success());
+}
+
 #[test]
 fn a_failed_request_is_captured() {
     if !can_record_loops() || !Path::new("/proc/pressure/io").exists() {

@@ -14,6 +14,12 @@
 
 /* What a look at new files and processes may take: 1 % of a CPU at ten draining rounds a second. */
 #define LIVE_NS UINT64_C(1000000)
+/*
+ * The flight recorder's names of one capture: meanwhile nobody looks at the triggers, and their ring holds a third of a
+ * second of 5,000 requests each. A walk was asked for.
+ */
+#define CAPTURE_NS UINT64_C(300000000)
+#define CAPTURE_WALK_NS UINT64_C(5000000000)
 /* The longest row: two paths of 1 KiB, of which each byte may be escaped. */
 #define ROW_MAX (16u << 10)
 
@@ -437,7 +443,7 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 	const uint64_t begin = fs_now_ns();
 	struct fs_paths *paths = &names->paths;
 
-	if (names->mode == FS_NAMES_WALK)
+	if (names->mode == FS_NAMES_WALK && !names->flight)
 		limit_ns = UINT64_MAX;
 	if (names->mode == FS_NAMES_NONE) {
 		send_processes(names, part(begin, limit_ns, 3));
@@ -449,7 +455,8 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 		fs_paths_seen(paths, true, part(begin, limit_ns, 2));
 		fs_paths_check(paths, part(begin, limit_ns, 3));
 		fs_paths_by_handle(paths, part(begin, limit_ns, 4));
-		if (names->mode != FS_NAMES_SEEN)
+		/* A walk reads from the device that is watched: that may be what fires next. */
+		if (names->mode == FS_NAMES_WALK || (names->mode == FS_NAMES_AUTO && !names->flight))
 			fs_paths_walk(paths, part(begin, limit_ns, 4));
 		send_files(names);
 	}
@@ -457,6 +464,28 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 	send_mounts(names);
 	send_search(names, begin, limit_ns);
 	flush(names);
+}
+
+void fs_names_capture_begin(struct fs_names *names)
+{
+	names->flight = true;
+	fs_paths_mounts(&names->paths);
+}
+
+void fs_names_capture_end(struct fs_names *names, const volatile int *stop)
+{
+	send_packages(names);
+	fs_names_end(names, stop, names->mode == FS_NAMES_WALK ? CAPTURE_WALK_NS : CAPTURE_NS);
+}
+
+void fs_names_again(struct fs_names *names)
+{
+	const enum fs_names_mode mode = names->mode;
+	struct fs_stream *stream = names->stream;
+
+	fs_names_free(names);
+	memset(names, 0, sizeof(*names));
+	fs_names_init(names, mode, stream);
 }
 
 void fs_names_free(struct fs_names *names)

@@ -16,8 +16,8 @@
 #include "processes.h"
 
 enum fs_names_mode {
-	FS_NAMES_AUTO,	  /* what processes have open, then a walk with a time limit */
-	FS_NAMES_WALK,	  /* the same without a limit */
+	FS_NAMES_AUTO,	  /* what processes have open, then a walk with a time limit; the flight recorder: no walk */
+	FS_NAMES_WALK,	  /* the same with a walk without a limit; the flight recorder: with one */
 	FS_NAMES_SEEN,	  /* what processes have open alone */
 	FS_NAMES_NONE,	  /* no paths, no command lines */
 };
@@ -34,6 +34,7 @@ struct fs_names {
 	uint64_t processes_late; /* not read: the time was over */
 	uint64_t rounds_busy; /* in which nothing was looked for: events came too fast */
 	bool failed; /* the stream is broken */
+	bool flight; /* the flight recorder's: it goes on when the names are written */
 };
 
 /* "walk", "seen", "none"; false: another word. */
@@ -48,6 +49,12 @@ void fs_names_live(struct fs_names *names, bool busy);
  * walk where it becomes non-zero.
  */
 void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t limit_ns);
+/* Before a capture's rings are read: what they are read with. */
+void fs_names_capture_begin(struct fs_names *names);
+/* What a plain recording has from both its begin and its end. */
+void fs_names_capture_end(struct fs_names *names, const volatile int *stop);
+/* After a capture: the next one is a stream of its own, and the memory is free until then. */
+void fs_names_again(struct fs_names *names);
 void fs_names_free(struct fs_names *names);
 
 #endif

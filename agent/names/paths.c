@@ -232,14 +232,25 @@ static void disks(struct fs_paths *paths)
 	}
 }
 
+void fs_paths_mounts(struct fs_paths *paths)
+{
+	fs_mounts_read(&paths->mounts);
+	disks(paths);
+}
+
+void fs_paths_of_task(struct fs_paths *paths, int32_t tid, uint64_t budget_ns)
+{
+	fs_paths_mounts(paths);
+	open_files(paths, tid, is_foreign(paths, tid), false, fs_now_ns() + budget_ns);
+}
+
 void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 {
 	char path[FS_PATH_MAX];
 	struct dirent *entry;
 	DIR *proc;
 
-	fs_mounts_read(&paths->mounts);
-	disks(paths);
+	fs_paths_mounts(paths);
 	proc = opendir(fs_path(path, sizeof(path), "/proc"));
 	while (proc && (entry = readdir(proc))) {
 		uint64_t pid;

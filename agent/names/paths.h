@@ -41,6 +41,10 @@ struct fs_paths {
 
 /* What all processes have open or mapped now, until end_ns (fs_now_ns()); only_touched: of files that are touched already. */
 void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns);
+/* Mounts and disks, which tell whose file an event's device and inode are. */
+void fs_paths_mounts(struct fs_paths *paths);
+/* What one task has open now, in at most so many nanoseconds: for events of it that are not read yet. */
+void fs_paths_of_task(struct fs_paths *paths, int32_t tid, uint64_t budget_ns);
 /* What the tasks of newly touched files have open, in at most so many nanoseconds. */
 void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns);
 /* Which of the paths are still true, until end_ns. */

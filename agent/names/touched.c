@@ -9,7 +9,7 @@
 
 /* Files that wait to be looked up, and processes; what is more is looked up at the end. */
 #define WAITING_MAX 1024
-/* Deleted files that wait to be sent: some 0.8 MiB. The flight recorder sends none. */
+/* Deleted files that wait to be sent: some 0.8 MiB. */
 #define ENDED_MAX 8192
 
 static size_t slot_of(const struct fs_touched *touched, uint32_t device, uint64_t inode)
@@ -206,7 +206,7 @@ static void fresh(struct fs_touched *touched, struct fs_inode *file)
 static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t time_ns)
 {
 	const bool goes_on = file->last_ns > time_ns, looked_later = file->path && file->looked_ns > time_ns;
-	struct fs_inode next = { .device = file->device, .inode = file->inode, .tid = file->tid };
+	struct fs_inode next = { .device = file->device, .inode = file->inode, .tid = file->tid, .from_ns = time_ns };
 
 	if (looked_later) {
 		next.path = file->path;
@@ -285,6 +285,11 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 	touched->last_inode = inode;
 	file = fs_touched_file(touched, (uint32_t)device, inode, true);
 	if (!file) {
+		touched->any = false;
+		return;
+	}
+	/* Of the file before, whose deletion another CPU's events told: it has its row. */
+	if (time_ns < file->from_ns) {
 		touched->any = false;
 		return;
 	}

@@ -38,6 +38,7 @@ struct fs_inode {
 	uint64_t seen_ns; /* of CLOCK_REALTIME: when it first had its path */
 	uint64_t looked_ns; /* of the trace clock: when its path was last looked at */
 	uint64_t last_ns;   /* the same of its last event, about */
+	uint64_t from_ns;   /* the same: before, its inode number was another file's; 0: not known */
 	uint64_t until_ns;  /* the same: from then on its inode number is another file's; 0: it is its own */
 	uint8_t state; /* enum fs_inode_state */
 	bool touched;  /* an event names it */

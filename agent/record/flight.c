@@ -19,6 +19,8 @@
 #endif
 
 #define SECOND UINT64_C(1000000000)
+/* What the task of a sync has open when it fires. */
+#define FIRED_NS UINT64_C(5000000)
 /* flashscope-0001.stream; what is not whole yet ends with PARTIAL. */
 #define CAPTURE "flashscope-"
 #define PARTIAL ".partial"
@@ -117,8 +119,15 @@ void fs_flight_json(struct fs_json *json, const struct fs_recorder *recorder)
 	fs_json_object_end(json);
 }
 
-/* The frames of one capture. Tracing is off. */
-static int write_capture(struct fs_recorder *recorder)
+static int trace_again(struct fs_recorder *recorder)
+{
+	if (fs_recorder_tracing(recorder, true) || fs_ring_tracing(&recorder->tasks, true))
+		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
+	return 0;
+}
+
+/* The frames of one capture. Tracing is off until the rings are read. */
+static int write_capture(struct fs_recorder *recorder, const volatile int *stop)
 {
 	struct fs_ring *const rings[] = { &recorder->main, &recorder->requests, &recorder->tasks };
 	const struct fs_watch *watch = &recorder->flight.watch;
@@ -138,6 +147,9 @@ static int write_capture(struct fs_recorder *recorder)
 		return fs_recorder_stream_broken(recorder);
 	fs_frame_log(&recorder->stream, FS_LOG_INFO, "trigger: %s (fired %u times until this was written)", watch->reason,
 		     watch->times);
+	if (trace_again(recorder))
+		return -1;
+	fs_names_capture_end(&recorder->names, stop);
 	fs_recorder_stats(recorder);
 	result = fs_frame_end(&recorder->stream, FS_END_COMPLETE);
 	recorder->streaming = false;
@@ -167,7 +179,7 @@ static int rename_new(const char *from, const char *to)
 }
 
 /* A capture as a file: whole under its name, or not there. */
-static int capture_file(struct fs_recorder *recorder)
+static int capture_file(struct fs_recorder *recorder, const volatile int *stop)
 {
 	char path[FS_PATH_MAX], partial[FS_PATH_MAX + sizeof(PARTIAL)];
 	int fd, result;
@@ -180,7 +192,7 @@ static int capture_file(struct fs_recorder *recorder)
 	if (fd < 0)
 		return fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
 	fs_stream_init(&recorder->stream, fd, 0);
-	result = write_capture(recorder);
+	result = write_capture(recorder, stop);
 	if (!result && fsync(fd))
 		result = fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
 	if (close(fd) && !result)
@@ -197,17 +209,16 @@ static int capture_file(struct fs_recorder *recorder)
 	return result;
 }
 
-static int capture(struct fs_recorder *recorder)
+static int capture(struct fs_recorder *recorder, const volatile int *stop)
 {
 	struct fs_flight *flight = &recorder->flight;
-	uint64_t began = fs_now_ns();
 	int result;
 
+	/* Tasks are recorded until all that live are described: what ends in between has its name from there. */
 	fs_recorder_tracing(recorder, false);
-	fs_ring_tracing(&recorder->tasks, false);
 	flight->number++;
 	if (recorder->options.directory) {
-		result = capture_file(recorder);
+		result = capture_file(recorder, stop);
 		if (result) {
 			/* A full disk is no reason to stop watching: the next one may fit. */
 			fs_warn("capture %u (%s) is lost: %s", flight->number, flight->watch.reason, recorder->error);
@@ -225,34 +236,36 @@ static int capture(struct fs_recorder *recorder)
 		fs_stream_free(&recorder->stream);
 		fs_stream_init(&recorder->stream, fd, (uint16_t)recorder->options.source);
 		recorder->stream.give_up = give_up;
-		result = write_capture(recorder);
+		result = write_capture(recorder, stop);
 		flight->there += !result;
 	}
+	fs_names_again(&recorder->names);
 	fs_watch_again(&flight->watch);
-	if (result)
+	if (result || trace_again(recorder))
 		return -1;
-	if (fs_recorder_tracing(recorder, true) || fs_ring_tracing(&recorder->tasks, true))
-		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
-	flight->blind_ns = fs_now_ns() - began;
 	return recorder->options.captures && flight->there >= recorder->options.captures;
 }
 
-int fs_flight_look(struct fs_recorder *recorder)
+int fs_flight_look(struct fs_recorder *recorder, const volatile int *stop)
 {
 	struct fs_watch *watch = &recorder->flight.watch;
+	const bool fired = watch->fired;
 
 	fs_watch_look(watch);
+	/* Its file may be gone when the capture is written, and the task too. */
+	if (!fired && watch->fired && watch->task && recorder->options.paths != FS_NAMES_NONE)
+		fs_paths_of_task(&recorder->names.paths, (int32_t)watch->task, FIRED_NS);
 	if (!watch->fired || fs_now_ns() < watch->fired_ns + recorder->options.after_s * SECOND)
 		return 0;
-	return capture(recorder);
+	return capture(recorder, stop);
 }
 
-int fs_flight_finish(struct fs_recorder *recorder)
+int fs_flight_finish(struct fs_recorder *recorder, const volatile int *stop)
 {
 	if (!recorder->flight.watch.ring.name[0])
 		return 0;
 	fs_watch_look(&recorder->flight.watch);
-	return recorder->flight.watch.fired && capture(recorder) < 0 ? -1 : 0;
+	return recorder->flight.watch.fired && capture(recorder, stop) < 0 ? -1 : 0;
 }
 
 int fs_flight_end(struct fs_recorder *recorder)

@@ -15,10 +15,10 @@ bool fs_flight(const struct fs_recorder *recorder);
 int fs_flight_check(struct fs_recorder *recorder);
 /* Arms the triggers and tells how much memory all takes. */
 int fs_flight_begin(struct fs_recorder *recorder);
-/* Ten times a second. 0: go on; 1: as many captures as were asked for; -1: a failure, reason kept. */
-int fs_flight_look(struct fs_recorder *recorder);
+/* Ten times a second. 0: go on; 1: as many captures as were asked for; -1: a failure, reason kept. stop: no more names where not 0. */
+int fs_flight_look(struct fs_recorder *recorder, const volatile int *stop);
 /* At the end: a capture that was waiting for its last seconds is written now. */
-int fs_flight_finish(struct fs_recorder *recorder);
+int fs_flight_finish(struct fs_recorder *recorder, const volatile int *stop);
 /* Member "trigger"; null where there is none. */
 void fs_flight_json(struct fs_json *json, const struct fs_recorder *recorder);
 /* 0, or -1 with errno. */

@@ -232,6 +232,7 @@ static int with_value(struct fs_record_options *options, const char *option, con
 		return result;
 	}
 	if (!strcmp(option, "--paths")) {
+		options->paths_given = true;
 		if (fs_names_mode_of(value, &options->paths))
 			return 0;
 		return fs_usage("--paths %s: no such search; auto, walk, seen or none", value);
@@ -344,6 +345,9 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 		if (result)
 			return result;
 	}
+	/* A capture lies there until somebody has time for it: what its numbers were called is gone by then. */
+	if (options->trigger_count && !options->paths_given)
+		options->paths = FS_NAMES_AUTO;
 	return check(options);
 }
 

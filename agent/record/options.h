@@ -44,6 +44,7 @@ struct fs_record_options {
 	bool overwrite;	   /* --mode ring */
 	uint64_t interval_ms;
 	enum fs_names_mode paths; /* how paths of files are looked for */
+	bool paths_given;
 	bool paused;
 	bool capture; /* the command's stdout goes into the stream */
 	uint64_t source;

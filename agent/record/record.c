@@ -211,7 +211,7 @@ static int loop(struct fs_recorder *recorder)
 		if (now >= next) {
 			fs_drain_priority_begin(priority, next, interval);
 			if (fs_flight(recorder)) {
-				int done = fs_flight_look(recorder);
+				int done = fs_flight_look(recorder, &give_up);
 
 				if (done)
 					return done < 0 ? -1 : 0;
@@ -318,7 +318,7 @@ static int finish(struct fs_recorder *recorder, int failed)
 		fs_state_write(recorder->name, "stopping", recorder->main.name);
 	fs_drain_priority_end(&recorder->priority);
 	if (fs_flight(recorder) && !failed) {
-		failed = fs_flight_finish(recorder);
+		failed = fs_flight_finish(recorder, &give_up);
 		if (!failed)
 			return 0;
 	}

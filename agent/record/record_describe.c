@@ -295,6 +295,9 @@ int fs_recorder_describe(struct fs_recorder *recorder)
 		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
 	if (send_tasks(recorder))
 		return -1;
-	fs_names_begin(&recorder->names, NAMES_BEGIN_NS);
+	if (fs_flight(recorder))
+		fs_names_capture_begin(&recorder->names);
+	else
+		fs_names_begin(&recorder->names, NAMES_BEGIN_NS);
 	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
 }

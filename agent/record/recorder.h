@@ -32,7 +32,6 @@ struct fs_flight {
 	unsigned int number; /* of the last one */
 	unsigned int lost;   /* that could not be written */
 	uint64_t memory_kib;
-	uint64_t blind_ns; /* how long the last one took: nothing is recorded meanwhile */
 };
 
 struct fs_recorder {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "groups.h"
 #include "util.h"
 
 /* 5,000 requests a second are some 70 KiB in a tenth of one. */
@@ -97,10 +98,10 @@ bool fs_trigger_parse(const char *text, struct fs_trigger *trigger)
 
 /* --- firing ------------------------------------------------------------- */
 
-static void fire(struct fs_watch *watch, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+static void fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
 
-static void fire(struct fs_watch *watch, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
+static void fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
 {
 	va_list args;
 
@@ -108,6 +109,7 @@ static void fire(struct fs_watch *watch, uint64_t began_ns, uint64_t at_ns, cons
 	if (watch->fired)
 		return;
 	watch->fired = true;
+	watch->task = task;
 	watch->fired_ns = at_ns;
 	watch->began_ns = began_ns;
 	va_start(args, format);
@@ -133,7 +135,7 @@ static void request_took(struct fs_watch *watch, uint64_t dev, uint64_t sector, 
 	const struct fs_trigger *trigger = of_kind(watch, FS_TRIGGER_D2C);
 
 	if (trigger && end_ns > begin_ns && end_ns - begin_ns > trigger->limit_ns)
-		fire(watch, begin_ns, end_ns, "%s: a request to %u:%u at sector %" PRIu64 " took %.1f ms", trigger->text,
+		fire(watch, 0, begin_ns, end_ns, "%s: a request to %u:%u at sector %" PRIu64 " took %.1f ms", trigger->text,
 		     (unsigned int)(dev >> 20), (unsigned int)(dev & 0xfffff), sector, ms(end_ns - begin_ns));
 }
 
@@ -142,7 +144,7 @@ static void sync_took(struct fs_watch *watch, uint64_t task, uint64_t begin_ns, 
 	const struct fs_trigger *trigger = of_kind(watch, FS_TRIGGER_FSYNC);
 
 	if (trigger && end_ns > begin_ns && end_ns - begin_ns > trigger->limit_ns)
-		fire(watch, begin_ns, end_ns, "%s: a sync of task %" PRIu64 " took %.1f ms", trigger->text, task,
+		fire(watch, task, begin_ns, end_ns, "%s: a sync of task %" PRIu64 " took %.1f ms", trigger->text, task,
 		     ms(end_ns - begin_ns));
 }
 
@@ -245,7 +247,7 @@ static void follow(struct fs_watch *watch, const struct fs_watched *event)
 		return;
 	}
 	if (of_kind(watch, FS_TRIGGER_ERROR) && event->error)
-		fire(watch, event->time_ns, event->time_ns, "error: a request to %u:%u at sector %" PRIu64 " ended with %d",
+		fire(watch, 0, event->time_ns, event->time_ns, "error: a request to %u:%u at sector %" PRIu64 " ended with %d",
 		     (unsigned int)(event->key_a >> 20), (unsigned int)(event->key_a & 0xfffff), event->key_b, event->error);
 	if (of_kind(watch, FS_TRIGGER_D2C))
 		completed(watch, event->key_a, event->key_b, event->time_ns);
@@ -305,7 +307,7 @@ static void in_flight(struct fs_watch *watch, struct fs_pending *items, size_t c
 		if (items[i].told || now <= items[i].begin_ns || now - items[i].begin_ns <= trigger->limit_ns + LATE_NS)
 			continue;
 		items[i].told = true;
-		fire(watch, items[i].begin_ns, now, "%s: %s has taken %.1f ms and is not done", trigger->text, what,
+		fire(watch, trigger->kind == FS_TRIGGER_FSYNC ? items[i].key_a : 0, items[i].begin_ns, now, "%s: %s has taken %.1f ms and is not done", trigger->text, what,
 		     ms(now - items[i].begin_ns));
 	}
 }
@@ -317,7 +319,7 @@ static void look_at_pressure(struct fs_watch *watch, uint64_t now)
 	struct pollfd fd = { .fd = watch->psi, .events = POLLPRI };
 
 	if (watch->psi >= 0 && poll(&fd, 1, 0) > 0 && fd.revents & POLLPRI)
-		fire(watch, now, now, "%s: tasks waited for I/O for that much of a second", of_kind(watch, FS_TRIGGER_PSI)->text);
+		fire(watch, 0, now, now, "%s: tasks waited for I/O for that much of a second", of_kind(watch, FS_TRIGGER_PSI)->text);
 }
 
 static void look_at_command(struct fs_watch *watch, uint64_t now)
@@ -332,7 +334,7 @@ static void look_at_command(struct fs_watch *watch, uint64_t now)
 			return;
 		watch->command = 0;
 		if (WIFEXITED(status) && !WEXITSTATUS(status))
-			fire(watch, now, now, "%s: it ended with 0", trigger->text);
+			fire(watch, 0, now, now, "%s: it ended with 0", trigger->text);
 	}
 	if (now < watch->command_next_ns)
 		return;
@@ -438,9 +440,12 @@ static int watch_syncs(struct fs_watch *watch, char *error, size_t size)
 {
 	static const char *const calls[] = { "fsync", "fdatasync", "syncfs", "sync", "msync", "sync_file_range",
 					     "sync_file_range2" };
+	char own[FS_OWN_FILTER];
 
 	if (!of_kind(watch, FS_TRIGGER_FSYNC))
 		return 0;
+	/* A capture's own sync is not the next one's reason. */
+	fs_own_filter(own, sizeof(own), getpid());
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		char enter[48], leave[48];
 		char *a, *b;
@@ -451,8 +456,8 @@ static int watch_syncs(struct fs_watch *watch, char *error, size_t size)
 		a = format_of(&watch->ring, "syscalls", enter);
 		b = format_of(&watch->ring, "syscalls", leave);
 		if (a && b && fs_format_id(a, &watch->sync_enter[n]) && fs_format_id(b, &watch->sync_exit[n]) &&
-		    !fs_ring_enable(&watch->ring, "syscalls", enter, NULL) &&
-		    !fs_ring_enable(&watch->ring, "syscalls", leave, NULL))
+		    !fs_ring_enable(&watch->ring, "syscalls", enter, own) &&
+		    !fs_ring_enable(&watch->ring, "syscalls", leave, own))
 			watch->sync_events++;
 		free(a);
 		free(b);

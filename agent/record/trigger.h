@@ -67,6 +67,7 @@ struct fs_watch {
 	/* The first firing that no capture has yet, and how many there were since. */
 	bool fired;
 	uint64_t fired_ns;
+	uint64_t task;	   /* whose sync it was; 0: it was none */
 	uint64_t began_ns; /* when what fired it began: a request's issue, a sync's call */
 	unsigned int times;
 	char reason[200];

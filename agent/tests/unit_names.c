@@ -256,6 +256,51 @@ static void by_backing_device(void)
 	}
 }
 
+/* One event of inode 5000 on 8:1. */
+static void event_of_file(struct fs_touched *touched, uint16_t id, uint64_t time_ns)
+{
+	const struct fs_page_layout layout = { .long_size = 8, .data_offset = 16, .size = 4096 };
+	const uint32_t head = 6, device = 8 << 20 | 1;
+	const uint64_t commit = sizeof(head) + 24, inode = 5000;
+	unsigned char subbuf[64] = { 0 };
+
+	memcpy(subbuf, &time_ns, sizeof(time_ns));
+	memcpy(subbuf + 8, &commit, sizeof(commit));
+	memcpy(subbuf + 16, &head, sizeof(head));
+	memcpy(subbuf + 20, &id, sizeof(id));
+	memcpy(subbuf + 28, &device, sizeof(device));
+	memcpy(subbuf + 36, &inode, sizeof(inode));
+	fs_touched_subbuf(touched, subbuf, 16 + (size_t)commit, &layout);
+}
+
+/* The CPU on which a file is deleted is read before the one on which it was written: that is no second file. */
+static void deleted_on_another_cpu(void)
+{
+	static const char format[] = "name: x\nID: %u\nformat:\n"
+				     "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n"
+				     "\tfield:ino_t ino;\toffset:16;\tsize:8;\tsigned:0;\n";
+	static const char *const events[] = { "ext4_da_write_begin", "ext4_free_inode" };
+	struct fs_touched *touched = fs_alloc(sizeof(*touched));
+
+	memset(touched, 0, sizeof(*touched));
+	for (unsigned int i = 0; i < ARRAY_SIZE(events); i++) {
+		char text[sizeof(format) + 16];
+
+		snprintf(text, sizeof(text), format, 1000 + i);
+		fs_touched_format(touched, events[i], text);
+	}
+	event_of_file(touched, 1000, 400);
+	event_of_file(touched, 1001, 500);
+	CHECK(touched->ended_count == 1 && touched->ended[0].until_ns == 500);
+	event_of_file(touched, 1000, 300);
+	event_of_file(touched, 1000, 350);
+	CHECK(touched->count == 1 && !touched->files[0].touched);
+	event_of_file(touched, 1000, 600);
+	CHECK(touched->files[0].touched && touched->files[0].events == 1);
+	fs_touched_free(touched);
+	free(touched);
+}
+
 /* What never answers, as the memory of a process that is stuck, is given up, and others are read. */
 static void reader(void)
 {
@@ -290,6 +335,7 @@ void test_names(void)
 {
 	most_events_first();
 	by_backing_device();
+	deleted_on_another_cpu();
 	reader();
 	overlays();
 	time_is_over();

@@ -72,6 +72,7 @@ void test_options(void)
 	fs_record_options_free(&options);
 	CHECK(!PARSE(&options, "--trigger", "d2c>50ms", "--trigger", "psi-io>20%", "--captures", "3"));
 	CHECK(options.trigger_count == 2 && options.captures == 3 && options.before_s == 5 && options.after_s == 2);
+	CHECK(options.paths == FS_NAMES_AUTO);
 	CHECK_NUMBER(options.triggers[0].limit_ns, 50000000);
 	CHECK_NUMBER(options.triggers[1].limit_ns, 200000000);
 	fs_record_options_free(&options);

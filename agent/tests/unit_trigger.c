@@ -6,6 +6,7 @@
 #define MS UINT64_C(1000000)
 #define ISSUE 1
 #define COMPLETE 2
+#define SYNC 3
 #define DISK (7u << 20)
 
 static void ring(struct fs_watch *watch, struct fs_trigger *trigger, const char *text)
@@ -64,5 +65,21 @@ void test_trigger(void)
 	fs_watch_follow(&watch, 1100 * MS);
 	fs_watch_follow(&watch, 1900 * MS);
 	CHECK(!watch.fired);
+	free(watch.read);
+
+	/* Whose sync it was, done or not; a request is nobody's. */
+	CHECK(!watch.task);
+	ring(&watch, &trigger, "fsync>100ms");
+	watch.sync_events = 1;
+	watch.sync_enter[0] = SYNC;
+	watch.sync_exit[0] = SYNC + 1;
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 10 * MS, .key_a = 77, .id = SYNC });
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 20 * MS, .key_a = 78, .id = SYNC });
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 125 * MS, .key_a = 78, .id = SYNC + 1 });
+	fs_watch_follow(&watch, 200 * MS);
+	CHECK(watch.fired && watch.task == 78);
+	fs_watch_again(&watch);
+	fs_watch_follow(&watch, 500 * MS);
+	CHECK(watch.fired && watch.task == 77);
 	free(watch.read);
 }

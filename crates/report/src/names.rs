@@ -165,7 +165,7 @@ fn why(reason: &str) -> &str {
         "not_reachable" => "in a part of their file system that is not mounted, or is hidden by another mount",
         "out_of_time" => "the search ended at its time limit (record with --paths walk to search without one)",
         "busy" => "events came too fast to look for them while they were there",
-        "not_looked_for" => "the recording did not look for them (record without --paths seen or --paths none)",
+        "not_looked_for" => "the recording did not look for them (record with --paths walk)",
         other => other,
     }
 }

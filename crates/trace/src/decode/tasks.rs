@@ -1,8 +1,8 @@
 //! Task names from the kernel's own events.
 //!
 //! `task_newtask` and `sched_process_fork` (a child has its parent's name), `task_rename` (every change, exec included: `__set_task_comm`,
-//! `fs/exec.c`, Linux 6.1), `sched_process_exec` where renames are not recorded, and `sched_switch` and
-//! `sched_wakeup` of other tools' traces.
+//! `fs/exec.c`, Linux 6.1), `sched_process_exec` where renames are not recorded, `sched_process_exit` of
+//! what nothing else names, and `sched_switch` and `sched_wakeup` of other tools' traces.
 
 use crate::bytes::until_nul;
 use crate::decode::names::Names;
@@ -27,6 +27,11 @@ enum TaskFields {
         pid: Option<Field>,
         filename: Field,
         names: bool,
+    },
+    /// The name is of use where nothing else has one.
+    Exit {
+        pid: Field,
+        comm: Field,
     },
     Switch {
         pairs: Vec<(Field, Field)>,
@@ -90,6 +95,13 @@ impl TaskReader {
                     names.rename(pid, time, &name[..name.len().min(COMM)]);
                 }
             }
+            TaskFields::Exit { pid, comm } => {
+                if let (Some(pid), Some(comm)) = (number(pid), text(comm))
+                    && !names.knows(pid)
+                {
+                    names.set(pid, 0, comm);
+                }
+            }
             TaskFields::Switch { pairs } => {
                 for (pid, comm) in pairs {
                     if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
@@ -117,6 +129,8 @@ fn plan(s: &Schema, renames: bool) -> Option<TaskFields> {
         ("sched", "sched_wakeup" | "sched_wakeup_new" | "sched_waking") => {
             TaskFields::Switch { pairs: vec![(field("pid")?, field("comm")?)] }
         }
+        // Of a task that was there before the recording, or before what is left of it, and ended in it.
+        (_, "sched_process_exit") => TaskFields::Exit { pid: field("pid")?, comm: field("comm")? },
         _ => return None,
     })
 }
