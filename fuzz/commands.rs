@@ -135,6 +135,7 @@ fn system(trace: &Trace) -> SystemFacts {
         mounts: Vec::new(),
         wear: OwnWear::of_facts(trace.facts()),
         captured: trace.facts().recording.trigger.iter().filter_map(|trigger| trigger.reason.clone()).collect(),
+        limited_to: trace.facts().recording.filter.comm.clone(),
     }
 }
 

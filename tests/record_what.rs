@@ -104,6 +104,8 @@ fn a_device_filter_keeps_that_device_and_its_file_alone() {
     assert!(issued.keys().all(|device| device >> 20 != 7 || device & 0xfffff == minor), "{issued:?}");
     // Into how many requests a disk cuts them is its own matter; the bytes are the same.
     assert!(issued.values().all(|of| of.1 <= 6400), "other people's I/O was recorded: {issued:?}");
+    let said = stdout(flashscope().arg("report").arg(&path));
+    assert!(said.contains(&format!("Recorded with --device {}: other I/O", wanted.name())), "{said}");
 }
 
 #[test]

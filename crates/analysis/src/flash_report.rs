@@ -63,6 +63,9 @@ pub struct SystemFacts {
     /// Why the flight recorder wrote it: "fsync>5ms: a sync of task 12 took 18.7 ms". Empty for other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub captured: Vec<String>,
+    /// What a recording is limited to: "--comm dd --device loop0". Empty where all was recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limited_to: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]

@@ -20,7 +20,7 @@ use flashscope_analysis::{
 };
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
-use flashscope_trace::facts::Mount;
+use flashscope_trace::facts::{Filter, Mount};
 use flashscope_trace::{Device, Event, EventKind, Facts, FlashAccess, Schema, TaskId, TimeNs, Trace, TraceKind};
 
 use crate::anonymous;
@@ -718,7 +718,16 @@ fn system(inputs: &Inputs) -> SystemFacts {
         mounts: each(&|trace| mounts(trace.facts())),
         wear: own_wear(inputs),
         captured: each(&|trace| trace.facts().recording.trigger.iter().map(|trigger| text(&trigger.reason)).collect()),
+        limited_to: each(&|trace| vec![limits(&trace.facts().recording.filter)]),
     }
+}
+
+/// As the options of `record` were.
+fn limits(filter: &Filter) -> String {
+    let numbers: Vec<String> = filter.pid.iter().map(i64::to_string).collect();
+    let options = [("comm", &filter.comm), ("pid", &numbers), ("cgroup", &filter.cgroup), ("device", &filter.device)];
+    let options = options.into_iter().flat_map(|(name, all)| all.iter().map(move |one| format!("--{name} {one}")));
+    options.collect::<Vec<_>>().join(" ")
 }
 
 /// Of several traces of one boot the first: each says how it was when that recording began.

@@ -20,6 +20,18 @@ fn groups(heads: &'static [&'static str], all: &[CallGroup], most: usize) -> Row
     })
 }
 
+/// What recordings are limited to, so that nobody takes a part for the whole.
+pub fn limited_to(limits: &[String]) -> Vec<String> {
+    let sentence = |limit: &String| {
+        let beneath = match limit.contains("--device loop") || limit.contains("--device /dev/loop") {
+            true => " Of the disk beneath a loop device it has only blocks that the file had when it began.",
+            false => "",
+        };
+        format!("Recorded with {limit}: other I/O is not in the trace.{beneath}")
+    };
+    limits.iter().map(sentence).collect()
+}
+
 /// Why a flight recorder wrote each of these recordings, and how to see what the call waited for.
 pub fn captured(reasons: &[String], calls: &CallsFound) -> Vec<String> {
     let sentence = |reason: &String| {
@@ -148,6 +160,14 @@ pub fn bios(path: &CallPath) -> Rows {
 mod tests {
     use super::*;
     use flashscope_analysis::calls::SlowCall;
+
+    #[test]
+    fn a_part_is_no_whole() {
+        let said = limited_to(&["--comm dd".to_owned(), "--device loop0".to_owned()]);
+        assert_eq!(said[0], "Recorded with --comm dd: other I/O is not in the trace.");
+        assert!(said[1].ends_with("only blocks that the file had when it began."), "{said:?}");
+        assert!(limited_to(&[]).is_empty());
+    }
 
     #[test]
     fn a_capture_says_why_and_which_call_it_was() {

@@ -351,6 +351,7 @@ pub fn flash() -> FlashReport {
                 OwnWear::Emmc { device: "mmcblk0".into(), life_time: [2, 1], pre_end_of_life: 1 },
             ],
             captured: vec!["fsync>5ms: a sync of task 12 took 18.7 ms<script>\u{1b}[2J".into()],
+            limited_to: vec!["--comm dd<script>\u{1b}[2J".into()],
         },
         chips: vec![ChipShape {
             chip: 0,

@@ -258,6 +258,9 @@ objects! {
     /// What alone was asked for.
     Filter {
         device: Vec<String>,
+        pid: Vec<i64>,
+        cgroup: Vec<String>,
+        comm: Vec<String>,
     }
 
     Probe {

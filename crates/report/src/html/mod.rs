@@ -176,6 +176,9 @@ fn system(s: &SystemFacts) -> Vec<(&'static str, String)> {
     if !s.captured.is_empty() {
         facts.push(("captured because of", s.captured.join("; ")));
     }
+    if !s.limited_to.is_empty() {
+        facts.push(("recorded only", s.limited_to.join("; ")));
+    }
     if !s.wear.is_empty() {
         facts.push(("wear", s.wear.iter().map(OwnWear::sentence).collect::<Vec<_>>().join(" ")));
     }

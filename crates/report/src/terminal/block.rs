@@ -38,6 +38,9 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     if let Some(line) = block_view::own_recording(found) {
         out += &paragraph(&line, width, 0, 2);
     }
+    for line in calls_view::limited_to(&report.system.limited_to) {
+        out += &paragraph(&visible(&line), width, 0, 2);
+    }
     for line in calls_view::captured(&report.system.captured, &report.calls) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }

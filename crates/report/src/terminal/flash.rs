@@ -98,6 +98,9 @@ fn title(report: &FlashReport, width: usize) -> String {
         );
         out += &paragraph(&visible(&line), width, 0, 0);
     }
+    for line in crate::calls_view::limited_to(&system.limited_to) {
+        out += &paragraph(&visible(&line), width, 0, 2);
+    }
     for line in crate::calls_view::captured(&system.captured, &report.calls) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }
