@@ -127,6 +127,11 @@ where
         self.originators.counts = shown;
     }
 
+    #[inline(always)]
+    fn interference(&mut self) -> &mut Interference {
+        &mut self.matching.watch.1.1.0
+    }
+
     /// Whether a bio or a request that this event begins is of a process that is shown.
     fn is_own(&mut self, block: &BlockEvent, owner: u32, tid: TaskId, time: TimeNs) -> bool {
         let Some(only) = &self.only else { return true };
@@ -149,6 +154,7 @@ where
     type Output = BlockFound;
 
     fn event(&mut self, event: &Event) {
+        let mut switches = false;
         match &event.kind {
             EventKind::File(file) => {
                 self.loops.file((&mut self.matching, &mut self.originators), file, event.tid, event.time)
@@ -169,8 +175,10 @@ where
                     }
                     let file = if !below { self.originators.file_of(block, event.tid) } else { None };
                     self.matching.watch.0.0.0.1.next = file;
+                    self.matching.watch.1.1.0.task = self.originators.task_of(owner);
                 }
                 let (tid, time) = (event.tid, event.time);
+                self.interference().processors.current = event.cpu;
                 self.matching.own = self.is_own(block, owner, tid, time);
                 self.matching.block(block, (owner, tid), time.0, || self.originators.issuer(tid, time));
             }
@@ -180,6 +188,7 @@ where
                 if name.starts_with("sys_enter") {
                     self.originators.is_user(tid);
                 }
+                switches = name == "sched_switch";
                 let in_range = self.matching.in_range;
                 let owner = || {
                     let owner = self.originators.issuer(tid, time);
@@ -190,6 +199,7 @@ where
             }
             _ => {}
         }
+        self.interference().processors.seen(event.cpu, event.tid, event.time.0, switches);
     }
 
     fn finish(self) -> BlockFound {

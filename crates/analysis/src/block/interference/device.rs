@@ -5,8 +5,11 @@
 //! few additions for each originator that waits; none depends on how much is in flight.
 
 use super::super::by_owner::ByOwner;
-use super::FURTHER;
+use super::processors::Processors;
+use super::{FURTHER, HELD_NS};
 use crate::latency::LatencyHistogram;
+use flashscope_trace::TaskId;
+use foldhash::HashMap;
 use std::collections::BTreeMap;
 
 /// Nanoseconds as a number with a fraction. A time of the kernel's is signed, and no longer than [`flashscope_trace::TimeNs::MAX`]; a
@@ -17,7 +20,7 @@ pub(super) fn float(ns: u64) -> f64 {
 }
 
 /// Where a bio is: before its request, in the scheduler, merged into a request, or not waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     BeforeRequest,
     Scheduler,
@@ -75,6 +78,9 @@ impl Request {
         f64::from(sectors) / whole.max(1.0)
     }
 }
+
+/// By row of whose work kept an idle device waiting, by row of who waited, and where: how long.
+type KeptIdle = BTreeMap<(usize, usize, Place), f64>;
 
 /// Bios of one originator that wait in one place: how many, and the integral of that over the device's virtual time.
 #[derive(Clone, Copy, Default)]
@@ -217,10 +223,13 @@ pub(super) struct OneDevice {
     unsettled: Vec<[u64; WAITING]>,
     /// By row of whom is served: for each that waits, and where, how long; and the integral up to which that is known.
     served: Vec<Vec<[(f64, f64); WAITING]>>,
-    /// How long the device was kept idle: by the row of whose request left it last, and of who waited for it.
-    kept_idle: BTreeMap<(usize, usize), f64>,
-    /// Whose request left the device last.
+    /// How long the device was idle while requests waited: for whose request left it last, or who had the processor.
+    kept_idle: KeptIdle,
+    /// Whose request left the device last, and since when the device is idle.
     last_left: Option<usize>,
+    idle_since: u64,
+    /// Originators by task.
+    tasks: HashMap<TaskId, usize>,
     /// D2C with nobody else in the device, by class.
     pub alone: Vec<super::Mean>,
     /// Steps of originators that share a row.
@@ -245,14 +254,15 @@ impl OneDevice {
         }
     }
 
-    /// The place of an originator in `owners`, which it gets where it has none.
-    pub fn owner(&mut self, number: u32) -> usize {
+    /// The place of an originator in `owners`, which it gets where it has none. `task` is its task.
+    pub fn owner(&mut self, number: u32, task: TaskId) -> usize {
         if let Some(at) = self.index.get(number) {
             return usize::from(at);
         }
         let at = self.owners.len();
         self.owners.push(OwnerHere { number, ..OwnerHere::default() });
         self.index.set(number, at as u16);
+        self.tasks.insert(task, at);
         at
     }
 
@@ -321,8 +331,8 @@ impl OneDevice {
             }
         }
         let shared = |row: usize| if row == least { FURTHER } else { row };
-        for ((of, waiter), ns) in std::mem::take(&mut self.kept_idle) {
-            *self.kept_idle.entry((shared(of), shared(waiter))).or_default() += ns;
+        for ((of, waiter, place), ns) in std::mem::take(&mut self.kept_idle) {
+            *self.kept_idle.entry((shared(of), shared(waiter), place)).or_default() += ns;
         }
         self.waiting[least] = Default::default();
         if let Some(at) = self.index.get(self.rows[least]) {
@@ -448,6 +458,7 @@ impl OneDevice {
         self.last_left = request.owners().first().map(|(owner, _)| *owner);
         self.parts -= u64::from(request.count);
         self.set_active(self.active.saturating_sub(1));
+        self.idle_since = self.last;
         self.free.push(number);
     }
 
@@ -459,14 +470,31 @@ impl OneDevice {
     /// Notes that a bio of an originator waited for a device that was idle since another's request left it, if that is so.
     pub fn was_kept_idle(&mut self, owner: usize, ns: f64) -> bool {
         let Some(last) = self.last_left.filter(|last| *last != owner && self.active == 0) else { return false };
-        let rows = (self.row(last), self.row(owner));
-        *self.kept_idle.entry(rows).or_default() += ns;
+        self.kept_idle_by(last, owner, Place::Scheduler, ns);
         true
     }
 
-    /// By row: how long the idle device was kept for it while a row's bios waited.
-    pub fn kept_idle_for(&self, row: usize) -> Vec<f64> {
-        (0..self.served.len()).map(|of| self.kept_idle.get(&(of, row)).copied().unwrap_or(0.0)).collect()
+    /// Notes that a bio of an originator, in this place since then, waited for the processor while the device was idle: another
+    /// originator had it for most of that time.
+    pub fn was_held(&mut self, owner: usize, place: Place, since: u64, (ns, processors): (f64, &Processors)) -> bool {
+        let from = since.max(self.idle_since);
+        if self.active > 0 || self.last.saturating_sub(from) < HELD_NS {
+            return false;
+        }
+        let holder = processors.most_of(from, self.last).and_then(|task| self.tasks.get(&task).copied());
+        let Some(holder) = holder.filter(|holder| *holder != owner) else { return false };
+        self.kept_idle_by(holder, owner, place, ns);
+        true
+    }
+
+    fn kept_idle_by(&mut self, other: usize, owner: usize, place: Place, ns: f64) {
+        let (other, owner) = (self.row(other), self.row(owner));
+        *self.kept_idle.entry((other, owner, place)).or_default() += ns;
+    }
+
+    /// By row: how long the idle device waited for it while a row's bios waited in this place.
+    pub fn kept_idle_for(&self, row: usize, place: Place) -> Vec<f64> {
+        (0..self.served.len()).map(|of| self.kept_idle.get(&(of, row, place)).copied().unwrap_or(0.0)).collect()
     }
 
     pub fn is_in_device(&self, owner: usize) -> bool {

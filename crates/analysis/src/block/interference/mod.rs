@@ -11,6 +11,8 @@
 //!
 //! A request that waits long in the scheduler while the device is idle waits for whom the device served last, if that was another:
 //! bfq keeps the device idle for the next request of a process, or a busy processor keeps the kernel from handing the request over.
+//! Where events show that another originator had the processor for most of the time that the device was idle, after the request was
+//! inserted or after the originator's own request before it was completed, the step waited for that one.
 //!
 //! A bio that was split waits as long as any of its parts does, and each moment counts once: a part that waits for another
 //! part waits for its originator's own work. If the device served others during one of its steps, all that its steps take beyond
@@ -25,6 +27,7 @@
 //! that waited and was waited for least goes to a row that all others share, and is counted.
 
 mod device;
+mod processors;
 
 use super::by_owner::MAX_OWNERS;
 use super::groups::size_class;
@@ -32,8 +35,9 @@ use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
 use crate::{Evidence, LatencyHistogram, Unknown};
 use device::{OneDevice, Own, OwnerHere, Place, SIZES, Waits, float};
-use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
+use flashscope_trace::{BlockAction, BlockEvent, RequestKind, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
+use processors::Processors;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,6 +56,8 @@ const SEEN: u64 = 3;
 /// A request that waits so long for an idle device waits for whom the device served last: bfq keeps a device idle for the next request
 /// of a process, 8 ms (`slice_idle`), or 2 ms where its requests are scattered (`BFQ_MIN_TT`, block/bfq-iosched.c, Linux 6.1). Half of that.
 const KEPT_IDLE_NS: u64 = 1_000_000;
+/// A step in which the device was idle for so long is looked at for who had the processor: a step takes some 10 µs by itself.
+const HELD_NS: u64 = 100_000;
 
 /// Where a bio waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
@@ -283,6 +289,9 @@ pub(super) struct Interference {
     split_waits: HashMap<u32, SplitWait>,
     /// The request that is being issued.
     issuing: Option<u32>,
+    pub(super) processors: Processors,
+    /// The task of the owner whose bio is queued next.
+    pub(super) task: TaskId,
     not_measured: u64,
     shared: u64,
 }
@@ -290,7 +299,8 @@ pub(super) struct Interference {
 impl Interference {
     pub fn new() -> Interference {
         let (devices, waits, split_waits) = (Vec::new(), Vec::new(), HashMap::new());
-        Interference { devices, waits, split_waits, issuing: None, not_measured: 0, shared: 0 }
+        let (issuing, processors, task) = (None, Processors::default(), 0);
+        Interference { devices, waits, split_waits, issuing, processors, task, not_measured: 0, shared: 0 }
     }
 
     fn device(&mut self, device: u16) -> &mut OneDevice {
@@ -326,7 +336,7 @@ impl Interference {
         let given = one.owners[owner].given(one.virtual_ns());
         if bio.waiting > 0 {
             let split = if bio.split { self.split_waits.get_mut(&root) } else { None };
-            waited(one, bio, split, part, (now, given));
+            waited(one, bio, split, part, (now, given, &self.processors));
         }
         one.moves(owner, before, place, in_range);
         bio.waiting = (bio.waiting + u32::from(place.waits())).saturating_sub(u32::from(before.waits()));
@@ -570,10 +580,7 @@ impl Behind {
                 // The trace lacks the step that led here: it waited where it had been before.
                 (served, all) = others(one.served_beside(victim, &Place::ALL));
             }
-            let (kept_idle, kept_all) = match stage {
-                WaitStage::Scheduler => others(one.kept_idle_for(victim)),
-                _ => (vec![0.0; served.len()], 0.0),
-            };
+            let (kept_idle, kept_all) = others(one.kept_idle_for(victim, place));
             let of_served = (waited / all.max(1.0)).min(1.0);
             let handover = (waited - all).max(0.0);
             let each = served.into_iter().zip(kept_idle).enumerate();
@@ -640,10 +647,10 @@ impl Watch for Interference {
             self.not_measured += 1;
             return;
         }
-        let (device, in_range) = (bio.device, bio.in_range);
+        let (device, in_range, task) = (bio.device, bio.in_range, self.task);
         let one = self.device(device);
         one.pass(now);
-        let owner = one.owner(bio.owner);
+        let owner = one.owner(bio.owner, task);
         one.moves(owner, Place::InDevice, Place::BeforeRequest, in_range);
         let (busy, given) = (one.busy(), one.owners[owner].given(one.virtual_ns()));
         let begun = Wait { known: true, in_range, device, owner: owner as u32, root: at, waiting: 1, ..Wait::NONE };
@@ -737,17 +744,24 @@ impl Watch for Interference {
 }
 
 /// Counts a step in which a bio waited.
-fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, part: Part, (now, given): (u64, f64)) {
+fn waited(
+    one: &mut OneDevice,
+    bio: &mut Wait,
+    split: Option<&mut SplitWait>,
+    part: Part,
+    (now, given, processors): (u64, f64, &Processors),
+) {
     let lasted = now.saturating_sub(bio.since);
     let (served, lasted_ns) = (float((one.busy() - bio.busy).min(lasted)), float(lasted));
     let own = (given - bio.given).clamp(0.0, served);
     let waited = lasted_ns - own;
+    let (owner, shown) = (bio.owner as usize, if bio.in_range { waited } else { 0.0 });
     // Half a nanosecond: the sums are of fractions.
     let others = served - own >= 0.5
-        || part == Part::I2d
-            && served == 0.0
-            && lasted >= KEPT_IDLE_NS
-            && one.was_kept_idle(bio.owner as usize, if bio.in_range { waited } else { 0.0 });
+        || (part == Part::I2d || own >= 0.5)
+            && lasted >= HELD_NS
+            && one.was_held(owner, part.place(), bio.since, (shown, processors))
+        || part == Part::I2d && served == 0.0 && lasted >= KEPT_IDLE_NS && one.was_kept_idle(owner, shown);
     if others {
         bio.behind += waited;
     }
@@ -764,7 +778,8 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, pa
     };
     let step = part as usize * Own::COUNT + class as usize;
     if others {
-        split.in_proportion += (lasted_ns - own * lasted_ns / served).max(0.0);
+        let of_own = if served - own >= 0.5 { own * lasted_ns / served } else { own };
+        split.in_proportion += (lasted_ns - of_own).max(0.0);
     }
     split.steps.push((step, others, waited));
 }

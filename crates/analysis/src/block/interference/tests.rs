@@ -82,6 +82,48 @@ fn an_idle_device_that_is_kept_for_another_is_a_wait_behind_it() {
     assert_eq!(run(&steps).owners[0].mean_behind_ns, 0);
 }
 
+/// Task 2's last request is in the scheduler of an idle device for 2 ms. Task 1 computes meanwhile, as its events every 100 µs show. They are on
+/// processor 0, the issue on the one that is given.
+#[test]
+fn an_idle_device_while_another_has_the_processor_is_a_wait_behind_it() {
+    const US: u64 = 1000;
+    let found = |issued_on: u16, computing: TaskId| {
+        let mut matching = Matching::new(Interference::new());
+        let mut step = |time: u64, action, owner: u32, sector| {
+            let (flags, detail) = (RequestFlags::WRITE, BlockDetail::None);
+            let (device, bytes, error, cgroup) = (Device::new(8, 0), 4096, 0, 0);
+            let block = BlockEvent { action, device, flags, sector, bytes, error, cgroup, detail };
+            matching.watch.task = owner;
+            matching.watch.processors.current = if action == Issue { issued_on } else { 0 };
+            if action == Unplug {
+                matching.watch.processors.seen(0, owner, time, false);
+            } else {
+                matching.block(&block, (owner, owner), time, || owner);
+            }
+        };
+        // Task 1's own request first, then task 2's: the device served task 2 last.
+        for (at, owner) in [(0, 1), (1, 2), (2, 2), (3, 2), (4, 2), (5, 2), (6, 2), (7, 2)] {
+            let (at, sector) = (at * 10_000 * US, at * 1000);
+            let late = if at == 70_000 * US { 2000 * US } else { 0 };
+            step(at, Queue, owner, sector);
+            step(at + 2, GetRq, owner, sector);
+            step(at + 4, Insert, owner, sector);
+            (0..late / (100 * US)).for_each(|n| step(at + 10 * US + n * 100 * US, Unplug, computing, 0));
+            step(at + 7 + late, Issue, owner, sector);
+            step(at + 107 + late, Complete, owner, sector);
+        }
+        let (interference, devices, ..) = matching.finish();
+        interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
+    };
+    let held = found(0, 1);
+    let [pair] = held.pairs.as_slice() else { panic!("{:?}", held.pairs) };
+    assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Scheduler));
+    assert_eq!((pair.served_ns, pair.handover_ns), (0, 2000 * US));
+    assert_eq!(found(1, 1).pairs, [], "nothing shows who had the processor that handed the request over");
+    assert_eq!(found(0, 2).pairs, [], "it had the processor itself");
+    assert_eq!(found(0, 9).pairs, [], "a task that does not use the device is no originator");
+}
+
 #[test]
 fn ones_own_queue_is_no_interference() {
     let found = run(&[

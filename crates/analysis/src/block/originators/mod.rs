@@ -286,6 +286,11 @@ where
         self.owners.get(owner as usize).is_some_and(|owner| owner.kind == OwnerKind::Kernel)
     }
 
+    /// An owner's thread; 0: it has none.
+    pub fn task_of(&self, owner: u32) -> TaskId {
+        self.owners.get(owner as usize).map_or(0, |owner| owner.tid)
+    }
+
     /// An owner's name (a role's own), kind and thread; `None` where there is no such owner.
     pub fn owner(&self, owner: u32) -> Option<(Cow<'_, str>, OwnerKind, Option<u32>)> {
         let owner = self.owners.get(owner as usize)?;
