@@ -28,7 +28,7 @@ fn levers(result: &ReplaysResult) -> Rows {
         "lever",
         "kernel",
         "p99 of\nread(), ms",
-        "all reads,\nms",
+        "reads beside\nothers, ms",
         "the same\nalone, ms",
         "waits for\nothers, ms",
         "late\nframes",
@@ -255,7 +255,7 @@ fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Optio
         String::new()
     };
     Some(format!(
-        "{case} on Linux {kernel}: use {}. The others cost the application's reads {} ms, not {} (all its reads: {} ms, not {}); the \
+        "{case} on Linux {kernel}: use {}. The others cost the application's reads {} ms, not {} (its reads beside them: {} ms, not {}); the \
          others get {:.1} MiB/s, not {:.1}.{further}{but}{systemd}",
         used.lever,
         spread(wait),

@@ -13,7 +13,7 @@ use flashscope_trace::{EventKind, FlashOp, Session, TaskId, TimeNs, Trace};
 use serde::Deserialize;
 
 use super::plan::{ReplaySpec, STEP};
-use super::result::{Delay, LeverRefused, Pattern, Played, Player, ReplayGroup, Stage};
+use super::result::{Delay, LeverRefused, Pattern, Played, Player, ReadsSince, ReplayGroup, Stage};
 use super::script::Verb;
 use crate::collect::losses;
 use crate::error::StudyError;
@@ -112,6 +112,7 @@ fn ran(
         stages: if has_block { stages(&found.stages) } else { Vec::new() },
         pattern: has_block.then(|| pattern(spec, &found.points.points, bench.start_ns)),
         delay: delays,
+        reads_since: spec.delay_from_ns.iter().map(|&from_ns| reads_since(own, from_ns)).collect(),
         flash_reads: flash.then_some(reads),
         flash_programs: flash.then_some(programs),
         others_bytes: others.iter().map(|task| task.bytes_read + task.bytes_written).sum(),
@@ -156,6 +157,12 @@ fn player(spec: &ReplaySpec, tasks: &[Task]) -> Player {
         total_ns: latencies.iter().fold(0, |sum, &ns| sum.saturating_add(ns)),
         late_frames: spec.case.film_s.map(|film_s| late_frames(spec, tasks, film_s)),
     }
+}
+
+fn reads_since(tasks: &[Task], from_ns: u64) -> ReadsSince {
+    let reads = tasks.iter().flat_map(|task| task.begins_ns.iter().zip(&task.latencies_ns));
+    let total_ns = reads.filter(|(begin, _)| **begin >= from_ns).fold(0u64, |sum, (_, &ns)| sum.saturating_add(ns));
+    ReadsSince { from_ns, total_ns }
 }
 
 /// Frames that came too late. The film plays from the latest time at which no read of the recording was late, and 0.3 s behind
@@ -335,6 +342,21 @@ mod tests {
             None
         );
         assert_eq!(refused(spec, &BootFailureKind::NoPort), None);
+    }
+
+    #[test]
+    fn reads_count_from_the_moment_when_the_others_begin() {
+        let task = |begins_ns: [u64; 3], latencies_ns: [u64; 3]| Task {
+            bytes_read: 0,
+            end_ns: 0,
+            bytes_written: 0,
+            begins_ns: begins_ns.to_vec(),
+            latencies_ns: latencies_ns.to_vec(),
+        };
+        let tasks = [task([0, 60, 70], [39, 5, 7]), task([10, 59, 80], [100, 200, 11])];
+        assert_eq!(reads_since(&tasks, 60), ReadsSince { from_ns: 60, total_ns: 5 + 7 + 11 });
+        assert_eq!(reads_since(&tasks, 0).total_ns, 39 + 5 + 7 + 100 + 200 + 11);
+        assert_eq!(reads_since(&tasks, 81).total_ns, 0);
     }
 
     #[test]

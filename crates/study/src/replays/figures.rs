@@ -29,13 +29,19 @@ fn all_alone(specs: &[ReplaySpec], index: usize) -> Vec<usize> {
 }
 
 /// The application's reads alone with the same lever, else with the same disk: what the lever does without the others is no
-/// protection from them. Without such a run it is unknown.
+/// protection from them. Without such a run it is unknown. As before the others begin, runs differ by where files and journal lie,
+/// only the reads since then count.
 fn alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
     let all = all_alone(specs, index);
     let lever = |i: &&usize| specs[**i].lever.name == specs[index].lever.name;
     let disk = |i: &&usize| specs[**i].case.disk == specs[index].case.disk && !specs[**i].lever.changes_own_requests();
     let other = || all.iter().find(disk).filter(|_| !specs[index].lever.changes_own_requests());
-    all.iter().find(lever).or_else(other).map(|&i| groups[i].player.total_ns)
+    let since = |&i: &usize| groups[i].reads_since.iter().find(|one| one.from_ns == specs[index].others_begin_ns());
+    all.iter().find(lever).or_else(other).and_then(since).map(|one| one.total_ns)
+}
+
+fn reads_ns(group: &ReplayGroup) -> u64 {
+    group.reads_since.first().map_or(0, |one| one.total_ns)
 }
 
 pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[LeverFound]) -> Figures {
@@ -148,17 +154,19 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
                 runs.iter().map(|&i| groups[i].player.late_frames.map(|n| n as f64)).collect();
             frames.map(|frames| spread(&frames))
         };
-        let alone = alone_ns(groups, specs, index);
-        let wait = |alone: u64| of(&|i| ms(groups[i].player.total_ns) - ms(alone));
+        let alone: Option<Vec<f64>> = runs.iter().map(|&i| alone_ns(groups, specs, i).map(ms)).collect();
+        let wait = |alone: &Vec<f64>| {
+            spread(&runs.iter().zip(alone).map(|(&i, alone)| ms(reads_ns(&groups[i])) - alone).collect::<Vec<_>>())
+        };
         found.push(LeverFound {
             case: spec.case.name.clone(),
             lever: spec.lever.name.clone(),
             kernel: spec.kernel.clone(),
             runs: runs.len() as u64,
             p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
-            read_ms: of(&|i| ms(groups[i].player.total_ns)),
-            alone_ms: alone.map(ms),
-            wait_ms: alone.map(wait),
+            read_ms: of(&|i| ms(reads_ns(&groups[i]))),
+            alone_ms: alone.as_ref().map(|alone| spread(alone)[0]),
+            wait_ms: alone.as_ref().map(wait),
             late_frames: late(&runs),
             others_mib_s: of(&|i| rate(&groups[i])),
             systemd: spec.lever.systemd.clone(),

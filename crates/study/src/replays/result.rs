@@ -42,6 +42,8 @@ pub struct ReplayGroup {
     /// From when the others began, or of the application alone from each of those times that it is compared with. Empty where there
     /// are no block events.
     pub delay: Vec<Delay>,
+    /// Of its read() calls from each of those times on.
+    pub reads_since: Vec<ReadsSince>,
     /// Flash reads and programs; of raw NAND.
     pub flash_reads: Option<u64>,
     pub flash_programs: Option<u64>,
@@ -64,6 +66,14 @@ pub struct Player {
     pub total_ns: u64,
     /// Frames whose read returned later than the film needs it; `None` without a film.
     pub late_frames: Option<u64>,
+}
+
+/// The application's read() calls from a time on, when the others begin or would begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct ReadsSince {
+    /// In the scripts' time.
+    pub from_ns: u64,
+    pub total_ns: u64,
 }
 
 /// A stage between two steps of a bio, as btt has it.
@@ -133,12 +143,13 @@ pub struct LeverFound {
     pub lever: String,
     pub kernel: String,
     pub runs: u64,
-    /// Mean, least and most of the shifts: the application's p99, and all of its reads.
+    /// Mean, least and most of the shifts: the application's p99, and all of its reads since the others began.
     pub p99_ms: [f64; 3],
     pub read_ms: [f64; 3],
-    /// All of its reads alone, with the same lever or else the same disk settings. `None`: no such run.
+    /// Its reads since the same moments alone (the mean of the shifts), with the same lever or else the same disk settings. `None`: no
+    /// such run.
     pub alone_ms: Option<f64>,
-    /// How much longer all of its reads took than that: what the others cost it.
+    /// How much longer its reads took than that: what the others cost it.
     pub wait_ms: Option<[f64; 3]>,
     /// `None`: the application plays no film.
     pub late_frames: Option<[f64; 3]>,

@@ -92,7 +92,8 @@ impl Kind for Replayed {
 
     fn is_whole(&self, spec: &ReplaySpec, played: &Played) -> bool {
         let Played::Ran(group) = played else { return true };
-        group.delay.is_empty() || group.delay.iter().map(|delay| &delay.from_ns).eq(&spec.delay_from_ns)
+        group.reads_since.iter().map(|since| &since.from_ns).eq(&spec.delay_from_ns)
+            && (group.delay.is_empty() || group.delay.iter().map(|delay| &delay.from_ns).eq(&spec.delay_from_ns))
     }
 }
 
