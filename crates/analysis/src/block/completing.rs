@@ -1,17 +1,16 @@
-//! The end of a bio's way: which completion is whose, and what is given up because its completion cannot come any more.
+//! The end of a bio: which completion belongs to which bio, and which bios have lost their completion.
 //!
-//! A completion at a sector at which several bios wait, in a trace that may have lost events, is *held* on the newest of them.
-//! What comes next at that sector says whose it was:
+//! Where several bios wait at one sector, and the trace may have lost events, a completion is *undecided*: it is noted at the newest
+//! bio. The next event at that sector decides which bio it belongs to:
 //!
-//! - Another completion: both were on their way, and the first completion was the oldest one's; but where the trace's counts do
-//!   not say that it is whole, not if that one has been in the device for far too long.
-//! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O has what it asked
-//!   for before it asks anew, so the completion was that thread's.
-//! - The same sectors again, and the threads do not tell: the completion is whose it makes look more like the device. From
-//!   the older one's issue and from the newer one's, which is nearer to what the device usually takes? Where it is the newer
-//!   one's, the older one has lost its completion: it has been in the device for far too long. Where nothing is known of the
-//!   device yet, it is the newer one's.
-//! - The end of the trace: it is told in the same way.
+//! - Another completion: both bios were in flight, and the first completion belongs to the oldest bio. Exception: the trace may have
+//!   lost events, and that bio has been in the device for far too long.
+//! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O
+//!   waits for one request before it makes the next, so the completion belongs to that thread's bio.
+//! - The same sectors again, by another thread: the service time decides. It is computed from the issue of the older and of the
+//!   newer bio, and the one nearer to the device's usual service time wins. If that is the newer bio, the older one has lost its
+//!   completion. Where no service time of the device is known yet, the completion belongs to the newer bio.
+//! - The end of the trace: the service time decides, too.
 
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
@@ -22,7 +21,7 @@ use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 /// Completions without a bio that are remembered for bios that are queued a moment later.
 const MAX_STRAYS: usize = 64;
 
-/// What decides whose a held completion was.
+/// The event that decides which bio an undecided completion belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The same sectors are queued or issued again, by this thread.
@@ -63,9 +62,9 @@ impl Usual {
     }
 }
 
-/// What was found of a held completion's group.
+/// An undecided completion.
 struct Held {
-    /// The newest bio, on which it is held.
+    /// The newest bio, at which it is noted.
     on: u32,
     time: u64,
     error: i32,
@@ -293,7 +292,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Decides whose a held completion was, where there is one.
+    /// Decides which bio an undecided completion belongs to, where there is one.
     #[cold]
     pub(super) fn settle(&mut self, place: Place, sector: u64, cause: Cause) {
         let mut group = std::mem::take(&mut self.group);
@@ -397,7 +396,7 @@ impl<W: Watch> Matching<W> {
         group.into_iter().any(|at| self.usual_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
     }
 
-    /// What is held when the trace ends.
+    /// Completions that are undecided when the trace ends.
     pub(super) fn settle_all(&mut self) {
         let held: Vec<(Place, u64)> =
             self.bios.rest().filter(|(_, bio)| bio.held != NEVER).map(|(_, bio)| (bio.place, bio.sector)).collect();
@@ -515,7 +514,7 @@ impl<W: Watch> Matching<W> {
     }
 
     fn count_lost(&mut self, bio: &Bio, lost: Option<Lost>) {
-        // What is counted are bios as programs asked for them; requests only where the trace has no bios.
+        // Bios count, as programs submitted them; requests only where the trace has no bios.
         if bio.below || bio.is_request() && self.counts.all_queued > 0 {
             return;
         }

@@ -216,7 +216,7 @@ impl<W: Watch> Matching<W> {
         self.flush_queued(at, true);
     }
 
-    /// A thread that asks for a flush has the one that it asked for before: what still waits has lost its end.
+    /// A thread waits for one flush before it requests the next: an older flush that still waits has lost its end.
     #[cold]
     fn flush_asked_anew(&mut self, device: u16, tid: TaskId, below: bool) {
         let upper = if below { self.next_uppers.first().map(|upper| upper.queued) } else { None };
@@ -235,7 +235,7 @@ impl<W: Watch> Matching<W> {
     /// Whose bio of an upper device the flush that is about to be queued belongs to, if it does one's: its owner. `carries`: its thread
     /// carries others' work.
     pub(super) fn is_flush_below(&mut self, block: &BlockEvent, tid: TaskId, carries: bool) -> Option<u32> {
-        // A remap of it has no sectors that could be told from another's.
+        // A remap of it has no sectors that distinguish it from another's.
         self.stack.remap((block.device, block.sector));
         let uppers = self.stack.uppers_of(block.device);
         let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);

@@ -7,7 +7,7 @@
 //! - A read, and with direct I/O a write, of the backing file by a worker is below the bios of the loop device that cover the same
 //!   bytes, and were issued to it. Without the file, so is what the device's own thread does (before 5.14), and what a worker reads
 //!   while one read alone of that size is in a loop device.
-//! - A read of other bytes is read-ahead of the backing file. It is whose all bios in the loop device are, else of nobody known.
+//! - A read of other bytes is read-ahead of the backing file. Its owner is the owner of all bios in the loop device, else unknown.
 //! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators/`).
 
 use super::in_flight::{Bio, NEVER, NONE, Place};
@@ -168,7 +168,7 @@ impl Loops {
         Some(originators.one_of(&owners))
     }
 
-    /// A step of a file. What a loop device's worker puts into the page cache is whose the loop device's bio is.
+    /// A step of a file. Pages that a loop device's worker puts into the page cache have the owner of the loop device's bio.
     pub(super) fn file<L, N, W>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
@@ -296,7 +296,7 @@ where
         }
     }
 
-    /// The name of a thread that carries what others asked for.
+    /// The name of a thread that carries I/O of others.
     fn thread(&mut self, tid: TaskId, time: TimeNs) -> Option<String> {
         let (owner, carries) = self.task(tid, time);
         carries.then(|| self.owner(owner).map(|(name, ..)| name.into_owned())).flatten()
@@ -318,7 +318,7 @@ where
         }
     }
 
-    /// Whether a thread is a kernel thread that carries what others asked for.
+    /// Whether a thread is a kernel thread that carries I/O of others.
     fn carries(&mut self, tid: TaskId, time: TimeNs) -> bool {
         self.task(tid, time).1
     }
@@ -379,7 +379,7 @@ impl<W: Watch> Matching<W> {
     /// The bio that this device's own thread is about to queue does the work of what was issued to the device, wherever its file lies.
     fn below_loops_thread(&mut self, device: Device, kind: RequestKind) -> Option<Vec<u32>> {
         let place = Place::new(self.devices.iter().position(|&known| known == device)? as u16, kind);
-        // Of several it is not said which one.
+        // Of several it is unknown which one.
         let sectors = {
             let mut issued = self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER);
             match (issued.next(), issued.next()) {

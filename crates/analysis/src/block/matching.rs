@@ -10,8 +10,8 @@
 //!   say that nothing is missing, a step takes the oldest bio that has not had it: the block layer keeps their order.
 //! - Else (the counts say so, or cannot say, or a step came that belongs to no bio) an older bio that is still on its way
 //!   when the same sectors are queued or issued again is *superseded*: the page cache never has two requests for one page,
-//!   and a device is not given a request twice without a requeue. Steps take the newest bio then. A completion is held until
-//!   the next event at that sector decides whose it was (`completing.rs`).
+//!   and a device is not given a request twice without a requeue. Steps take the newest bio then. A completion is
+//!   undecided until the next event at that sector shows which bio it belongs to (`completing.rs`).
 //! - A thread's requests are made by the thread that queued the bio (`blk_mq_submit_bio`): of several bios, G and M take
 //!   one of the same thread.
 //! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
@@ -119,7 +119,7 @@ pub(super) struct Matching<W> {
     last: usize,
     pub(super) bios: InFlight,
     pub(super) counts: MatchCounts,
-    /// Nothing has said yet that events are missing.
+    /// No event showed yet that others are missing.
     pub(super) whole_trace: bool,
     /// The trace's own counts say that events are missing, or it has none.
     pub(super) missing: bool,
@@ -507,8 +507,8 @@ impl<W: Watch> Matching<W> {
         self.watch.split(at, second);
     }
 
-    /// One block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` names whose a
-    /// request is that nobody queued in this trace.
+    /// One block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` is the
+    /// owner of a request whose queueing is not in the trace.
     #[inline]
     pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64, issuer: impl FnOnce() -> u32) {
         self.bios.next_event();

@@ -1,4 +1,4 @@
-//! All that a trace of block I/O tells, in one pass.
+//! The whole analysis of block I/O, in one pass over the trace.
 
 use super::errors::{Errors, ErrorsFound};
 use super::files::Files;
@@ -95,8 +95,7 @@ where
         self
     }
 
-    /// Events are missing, or the trace cannot say whether any are: what of it is whose is decided more carefully from now
-    /// on.
+    /// Events are missing, or may be: from now on steps are assigned to bios more carefully.
     #[inline]
     pub fn events_are_missing(&mut self) {
         (self.matching.whole_trace, self.matching.missing) = (false, true);

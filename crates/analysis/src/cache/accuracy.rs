@@ -1,20 +1,20 @@
 //! What read-ahead brought in, and what of it was used: page by page, from the page cache's own events.
 //!
-//! A page that comes while a task reads it (or faults on it) was asked for; one that comes beside that was read ahead. It is used
-//! when a later read or fault touches it before it leaves. Folios count with all their pages. `bcc`'s `readahead`
+//! A page that enters the cache while a task reads it (or faults on it) was requested. Any other page was read ahead. A page counts
+//! as used when a later read or fault touches it before it leaves the cache. Folios count with all their pages. `bcc`'s `readahead`
 //! (libbpf-tools/readahead.bpf.c) counts allocations within `do_page_cache_ra`, until the first `folio_mark_accessed` of the same
 //! address: a large folio is one there, whatever its size, or none (`page_cache_ra_order` allocates it outside of that function),
 //! the request's own pages are read-ahead, and what was evicted stays unused until its frame serves somebody else.
-//! Where the trace has calls (`--events …,syscall`) a request ends with its call; else it lasts until the task's next one, and what
-//! `readahead()` brings back of it in between counts as asked for.
+//! Where the trace has calls (`--events …,syscall`) a request ends with its call. Else it lasts until the task's next one, and
+//! pages of it that `readahead()` brings back in between count as requested.
 //!
-//! Not told by a trace: which pages of a mapping were touched. A touch maps what is cached around it before anything else is tried
-//! (`do_read_fault`, mm/memory.c), and only one that finds its own page missing or marked for read-ahead goes on to `filemap_fault`,
-//! which has an event. So pages of a file that is mapped may be touched in silence, wherever they lie: they are
+//! Limitation: a trace does not show which pages of a mapping were touched. A touch maps what is cached around it before anything
+//! else is tried (`do_read_fault`, mm/memory.c). Only a touch that finds its own page missing or marked for read-ahead goes on to
+//! `filemap_fault`, which has an event. So any page of a mapped file may be touched without an event: such pages are
 //! [`Brought::mapped`], neither used nor unused. A file is known to be mapped from its first fault on.
 //!
-//! Whether a page that was used had arrived in time is told where the trace has the block device's events: it is late when its bio is
-//! still on its way as the read or fault begins that asks for it. On MTD the reader brings in pages itself, and none can be late.
+//! Whether a used page arrived in time is known where the trace has the block device's events: it is late when its bio is still in
+//! flight as the read or fault of that page begins. On MTD the reader brings in pages itself, and none can be late.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub struct Brought {
     pub ahead: u64,
     /// Of those ahead: touched while they were there.
     pub ahead_used: u64,
-    /// Of those used: the device had not brought it when it was asked for. `None` where the trace does not show the device.
+    /// Of those used: still in flight when the read or fault began. `None` where the trace does not show the device.
     pub ahead_late: Option<u64>,
     /// Of those ahead: they left, and nothing had touched them.
     pub ahead_evicted_unused: u64,
@@ -140,7 +140,7 @@ impl Asking {
         self.read.is_some_and(holds) || self.fault.is_some_and(holds)
     }
 
-    /// A range of pages in pieces, each with whether they are asked for.
+    /// A range of pages in pieces, each with whether it was requested.
     fn pieces(&self, file: FileId, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let asked = [self.read, self.fault].into_iter().flatten().filter(|asked| asked.file == file);
         let ends = asked.flat_map(|asked| [asked.first, asked.end]).filter(|at| pages.contains(at));
@@ -188,7 +188,7 @@ struct File {
 /// Follows the pages of a trace.
 pub struct Accuracy {
     pages: Ranges<FileId, Page>,
-    /// What a task asked for last.
+    /// The last request of a task.
     asking: BoundedMap<TaskId, Asking>,
     writing: BoundedMap<u32, FileId>,
     in_flight: InFlight<()>,
@@ -406,7 +406,7 @@ impl Analysis for Accuracy {
         match &event.kind {
             EventKind::File(file) => self.file(event.tid, file),
             EventKind::Block(block) => self.block(event.tid, block),
-            // The call came back, and with it what it asked for: `sys_exit_read`, or `sys_exit` of the raw ones.
+            // The call returned, and its request ends: `sys_exit_read`, or `sys_exit` of the raw ones.
             EventKind::Other { name, .. } if name.starts_with("sys_exit") => {
                 self.asking.remove(&event.tid);
                 self.writing.remove(&event.tid);
@@ -642,7 +642,7 @@ mod tests {
             file(FileStep::Cached, 0, 1),
             file(FileStep::Uncached, 8, 2),
             other("sys_exit_pread64"),
-            // readahead(): nothing reads what was asked for before.
+            // readahead(): nothing reads what was requested before.
             file(FileStep::Cached, 1, 1),
             file(FileStep::Cached, 8, 1),
         ] {
@@ -660,7 +660,7 @@ mod tests {
     fn tasks_beyond_the_most_cost_the_oldest_one_and_are_counted() {
         let most = MAX_NAMED as u32;
         let mut steps: Vec<_> = (0..=most).map(|tid| (tid, FileStep::Read, 4 * u64::from(tid), 1)).collect();
-        // The first task was forgotten: its page is no longer known to be asked for. All others' are.
+        // The first task was forgotten: its page is no longer known to be requested. All others' are.
         steps.extend((0..=most).map(|tid| (tid, FileStep::Cached, 4 * u64::from(tid), 1)));
         let found = run(&steps);
         assert_eq!(found.tasks_forgotten, 1);

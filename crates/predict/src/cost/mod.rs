@@ -36,7 +36,7 @@ impl Stretch {
 /// Calls of one kind.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// Those that hold calls of this kind alone, and whose ends are known.
+    /// Those with calls of this kind alone and with known ends.
     stretches: Vec<Stretch>,
     pages: u64,
     flash_reads: u64,
@@ -165,7 +165,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// `None` where there are no calls whose time is known, or none that read flash.
+    /// `None` where no call has a known time, or none reads flash.
     pub fn fit(calls: &Calls) -> Option<Cost> {
         let stretches: Vec<&Stretch> = calls.stretches.iter().collect();
         let line = Line::through(&stretches, |one| one.pages).filter(|_| calls.flash_reads > 0)?;
@@ -282,7 +282,7 @@ impl Sums {
     }
 }
 
-/// What an idle call takes: the median, so that one that was held up counts no more than any. `None` where there was none.
+/// What an idle call takes: the median, so that one call that waited for a CPU does not shift it. `None` where there was none.
 fn idle_call_ns(stretches: &[&Stretch]) -> Option<f64> {
     let mut idle: Vec<f64> = stretches.iter().filter(|one| one.is_idle()).map(|one| one.ns / one.calls).collect();
     let middle = idle.len() / 2;
@@ -340,7 +340,7 @@ impl NodeCost {
         self.call_ns * calls as f64 + flash_ns + self.page_ns * pages as f64
     }
 
-    /// Pages whose nodes are read alone.
+    /// Pages with nodes that are read alone.
     fn alone(&self, pages: u64, bulk: BulkReads) -> f64 {
         pages.saturating_sub(bulk.pages) as f64
     }
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(busy.total_ns, 320 + 110 + 10);
         let cost = Cost::fit(&busy.reads).unwrap();
         assert!((cost.call_ns - 10.0).abs() < 1e-6 && (cost.page_ns - 100.0).abs() < 1e-6, "{cost:?}");
-        // What is of two kinds tells neither's cost.
+        // A stretch with calls of two kinds shows the cost of neither.
         let fault = Call { is_fault: true, ..call(5, 1, 1, 315) };
         let mixed = Busy::of(&Workload { calls: vec![together[0], fault], ..Workload::default() });
         assert_eq!((mixed.total_ns, Cost::fit(&mixed.reads)), (320, None));

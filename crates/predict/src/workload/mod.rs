@@ -45,11 +45,11 @@ pub struct Call {
     /// Of those, the ones that wanted a part of a page, as UBIFS reads nodes.
     pub flash_reads_in_part: u32,
     pub began_ns: u64,
-    /// Without the time in which it was held up. `None` where the trace does not show its end. Where nothing says when a fault is
-    /// over (no `file_fault_end`), it lasts up to its last read of flash and the mean of its reads more, and nothing where it read
+    /// Without the time in which it waited for a CPU. `None` where the trace does not show its end. Where no event shows the end of
+    /// a fault (no `file_fault_end`), it lasts up to its last read of flash and the mean of its reads more, and nothing where it read
     /// none.
     pub duration_ns: Option<u64>,
-    /// How long all calls had been held up when it began, and for how long they were while it lasted.
+    /// Time for which all calls had waited for a CPU when it began, and for which they did while it lasted.
     pub cpu_wait_before_ns: u64,
     pub cpu_wait_ns: u64,
 }
@@ -70,7 +70,7 @@ impl Call {
         }
     }
 
-    /// By the clock that stands while calls are held up.
+    /// By the clock that stands while all calls wait for a CPU.
     pub fn clock_began_ns(&self) -> u64 {
         self.began_ns.saturating_sub(self.cpu_wait_before_ns)
     }
@@ -88,17 +88,17 @@ pub struct Workload {
     pub calls: Vec<Call>,
     /// Calls that ask for pages beforehand: `readahead()`, `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`.
     pub advice: Vec<Call>,
-    /// Sizes in bytes: of a file whose end was not met, up to where it was read, written or cached.
+    /// Sizes in bytes. Of a file that was never read to its end: up to where it was read, written or cached.
     pub sizes: BTreeMap<FileId, u64>,
     /// Files that were written from their begin on: their size is what was written so far.
     pub created: HashSet<FileId>,
-    /// Files whose end no read met: read-ahead beyond what the trace shows is not predicted for them.
+    /// Files that no read reached the end of: read-ahead beyond what the trace shows is not predicted for them.
     pub open_ended: BTreeSet<FileId>,
     /// Pages that were read and never came: they were cached before the recording began.
     pub cached_before: Vec<(FileId, Range<u64>)>,
-    /// Pages of which it was forgotten that they are in the cache, or were before: too many.
+    /// Pages that were cached, and are no longer known to be: too many to keep.
     pub pages_forgotten: u64,
-    /// Pages that the accesses ask for, or that come for none.
+    /// Pages that accesses request, and pages that come without one.
     pub pages_asked: u64,
     /// Events of files beyond the most that are followed.
     pub of_further_files: u64,
@@ -114,7 +114,7 @@ pub struct Workload {
     pub left_out: u64,
     /// Open files were distinguished by their descriptors.
     pub descriptors: bool,
-    /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] asked for them.
+    /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] is set.
     pub pages: Vec<(FileId, u64)>,
     /// What each page cost when it came.
     pub costs: PageCosts,
@@ -127,13 +127,13 @@ pub struct Workload {
     /// Whether events of the cache and of flash were seen at all.
     pub cache_seen: bool,
     pub flash_seen: bool,
-    /// What a block queue below says.
+    /// Requests of the block queue below.
     pub queued: Queued,
 }
 
 impl Workload {
-    /// What another recording shows of how files lie, whose pages were read one by one: what each costs, where its node is, and where
-    /// a file ends whose end no read met here. Returns of how many pages of this one's files.
+    /// Takes the layout of files from a recording that read their pages one by one: the cost of each page, the place of its node, and
+    /// the ends of files that no read reached here. Returns the number of pages of this workload's files.
     pub fn learn(&mut self, layout: &Workload) -> usize {
         // Of a file that ends nowhere, what was read of it: squashfs caches pages behind an end, up to its block's.
         let read = layout.steps.iter().filter_map(|step| match step.access {
@@ -225,13 +225,13 @@ pub struct Collector {
     cached: Cached,
     /// Files that are followed.
     files: HashSet<FileId>,
-    /// Pages that may be asked for: at first (`None`: [`MOST_PAGES`]), and by the events so far.
+    /// Limit of pages that accesses request: at first (`None`: [`MOST_PAGES`]), and by the events so far.
     first_pages: Option<u64>,
     more_pages: u64,
     ended: HashSet<FileId>,
-    /// How long files are by now, where the trace says so.
+    /// Current sizes of files, where the trace has them.
     told: HashMap<FileId, u64>,
-    /// Files behind whose known size was nothing when it was read.
+    /// Files that had no data behind their known size when it was read.
     read_up: HashSet<FileId>,
     /// Task that is writing: what comes is the write's.
     writing: HashMap<u32, FileId>,
@@ -319,7 +319,7 @@ impl Collector {
         self.cpu_wait.switched(time_ns, prev_in_call.filter(|_| can_run(state)), next as u32, self.inside.len());
     }
 
-    /// By the clock that stands while all calls are held up.
+    /// By the clock that stands while all calls wait for a CPU.
     fn clock(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.cpu_wait.before(time_ns))
     }
@@ -549,7 +549,7 @@ impl Collector {
         self.enter(tid, Inside::new(call, true, 0, 0));
     }
 
-    /// The first page that comes in such a call says which file its descriptor stands for.
+    /// The first page that comes in such a call shows the file of its descriptor.
     fn came_for_advice(&mut self, tid: TaskId, file: FileId) {
         let Some(inside) = self.inside.get(&tid).filter(|inside| inside.is_advice) else { return };
         let call = inside.call_of(&mut self.workload);
@@ -563,7 +563,7 @@ impl Collector {
         self.take_accesses(tid);
     }
 
-    /// A read or a fault says how long its file is.
+    /// A read or a fault has the size of its file.
     fn has_size(&mut self, tid: TaskId, file: FileId, bytes: u64) {
         self.ended.insert(file);
         match self.told.insert(file, bytes) {
@@ -693,7 +693,7 @@ impl Collector {
         }
         if got.is_some_and(|got| got > 0) {
             let first = inside.offset / PAGE_BYTES;
-            // No call brings more than it asked for, whatever its event says.
+            // No call returns more than it requested, whatever its event shows.
             let end = end.min(inside.offset.saturating_add(inside.asked)).div_ceil(PAGE_BYTES);
             self.cached.found(file, first..end.clamp(first, first.saturating_add(MOST_OF_A_CALL)));
         }
@@ -730,7 +730,7 @@ impl Collector {
                 workload.sizes.insert(step.file, offset.saturating_add(length));
             }
         }
-        // A device's own cache (directories, maps of blocks) is read by the file system: no model of ours tells it.
+        // A device's own cache (directories, maps of blocks) is read by the file system: it is not modelled.
         let read: HashSet<FileId> = workload
             .steps
             .iter()
@@ -749,7 +749,7 @@ impl Collector {
     }
 }
 
-/// A call is over, at this time and by the clock that stands while calls are held up.
+/// A call is over, at this time and by the clock that stands while all calls wait for a CPU.
 fn end(call: &mut Call, ended_ns: u64, clock_ns: u64) {
     let duration_ns = clock_ns.saturating_sub(call.clock_began_ns());
     call.duration_ns = Some(duration_ns);
