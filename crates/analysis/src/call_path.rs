@@ -1,4 +1,4 @@
-//! One call: its way through the layers, the bios that it waited for, and whose bios the device had meanwhile.
+//! One call: its way through the layers, the bios that it waited for, and the owners of the other bios in the device meanwhile.
 
 use crate::Evidence;
 use crate::calls::{SlowCall, is_sync};

@@ -87,7 +87,7 @@ pub struct CallsFound {
     pub not_of_device_syncs: u64,
     /// Calls that began before the trace or had not ended.
     pub cut: u64,
-    /// The one that was asked for by its number.
+    /// The call selected by its number.
     #[serde(skip)]
     pub wanted: Option<SlowCall>,
 }
@@ -215,7 +215,7 @@ impl Listed {
     }
 }
 
-/// Follows calls. `lookup` says what a thread is called at a time.
+/// Follows calls. `lookup` returns a thread's name at a time.
 pub struct Calls<L> {
     lookup: L,
     only: Option<String>,

@@ -1,4 +1,4 @@
-//! Kernel threads that storage knows, by their names: whose work each of them does.
+//! Kernel threads of storage, by their names, and the owner of each one's work.
 //!
 //! A name alone is weak evidence, because a user's process may carry any: where the trace shows that a task is a user's (it made a
 //! system call, executed a program, or was cloned by another than kthreadd), these rules are not asked. The kernel cuts names at 15

@@ -1,4 +1,4 @@
-//! Names in a report: whose I/O it was of which file on which device, and how much of it has a path.
+//! Names in a report: owners, files and devices of the I/O, and the share of it that has a path.
 //!
 //! Input: events of files, and the names that the recording brought along ([`FileNames`], [`DeviceNames`]). Output: [`NamesFound`].
 //! Bytes of a file are those that were read of it or came into the page cache, whichever are more, and those that were written to it
@@ -33,13 +33,13 @@ pub struct Member<'n> {
     pub name: Cow<'n, str>,
     /// The number of all that are counted together; `None`: the thread's own.
     pub key: Option<u32>,
-    /// It is what was asked for, under another name than this.
+    /// The user selected it under another name than this.
     pub is_wanted: bool,
     /// From when until when the answer is the same; empty where that is not known.
     pub holds: Range<u64>,
 }
 
-/// Who a thread is, as a lookup says it: a name, or a [`Member`].
+/// Identity of a thread, as a lookup returns it: a name, or a [`Member`].
 pub trait Named {
     fn name(&self) -> &str;
     fn key(&self) -> Option<u32> {
@@ -215,7 +215,7 @@ struct Bytes {
     dirtied: u64,
 }
 
-/// Follows who uses which file.
+/// Counts the files that each owner uses.
 pub struct FileUses<'f, L> {
     lookup: L,
     files: &'f FileNames,
@@ -231,7 +231,7 @@ where
     L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
-    /// `lookup` says what a thread is counted as.
+    /// `lookup` returns the owner that a thread counts as.
     pub fn new(lookup: L, files: &'f FileNames) -> Self {
         FileUses {
             lookup,

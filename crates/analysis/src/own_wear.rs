@@ -1,4 +1,4 @@
-//! What storage says of its own wear: UBI's erase counters, an eMMC's life time.
+//! Wear that the storage reports itself: UBI's erase counters, an eMMC's life time.
 
 use flashscope_trace::Facts;
 use schemars::JsonSchema;

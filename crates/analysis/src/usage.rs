@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
-/// Pieces of 64 blocks of 4 KiB whose reads are remembered: 64 GiB of a device.
+/// Pieces of 64 blocks of 4 KiB with their reads: 64 GiB of a device.
 const MAX_PIECES: usize = 1 << 18;
-/// Files whose reads are followed, and pieces of 64 pages of them.
+/// Files with their reads, and pieces of 64 pages of them.
 const MAX_FILES: usize = 4096;
 /// Files that are handed out, those with most reads.
 const MAX_LISTED: usize = 16;
@@ -48,7 +48,7 @@ pub struct FileReads {
     pub bytes: u64,
     /// Pages that were read at least once.
     pub covered_bytes: u64,
-    /// `None`: no event says it, and it is taken to end where the last read did.
+    /// `None`: no event has it; the file is taken to end where the last read did.
     pub size: Option<u64>,
 }
 
@@ -127,7 +127,7 @@ struct OfTask {
 }
 
 impl OfTask {
-    /// `cached`: the inode whose page the thread put into the page cache last.
+    /// `cached`: the inode of the page that the thread put into the page cache last.
     fn read(&mut self, block: &BlockEvent, at: u64, again: u64, cached: Option<u64>) {
         let end = block.sector.saturating_add(block.bytes.div_ceil(512));
         if self.bios == 0 {

@@ -26,12 +26,12 @@ pub struct Row {
     pub wasted_bytes: u64,
     /// `None` where the trace has no flash reads to fit them.
     pub flash_reads: Option<f64>,
-    /// What a block queue is asked for; `None` where the trace has none, or flash is read by the reader itself.
+    /// Requests to the block queue; `None` where the trace has none, or flash is read by the reader itself.
     pub queue: Option<Asked>,
     /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
     /// the requests that this setting makes.
     pub time_ns: Option<f64>,
-    /// Time by a power profile; `None` where none was asked for, or it does not know such work.
+    /// Energy by a power profile; `None` without a profile, or where it does not know such work.
     pub energy_uj: Option<f64>,
     #[serde(serialize_with = "list")]
     #[schemars(with = "Vec<OfFile>")]
@@ -49,7 +49,7 @@ struct OfFile {
     tally: Tally,
 }
 
-/// Maps whose keys are no text become lists.
+/// Maps with keys that are no text become lists.
 fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct One<'a> {
@@ -66,7 +66,7 @@ fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S:
 pub struct Recorded {
     pub pages: u64,
     pub flash_reads: u64,
-    /// In which any task was in a read, a fault or advice whose end is known.
+    /// In which any task was in a read, a fault or advice with a known end.
     pub time_ns: u64,
     pub timed_calls: u64,
     /// In which calls could not go on because others ran: not in `time_ns`. 0 where the recording has no `sched_switch`.

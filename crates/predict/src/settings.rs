@@ -24,7 +24,7 @@ pub struct Tally {
     pub pages_in_calls: u64,
     pub faults: u64,
     pub pages_in_faults: u64,
-    /// Pages that `readahead()` and advice asked for.
+    /// Pages that `readahead()` and advice requested.
     pub pages_in_advice: u64,
 }
 

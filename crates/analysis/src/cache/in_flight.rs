@@ -1,4 +1,4 @@
-//! Pages that a block device was asked for and has not given back: a bio's, from `block_bio_queue` on until all of it is done.
+//! Pages in flight on a block device: those of a bio, from `block_bio_queue` until the whole bio is done.
 //!
 //! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
 //! queues is of the pages that it added last and has not asked for yet.
@@ -172,13 +172,13 @@ impl<By> InFlight<By> {
         whole
     }
 
-    /// The device was asked for it and has not given it back.
+    /// It is in flight.
     #[cfg(test)]
     fn is_coming(&self, file: FileId, page: u64) -> bool {
         self.coming.contains(&(file, page))
     }
 
-    /// Of these pages, how many it was asked for and has not given back.
+    /// Number of these pages in flight.
     pub fn coming_of(&self, file: FileId, pages: Range<u64>) -> u64 {
         self.coming.range((file, pages.start)..(file, pages.end)).count() as u64
     }
@@ -252,7 +252,7 @@ mod tests {
         }
         assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64);
         assert!(!way.is_coming(FILE, 0) && way.is_coming(FILE, MAX_FOLLOWED as u64));
-        // Sectors are asked for again whose first completion was lost.
+        // The same sectors are requested again: the first completion was lost.
         way.added(1, OTHER, 0, 1);
         way.queued(1, &block(BlockAction::Queue, MAX_FOLLOWED as u64, 1), ());
         assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64 + 1);

@@ -1,4 +1,4 @@
-//! Flash operations: how many, where, when, by whom, how long. One file per question.
+//! Flash operations: counts, places, times, tasks, durations. One file per question.
 
 mod activity;
 mod amplification;

@@ -1,4 +1,4 @@
-//! By whom: flash operations of each task.
+//! Flash operations of each task.
 
 use super::OpCounts;
 use crate::Analysis;

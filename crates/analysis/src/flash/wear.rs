@@ -1,4 +1,4 @@
-//! What a trace cost the flash: who wrote how much, how much of it became pages and erases, and how even the erases are.
+//! Wear by a trace: bytes written by each task, the pages and erases that they became, and the evenness of the erases.
 //!
 //! - A page that is programmed while its thread writes a file back (`writeback_single_inode`) belongs to the tasks that put
 //!   bytes into that file since the recording began; one that is programmed in a task's own `write()` is that task's. Every
@@ -6,7 +6,7 @@
 //! - A `write()` ends with its system call's end (`--events syscall`); an `fsync()` is taken to be of the file that its thread
 //!   wrote last. Where system calls are not recorded, a write lasts until the next step of a file by the same thread.
 //! - Bytes written to a file system of which nothing was ever programmed (tmpfs, a disk) are no flash's.
-//! - An erase is its thread's: nothing in the kernel says for whom a block is erased.
+//! - An erase is its thread's: the kernel does not record for which task a block is erased.
 //!
 //! Every program and every erase is counted once, under a task and (programs) under a file or under no file.
 
@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Files that are kept apart; what is of further ones is counted as theirs together.
 pub const MAX_FILES: usize = 4096;
-/// Threads whose present file is remembered.
+/// Threads with the file that they write.
 const MAX_THREADS: usize = 1 << 14;
-/// Where pages go whose file several tasks wrote.
+/// Counts pages of files that several tasks wrote.
 pub const SEVERAL_TASKS: &str = "(several tasks)";
 /// Chips.
 const MAX_CHIPS: usize = 64;

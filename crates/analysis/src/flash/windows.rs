@@ -5,7 +5,7 @@ use crate::Analysis;
 use flashscope_trace::{Event, EventKind, FlashOp, TaskId};
 use std::collections::BTreeMap;
 
-/// `begin_ns ≤ time < end_ns`, and one task only where `tid` says so.
+/// `begin_ns ≤ time < end_ns`, and of one task where `tid` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub begin_ns: u64,

@@ -77,7 +77,7 @@ pub struct LayersFound {
     pub sums: Vec<CallSum>,
     /// In the order of their begins; the first [`super::MAX_CALLS`] that ended.
     pub calls: Vec<CallLayers>,
-    /// Calls that had not ended, and returns whose call had begun before the trace.
+    /// Calls that had not ended, and returns of calls that had begun before the trace.
     pub calls_cut: u64,
     /// Boundaries that were left without having been entered, or never left in their call, or entered too deep to follow.
     pub boundaries_unmatched: u64,
@@ -135,7 +135,7 @@ impl LayersFound {
     }
 }
 
-/// Only the scheduler's own event shows every sleep, and who has the CPU meanwhile.
+/// Only the scheduler's own event shows every sleep, and the task on the CPU meanwhile.
 fn slept(sleep: SleepSource) -> Evidence<u64> {
     let instead = match sleep {
         SleepSource::Switches => return Evidence::Known(0),

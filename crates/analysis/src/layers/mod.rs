@@ -90,7 +90,7 @@ struct Task {
     asleep: bool,
     /// Another runs in its place.
     preempted: bool,
-    /// A kernel thread of storage: who sleeps may be waiting for what it does.
+    /// A kernel thread of storage: a task that sleeps may wait for its work.
     kernel: bool,
     /// Where its own work belongs while it runs and has entered no layer; whether the trace tells when it runs; and it does.
     home: Option<Layer>,
@@ -100,7 +100,7 @@ struct Task {
     /// Its bios that wait for their issue, and that the device has.
     queued: usize,
     issued: usize,
-    /// Writes to this file whose sync may follow.
+    /// Writes to this file; a sync may follow.
     written: Vec<CallLayers>,
     written_file: Option<u32>,
 }
@@ -146,7 +146,7 @@ pub struct LayersReport {
     pub found: LayersFound,
 }
 
-/// Follows tasks through the layers. `lookup` says what a thread is called.
+/// Follows tasks through the layers. `lookup` returns a thread's name.
 pub struct Layers<L> {
     lookup: L,
     only: Option<String>,
@@ -241,7 +241,7 @@ where
     L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
-    /// `sleep`: what of the trace says when tasks sleep.
+    /// `sleep`: the events of the trace that show when tasks sleep.
     pub fn new(lookup: L, sleep: SleepSource) -> Self {
         Layers {
             lookup,
@@ -373,7 +373,7 @@ where
         // Whoever crosses a boundary runs; what was completed before is over.
         match crossing {
             Crossing::Sleeps { runnable } => {
-                // Outside of every layer only the scheduler says so.
+                // Outside of every layer only the scheduler shows it.
                 task.switches |= task.stack.is_empty();
                 task.running = false;
                 task.asleep = !runnable;
@@ -512,7 +512,7 @@ where
         }
     }
 
-    /// Writes whose sync does not come.
+    /// Writes without a sync.
     fn alone(&mut self, writes: Vec<CallLayers>) {
         self.written -= writes.len();
         for write in writes {

@@ -250,7 +250,7 @@ mod tests {
     fn a_window_of_whole_blocks_is_extended_by_one_more() {
         for (kernel, pages) in [(Kernel::V6_1, 64), (Kernel::V5_10, 32)] {
             let mut s = simulator(kernel, 32, 5 << 20);
-            // Just what is asked for: no window goes on from there.
+            // Just the requested pages: no window goes on from there.
             s.apply(FILE, OpenId(1), Access::AdviseRandom, &mut |_| {});
             assert_eq!(read(&mut s, 0, 32), ((0..pages).collect(), 0), "{kernel:?}");
         }

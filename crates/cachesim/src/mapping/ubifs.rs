@@ -15,7 +15,7 @@
 //!
 //! 2.6.37 put a window's pages into the cache one by one (`read_pages`, mm/readahead.c), so that they are not there yet.
 //!
-//! Where LEBs end no rule tells: [`NodeRuns`] is what is known of it.
+//! LEB boundaries cannot be derived: [`NodeRuns`] has what is known of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,12 +68,12 @@ impl NodeRuns {
         NodeRuns { node_bytes: node_bytes.max(1), page_bytes: page_bytes.max(1), ..self }
     }
 
-    /// With nodes whose places are known.
+    /// With nodes at known places.
     pub fn at(self, places: Arc<NodePlaces>) -> NodeRuns {
         NodeRuns { places, ..self }
     }
 
-    /// The first page of the run that `page` is of, and the page whose node no longer follows.
+    /// The first page of the run of `page`, and the first page after the run.
     fn run(&self, page: u64) -> (u64, u64) {
         let next = self.runs.partition_point(|&(first, _)| first <= page);
         let (first, known) = if next == 0 { (0, 0) } else { self.runs[next - 1] };

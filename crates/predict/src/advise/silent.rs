@@ -17,7 +17,7 @@ use crate::workload::Workload;
 pub enum Silent {
     /// `POSIX_FADV_WILLNEED`, `readahead()` or `MADV_WILLNEED` with read-ahead at 0 read nothing and succeeded.
     WillNeedReadNothing { calls: u64, pages_asked: u64, file: FileId },
-    /// They asked for more than a window, and got a window.
+    /// They requested more than a window, and got a window.
     WillNeedCut { calls: u64, longest_pages: u64, window_pages: u64, file: FileId },
     /// Files that were open before the knob was changed keep their window.
     OldWindow { knob: String, knob_kib: u64, pages_as_kib: u64, pages: u64 },

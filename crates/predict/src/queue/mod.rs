@@ -34,7 +34,7 @@ pub struct QueueCost {
     pub processor: ProcessorCost,
 }
 
-/// What the queue's side of a recording says.
+/// What a recording shows of the block queue.
 #[derive(Clone, Debug, Default)]
 pub struct Queued {
     /// `None` where no call was seen to wait for a block device.
@@ -46,7 +46,7 @@ pub struct Queued {
     pub kib: u64,
     /// Pages that an earlier call had read ahead, and that were not there yet when the call that asks for them began.
     pub pages_late: u64,
-    /// Pages in flight whose arrival was not awaited: their completion was lost, or too many were in flight.
+    /// Pages in flight that nobody waited for: their completion was lost, or too many were in flight.
     pub pages_given_up: u64,
     /// Where files lie on their devices.
     pub extents: Extents,

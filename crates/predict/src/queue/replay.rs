@@ -43,7 +43,7 @@ pub struct Replay<'a> {
     coming: HashMap<(FileId, u64), Coming>,
     /// Bios that are done at a time (bits of a positive number order as it does), and their pages.
     completions: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Pages that are made room for and not asked for yet.
+    /// Pages that are allocated and not requested yet.
     run: Option<(FileId, u64, u64)>,
     now: f64,
     began: f64,
@@ -55,7 +55,7 @@ pub struct Replay<'a> {
     longest_bytes: u64,
     /// The device's fit holds for requests up to this length.
     known_bytes: u64,
-    /// In calls, and where pages are asked for beforehand.
+    /// In calls, and in advice that requests pages.
     in_calls: Stretches,
 }
 
@@ -240,7 +240,7 @@ impl Replay<'_> {
         self.spend(self.cost.page_ns);
     }
 
-    /// The access is over; `timed`: it is a call whose end was recorded.
+    /// The access is over; `timed`: it is a call with a recorded end.
     pub fn end(&mut self, timed: bool) {
         self.ask();
         self.in_calls.add(self.began, self.now);
@@ -252,7 +252,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Time in all calls, where the fit knows such requests, and what the device was asked for.
+    /// Time in all calls, where the fit knows such requests, and the requests to the device.
     pub fn finish(self) -> (Option<f64>, Asked) {
         let known = self.longest_bytes <= self.known_bytes;
         (known.then(|| self.in_calls.total_ns()), self.asked)
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(device.submit(550.0, 4096), 708.0);
     }
 
-    /// Where requests of one length were seen, nothing is said of longer ones.
+    /// Where requests of one length were seen, longer ones are unknown.
     #[test]
     fn what_was_not_seen_is_not_told() {
         let extents = Extents::default();

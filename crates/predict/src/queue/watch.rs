@@ -360,7 +360,7 @@ mod tests {
         asks(&mut watch, 110, 0, 1);
         watch.block(213, 0, &block(BlockAction::Complete, 0, 1));
         watch.over(1, Some(220));
-        // Finds its page not there yet, which an earlier call had asked for.
+        // Finds its page not there yet: an earlier call had requested it.
         watch.begin(1, 300, FILE, (0, 1), false);
         asks(&mut watch, 310, 1, 2);
         watch.over(1, Some(330));

@@ -1,4 +1,4 @@
-//! Time in which calls were held up because others ran: it is no storage's.
+//! Time in which calls waited for a CPU because others ran: it is not the storage's.
 //!
 //! A call's task that is taken off its processor while it could run (`sched_switch` says so in `prev_state`) waits for a processor. As
 //! long as that is all that any call waits for, the clock by which calls are measured stands. A task that sleeps waits for storage, or
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 /// which it sleeps, or is gone; none of them is one that can run.
 const PREEMPTED: i64 = 0x100;
 
-/// What `sched_switch` says of the task that it takes off a processor.
+/// The state in `sched_switch` of the task that leaves the processor.
 pub fn can_run(prev_state: i64) -> bool {
     prev_state == 0 || prev_state & PREEMPTED != 0
 }
@@ -70,7 +70,7 @@ pub struct Ran {
     total_ns: u64,
 }
 
-/// Tasks whose time is kept; with more, all begin anew.
+/// Tasks with a time of their own; with more, all begin anew.
 const MAX_TASKS: usize = 1 << 16;
 
 impl Ran {

@@ -29,7 +29,7 @@ enum Call {
     Read {
         descriptor: i64,
     },
-    /// Pages of an open file are asked for that are not read yet.
+    /// Requests pages of an open file that are not read yet.
     Advise {
         instance: u64,
     },
@@ -268,7 +268,7 @@ impl Descriptors {
         Some(number)
     }
 
-    /// The open file whose pages are asked for.
+    /// The open file of the requested pages.
     fn advise_mapping(
         &mut self,
         tid: TaskId,

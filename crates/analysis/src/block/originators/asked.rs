@@ -1,9 +1,9 @@
-//! Who a thread was when it was last asked for: almost every bio is of one of a few threads.
+//! A cache of the owners of threads: almost every bio is of one of a few threads.
 
 use flashscope_trace::TaskId;
 use std::ops::Range;
 
-/// Threads whose last answer is at hand.
+/// Slots of the cache.
 const SLOTS: usize = 64;
 
 #[derive(Clone)]
@@ -11,7 +11,7 @@ struct Answer {
     tid: TaskId,
     /// The times for which it is the answer.
     holds: Range<u64>,
-    /// The owner, and whether it carries what others asked for.
+    /// The owner, and whether it carries I/O of others.
     who: (u32, bool),
 }
 

@@ -14,7 +14,7 @@ pub enum OwnerKind {
     Kernel,
     /// Several tasks dirtied the page.
     Shared,
-    /// A carrier whose work nothing explains.
+    /// A carrier without a known originator.
     Unknown,
 }
 
@@ -59,12 +59,12 @@ pub struct FileBytes {
 pub struct OriginatorsFound {
     /// Most bytes first.
     pub originators: Vec<Originator>,
-    /// Written bytes whose page only one task dirtied; several; a kernel thread's own; nobody knows.
+    /// Written bytes of pages that one task dirtied; that several did; of a kernel thread's own; of unknown originators.
     pub written_one_bytes: Evidence<u64>,
     pub written_shared_bytes: Evidence<u64>,
     pub written_kernel_bytes: Evidence<u64>,
     pub written_unknown_bytes: Evidence<u64>,
-    /// Written bytes whose originator is the task that queued them.
+    /// Written bytes with the task that queued them as originator.
     pub written_direct_bytes: Evidence<u64>,
     /// Bios of several originators.
     pub mixed_bios: Evidence<u64>,
@@ -97,7 +97,7 @@ impl WrittenSums {
 }
 
 impl OriginatorsFound {
-    /// How much was written for whom, where the trace tells it.
+    /// Written bytes by originator, where the trace shows it.
     pub fn written(&self) -> Option<WrittenSums> {
         Some(WrittenSums {
             one_bytes: *self.written_one_bytes.known()?,

@@ -1,12 +1,12 @@
 //! Whose I/O it is: the task that caused it, not the one that carried it.
 //!
-//! - A read, and a direct or synchronous write, is queued by the task that asked for it: the originator is the carrier.
+//! - A read, and a direct or synchronous write, is queued by the task that requests it: the originator is the carrier.
 //! - A page that a task put into the page cache is written by whoever flushes it: a kworker, an `fsync` of another task,
 //!   the journal. A write bio's sectors lead through the file system's extents to the pages of a file, and a page leads to
 //!   the task that dirtied it; where several did before it was written, it is shared. Where no extents are recorded, the
 //!   file that the carrier writes back (`writeback_single_inode`) names the page's dirtiers as far as they are one.
 //! - What a file system's own threads do beside that is theirs: the journal, garbage collection, metadata.
-//! - A kernel thread whose work nothing above explains is a carrier only: the originator is unknown, and is counted so.
+//! - Any other kernel thread is a carrier only: the originator is unknown, and is counted so.
 //!
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
@@ -40,9 +40,9 @@ const MAX_CARRIERS: usize = 1024;
 /// to one another.
 const MAX_PARTITIONS: usize = 1024;
 const NEAR_PARTITIONS: usize = 4;
-/// Pairs of an originator and a carrier whose bytes are distinguished.
+/// Pairs of an originator and a carrier with a count of their own.
 const MAX_PAIRS: usize = 1 << 16;
-/// Threads whose last answer is kept.
+/// Threads with a cached owner.
 const MAX_RECENT: usize = 1 << 16;
 /// Thread numbers from here on stand for owners that are no task.
 const NOBODY: u32 = u32::MAX - 2;
@@ -134,7 +134,7 @@ pub(super) struct Originators<L> {
     files: BoundedMap<FileId, Dirty>,
     /// The file that a carrier writes back.
     writing: BoundedMap<u32, FileId>,
-    /// The file whose pages a thread reads; empty where the trace has no files.
+    /// The file that a thread reads; empty where the trace has no files.
     reading: BoundedMap<u32, FileId>,
     /// First sectors of partitions, and partitions by whole device and first sector.
     partitions: BoundedMap<u32, (u32, u64)>,
@@ -156,7 +156,7 @@ where
     L: FnMut(TaskId, TimeNs) -> Option<N>,
     N: Named,
 {
-    /// `lookup` says a thread's name.
+    /// `lookup` returns a thread's name.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
         Originators {
             lookup,
@@ -219,7 +219,7 @@ where
         }
     }
 
-    /// Whom a thread is counted as, and whether it carries what others asked for.
+    /// The owner that a thread counts as, and whether it carries I/O of others.
     #[inline]
     pub(super) fn task(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
         self.asked.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
@@ -236,13 +236,13 @@ where
             None => "",
         };
         let is_user = self.users.contains(&tid);
-        // Almost always it is who it was at its last bio.
+        // Almost always it has the owner of its last bio.
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
             && owner.tid == key
             && owner.is_user == is_user
             && owner.is_wanted == is_wanted
-            // Whom a worker of io_uring works for may be told later.
+            // The submitter of a worker of io_uring may be named later.
             && (owner.kind != OwnerKind::Unknown || !name.starts_with("iou-"))
             && owner.name == super::clip(name)
         {
@@ -470,7 +470,7 @@ where
         let files = match block.flags.kind() {
             RequestKind::Write => &self.writing,
             RequestKind::Read => &self.reading,
-            // What a thread reads says nothing of the blocks that it discards.
+            // The file that a thread reads is not the one that it discards blocks of.
             _ => return None,
         };
         let on = |device: u32| {
@@ -537,7 +537,7 @@ where
         told.bytes.into_keys().next().unwrap_or(carrier)
     }
 
-    /// Bytes of a file that are on their way to the device: who dirtied them.
+    /// Bytes of a file that are written to the device: counts them for the tasks that dirtied them.
     fn written(&mut self, file: FileId, byte: u64, bytes: u64, carrier: u32, told: &mut Told) {
         let shared = self.shared();
         let page = self.sizes.page();
@@ -874,7 +874,7 @@ mod tests {
         assert_eq!(found.pages_given_up, 8000 - (2 * followed - 1));
     }
 
-    /// Dirty pages whose writing was not seen: the oldest are forgotten, one by one.
+    /// Dirty pages that were never seen written: the oldest are forgotten, one by one.
     #[test]
     fn the_oldest_dirty_pages_make_room() {
         let mut fold = fold();
