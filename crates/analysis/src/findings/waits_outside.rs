@@ -1,12 +1,14 @@
-//! A program whose reads and writes take long while its bios do not: the wait is before the queue of the device, or behind its
-//! completion. Calls in which nothing of storage happens at all are among them.
+//! A program whose reads, writes and syncs take long while its bios do not: the wait is before the queue of the device, or behind its
+//! completion. Calls in which nothing of storage happens at all are among them. Of bios that nobody knows an owner of, and of syncs,
+//! all bios of the trace are the bound: they are under way no longer, whoever they are for.
 
 use super::{
-    Finding, GroupBy, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, small_reads,
-    stage,
+    Finding, GroupBy, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, fsync_storm, groups, lost_events,
+    measure, percent, small_reads, stage,
 };
 use crate::Evidence;
-use crate::calls::{CallGroup, UnseenCalls, is_at_offset, is_read, is_write};
+use crate::block::{BlockFound, Originator, OwnerKind};
+use crate::calls::{CallGroup, UnseenCalls, is_at_offset, is_read, is_sync, is_write};
 use crate::units::{duration, grouped};
 
 const MIN_CALLS: u64 = 50;
@@ -14,6 +16,8 @@ const MIN_CALLS: u64 = 50;
 const MIN_UNSEEN: u64 = 5;
 /// A read from the page cache takes less, nanoseconds.
 const MIN_MEAN_NS: u64 = 1_000_000;
+/// Few calls count where each takes as long: a busy processor or a lock of a file system takes less, nanoseconds.
+const LONG_MEAN_NS: u64 = 100_000_000;
 /// Below this part of the recorded time it is not what the program waits for, percent.
 const MIN_SPAN_PERCENT: f64 = 20.0;
 /// From this part of the calls on it is the wait outside that counts, percent.
@@ -32,8 +36,10 @@ struct Waits<'a> {
     call: &'a str,
     n: u64,
     ns: u64,
-    /// What its bios are under way: those of the process, and those that workers queued for it.
+    /// What its bios are under way at most: those of the process, and those that workers queued for it; or all bios of the trace.
     bios_ns: u64,
+    /// Workers of the kernel queued most of what it read.
+    is_by_workers: bool,
     unseen: Option<&'a UnseenCalls>,
 }
 
@@ -43,9 +49,9 @@ impl Waits<'_> {
     }
 
     fn matters(&self, seen: &Seen<'_>) -> bool {
-        let enough = self.n >= MIN_CALLS || self.unseen.is_some_and(|unseen| unseen.n >= MIN_UNSEEN);
-        enough
-            && self.ns / self.n >= MIN_MEAN_NS
+        let mean = self.ns / self.n.max(1);
+        let many = self.n >= MIN_CALLS || self.unseen.is_some_and(|unseen| unseen.n >= MIN_UNSEEN);
+        (many && mean >= MIN_MEAN_NS || mean >= LONG_MEAN_NS)
             && seen.of_span(self.outside()) >= MIN_SPAN_PERCENT
             && percent(self.outside(), self.ns) >= MIN_OUTSIDE_PERCENT
     }
@@ -54,14 +60,27 @@ impl Waits<'_> {
 /// Reads of a file in order, with few bios for many of them, much slower than any copy in memory. File systems that unpack what they
 /// read take the processor for it, and are left out.
 fn is_slow_stream(seen: &Seen<'_>, read_bytes: u64, call: &CallGroup) -> bool {
-    let plain = |kind: &str| matches!(kind, "ext2" | "ext3" | "ext4" | "xfs" | "vfat");
-    let used = seen.storage.mounts.iter().filter(|mount| seen.is_used(&mount.device));
     let slow = call.total_ns as f64 / 1e9 * SLOW_STREAM_BYTES_A_SECOND > call.bytes as f64;
-    call.bytes > 0
-        && read_bytes * 2 >= call.bytes
-        && slow
-        && used.clone().count() > 0
-        && used.into_iter().all(|mount| plain(&mount.kind))
+    call.bytes > 0 && read_bytes.saturating_mul(2) >= call.bytes && slow && is_plain(seen)
+}
+
+/// Whether all file systems that are used hand data on as it is.
+fn is_plain(seen: &Seen<'_>) -> bool {
+    let plain = |kind: &str| matches!(kind, "ext2" | "ext3" | "ext4" | "xfs" | "vfat");
+    let used = || seen.storage.mounts.iter().filter(|mount| seen.is_used(&mount.device));
+    used().count() > 0 && used().all(|mount| plain(&mount.kind))
+}
+
+/// What was read for a program, and for whom nobody knows: a limit of a cgroup has workers of the kernel queue its bios.
+fn read_for(found: &BlockFound, own: u64) -> u64 {
+    let unknown = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
+    unknown.fold(own, |sum, one| sum.saturating_add(one.read_bytes))
+}
+
+/// Whether something was written for it.
+fn writes(found: &BlockFound, name: &str) -> bool {
+    let is = |one: &Originator| name == one.name || name == format!("{} ({})", one.name, one.tid);
+    found.originators.originators.iter().any(|one| is(one) && one.written_bytes > 0)
 }
 
 fn is_by_workers(unseen: &UnseenCalls) -> bool {
@@ -75,12 +94,39 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let own = |name: &str| groups(found, GroupBy::Owner).find(|group| group.name == name);
+    // Of bios that were lost nobody knows how long they were under way.
+    let whole = groups(found, GroupBy::All).find_map(|group| stage(group, "Q2C")).map(|q2c| q2c.total_ns);
+    let whole = whole.filter(|_| lost_events::find(seen).is_empty());
     for call in seen.calls.by_process.iter().filter(|group| is_read(&group.call)) {
         // Calls whose bios are not in the trace say nothing: it must show those of this program.
         let Some((own, q2c)) = own(&call.name).and_then(|own| Some((own, stage(own, "Q2C")?))) else { continue };
-        if own.bios * 2 >= call.ns.n || is_slow_stream(seen, own.bytes, call) {
-            let (n, ns, bios_ns) = (call.ns.n, call.total_ns, q2c.total_ns);
-            all.push(Waits { name: &call.name, call: &call.call, n, ns, bios_ns, unseen: None });
+        let (n, ns) = (call.ns.n, call.total_ns);
+        let of = |bios_ns, is_by_workers| Waits {
+            name: &call.name,
+            call: &call.call,
+            n,
+            ns,
+            bios_ns,
+            is_by_workers,
+            unseen: None,
+        };
+        if own.bios * 2 >= n || is_slow_stream(seen, own.bytes, call) {
+            all.push(of(q2c.total_ns, false));
+        } else if let Some(bios_ns) = whole
+            && is_slow_stream(seen, read_for(found, own.bytes), call)
+        {
+            all.push(of(bios_ns, true));
+        }
+    }
+    let storms = fsync_storm::find(seen);
+    let is_storm = |name: &str| storms.iter().any(|one| one.what.starts_with(&format!("{name} spends ")));
+    for call in seen.calls.by_process.iter().filter(|group| is_sync(&group.call) && !is_storm(&group.name)) {
+        if let Some(bios_ns) = whole
+            && is_plain(seen)
+            && writes(found, &call.name)
+        {
+            let (n, ns, is_by_workers) = (call.ns.n, call.total_ns, false);
+            all.push(Waits { name: &call.name, call: &call.call, n, ns, bios_ns, is_by_workers, unseen: None });
         }
     }
     for unseen in seen.calls.long_without_storage.iter().filter(|one| is_read(&one.call) || is_write(&one.call)) {
@@ -97,7 +143,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             }
             None => {
                 let (n, ns, bios_ns) = (unseen.n, unseen.total_ns, unseen.worker_bios_ns);
-                all.push(Waits { name: &unseen.name, call: &unseen.call, n, ns, bios_ns, unseen: Some(unseen) });
+                let (name, call, is_by_workers) = (&unseen.name, &unseen.call, false);
+                all.push(Waits { name, call, n, ns, bios_ns, is_by_workers, unseen: Some(unseen) });
             }
         }
     }
@@ -115,16 +162,25 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
         measure("time in them", waits.ns as f64, MeasureUnit::Ns, source),
         measure("time of its bios", waits.bios_ns as f64, MeasureUnit::Ns, source),
     ];
-    let head = format!("{} waits {} in {} calls of {}()", waits.name, duration(waits.ns), grouped(waits.n), waits.call);
+    let calls = if waits.n == 1 { "call" } else { "calls" };
+    let head =
+        format!("{} waits {} in {} {calls} of {}()", waits.name, duration(waits.ns), grouped(waits.n), waits.call);
     let bios = format!("all of its bios are under way for {} at most", duration(waits.bios_ns));
     let mut what = format!("{head}, and {bios}.");
     let pressure = seen.storage.cpu_wait_permille;
     let is_busy = pressure.is_some_and(|part| part >= BUSY_PERMILLE);
+    // Nobody waits as long for a processor, call after call.
+    let is_long = waits.ns / waits.n.max(1) >= LONG_MEAN_NS;
     let others = if pressure.is_none() { ", a lock, or no free processor" } else { ", or a lock" };
     let mut cause = format!(
         "The rest passes before a bio comes to the queue, or after it has ended: a limit of its cgroup (io.max, blkio.throttle)\
          {others}. The device is not what is slow."
     );
+    if waits.is_by_workers {
+        cause = "Workers of the kernel queued most of what it read. A limit of the cgroup (io.max, blkio.throttle) holds bios back \
+                 so. The device is not what is slow."
+            .to_owned();
+    }
     if let Some(unseen) = waits.unseen {
         evidence.push(measure("calls that show no storage", unseen.n as f64, MeasureUnit::Count, source));
         let by_worker = "bios of workers (kworker) that were queued within the call and completed at its end";
@@ -149,8 +205,8 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
         }
     }
     // Bios that a worker queued later tell of a limit, whoever else waits for a processor.
-    let is_held_back = waits.unseen.is_some_and(|unseen| unseen.with_worker_bio > 0);
-    if is_busy && !is_held_back {
+    let is_held_back = waits.is_by_workers || waits.unseen.is_some_and(|unseen| unseen.with_worker_bio > 0);
+    if is_busy && !is_held_back && !is_long {
         return no_free_processor(waits, what, evidence, pressure.unwrap_or(0) as f64 / 10.0);
     }
     Finding {
@@ -245,6 +301,14 @@ mod tests {
         work.calls.long_without_storage = vec![unseen("pread64", 30, 30)];
         work.storage.cpu_wait_permille = Some(900);
         assert_eq!(only(find(&work.seen())).weight, Weight::Cost);
+        // One call of seconds does not wait for a processor.
+        let mut sync = Work::new(5_000_000_000);
+        sync.mount("/data", "ext4", "rw");
+        sync.bios_of("dd", 20, "R", 1_000, 1_999_000);
+        sync.owner("dd (7)", OwnerKind::Task, 0, 8 << 20);
+        sync.call("fsync", "dd (7)", 1, 4_000_000_000, 0);
+        sync.storage.cpu_wait_permille = Some(900);
+        assert_eq!(only(find(&sync.seen())).weight, Weight::Cost);
     }
 
     #[test]
@@ -263,6 +327,36 @@ mod tests {
         // Most came from the page cache; a file system that unpacks.
         assert!(of("ext4", 1 << 20, 4_000_000_000).is_empty());
         assert!(of("squashfs", 80 << 10, 4_000_000_000).is_empty());
+    }
+
+    /// `dd` beside a worker that queues what it reads; and with one sync of what it wrote.
+    #[test]
+    fn all_bios_of_a_trace_bound_what_a_call_can_wait_for_them() {
+        let of = |call: &str, n, ns, bios_ns: u64, kind: OwnerKind| {
+            let mut work = Work::new(5_000_000_000);
+            work.mount("/data", "ext4", "rw");
+            work.bios_of("dd", 20, "R", 1_000, bios_ns / 20 - 1_000);
+            work.owner("dd (7)", OwnerKind::Task, 0, 8 << 20);
+            work.owner("kworker/1:3", kind, 20 << 20, 0);
+            work.call(call, "dd (7)", n, ns, if call == "read" { 18 << 20 } else { 0 });
+            find(&work.seen())
+        };
+        let unknown = OwnerKind::Unknown;
+        let read = only(of("read", 300, 4_800_000_000, 40_000_000, unknown));
+        assert_eq!(
+            read.what,
+            "dd (7) waits 4.80 s in 300 calls of read(), and all of its bios are under way for 40.00 ms at most."
+        );
+        assert!(read.cause.starts_with("Workers of the kernel queued most of what it read."), "{}", read.cause);
+        let sync = only(of("fsync", 1, 4_000_000_000, 40_000_000, unknown));
+        assert!(sync.what.starts_with("dd (7) waits 4.00 s in 1 call of fsync(), and all"), "{}", sync.what);
+        // What another program read is not for it; a device that is busy; short calls; quick ones.
+        assert!(of("read", 300, 4_800_000_000, 40_000_000, OwnerKind::Task).is_empty());
+        assert!(of("fsync", 1, 4_000_000_000, 3_000_000_000, unknown).is_empty());
+        assert!(of("fsync", 20, 1_200_000_000, 40_000_000, unknown).is_empty());
+        assert!(of("read", 300, 1_200_000_000, 40_000_000, unknown).is_empty());
+        // Of a storm of syncs its own finding tells.
+        assert!(of("fsync", 40, 4_800_000_000, 40_000_000, unknown).is_empty());
     }
 
     fn unseen(call: &str, n: u64, with_worker_bio: u64) -> UnseenCalls {
