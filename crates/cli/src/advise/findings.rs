@@ -1,6 +1,6 @@
 //! The findings of a trace, all of them, with causes, sources, every step and its risk.
 
-use flashscope_analysis::findings::{Finding, Step, Weight};
+use flashscope_analysis::findings::{Finding, Step};
 use flashscope_report::findings_view;
 use flashscope_report::terminal::text;
 use flashscope_report::visible;
@@ -53,9 +53,9 @@ pub fn print(findings: &[Finding]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Findings of a trace that shows nothing of read-ahead: those alone. Gives the reason back where there is nothing to advise.
+/// Findings of a trace that shows nothing of read-ahead: those alone. Gives the reason back where there is no finding.
 pub fn print_only(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failure> {
-    if findings.iter().all(|finding| finding.weight == Weight::Overview && finding.advice.is_empty()) {
+    if findings.is_empty() {
         return Err(why);
     }
     let note = format!("Read-ahead is not weighed: {why}");
