@@ -80,9 +80,20 @@ pub struct Change {
     /// Of `before`; `null` where that is 0.
     pub percent: Option<f64>,
     pub confidence: Evidence<Variation>,
+    /// Of a tail (p90, p99, p999, max): how many times of one recording lie in it, on the side that has fewer.
+    #[serde(skip)]
+    pub tail_of: Option<f64>,
 }
 
+/// One recording a side: so many times of a tail have to be there. Of fewer one stray request makes it.
+const MIN_TAIL: f64 = 10.0;
+
 impl Change {
+    /// Whether there is too little of it to be compared: a tail of a few times, and no repetitions that show how it varies.
+    pub fn is_of_too_few(&self) -> bool {
+        self.confidence.known().is_none() && self.tail_of.is_some_and(|n| n < MIN_TAIL)
+    }
+
     /// Whether it is more than variation; without repetitions any change may be.
     pub fn is_beyond_variation(&self) -> bool {
         match &self.confidence {
@@ -123,7 +134,7 @@ impl Comparison {
             .iter()
             .filter_map(|(name, (figure, before))| {
                 let (other, after) = b.get(name)?;
-                let change = change(name, figure, before, after);
+                let change = change(name, [figure, other], before, after);
                 Some((whole.part(&change, figure, other), change))
             })
             .collect();
@@ -228,7 +239,9 @@ fn by_name(runs: &[RunFigures]) -> Values<'_> {
     values
 }
 
-fn change(name: &str, figure: &Figure, before: &[f64], after: &[f64]) -> Change {
+fn change(name: &str, sides: [&Figure; 2], before: &[f64], after: &[f64]) -> Change {
+    let figure = sides[0];
+    let tail_of = sides.map(Figure::tail_of);
     let (a, b) = (spread::mean(before), spread::mean(after));
     let confidence = match spread::difference(before, after) {
         Some((from, to)) => Evidence::Known(Variation { from, to }),
@@ -246,6 +259,7 @@ fn change(name: &str, figure: &Figure, before: &[f64], after: &[f64]) -> Change 
         after: b,
         percent,
         confidence,
+        tail_of: tail_of[0].zip(tail_of[1]).map(|(a, b)| a.min(b)),
     }
 }
 
@@ -272,5 +286,34 @@ mod tests {
         // From 0 errors to 1, 400 ms of 2,400, 32 ms, 0.7 ms.
         let names: Vec<&str> = found.changes.iter().map(|change| change.figure.as_str()).collect();
         assert_eq!(names, ["errors", "mean(reads)", "mean(discards)", "max(reads)"]);
+    }
+
+    #[test]
+    fn a_tail_of_a_few_times_is_no_regression() {
+        use super::super::Condition;
+        // 8 I/Os, of which one was slow; and 2,000, of which 20 were.
+        let side = |n: f64, p50: f64, p99: f64, max: f64| {
+            let of = |(name, ns, n)| {
+                let mut figure = Figure::plain(name, FigureUnit::Nanoseconds, Better::Lower, ns);
+                figure.stands_for = Some(n);
+                figure
+            };
+            let figures = [("p50", p50, n / 2.0), ("p99", p99, n / 100.0), ("max", max, 1.0)].map(of);
+            RunFigures { figures: figures.into(), ..RunFigures::default() }
+        };
+        let met = |condition: &str, n: f64, runs: usize| {
+            let before = vec![side(n, 1e6, 1e6, 1e6); runs];
+            let after = vec![side(n, 1e6, 9e6, 9e6); runs];
+            let found = Comparison::new(&before, &after);
+            let condition = Condition::parse(condition).expect("a condition");
+            condition.check_change(&found, &after[0]).met.known().copied()
+        };
+        assert_eq!(met("regress > 10%", 8.0, 1), Some(false));
+        assert_eq!(met("regress > 10%", 2000.0, 1), Some(true));
+        assert_eq!(met("regress > 10%", 8.0, 3), Some(true));
+        // Asked for by name, it is unknown.
+        assert_eq!(met("regress(p99) > 10%", 8.0, 1), None);
+        assert_eq!(met("regress(p99) > 10%", 2000.0, 1), Some(true));
+        assert_eq!(met("regress(max) > 10%", 2000.0, 1), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Conditions on figures, as `--fail-if` takes them: `p99(d2c, write, mmcblk0) > 20ms`.
 
-use super::change::{Comparison, RunFigures};
+use super::change::{Change, Comparison, RunFigures};
 use super::figures::{Better, Figure, FigureUnit};
 use crate::Evidence;
 use schemars::JsonSchema;
@@ -179,14 +179,23 @@ impl Condition {
         if !self.is_of_a_change() {
             return self.check(after);
         }
-        let mut seen: Vec<Outcome> = comparison
-            .changes
-            .iter()
-            .filter(|change| change.better == Better::Lower && change.is_beyond_variation())
-            .filter(|change| {
-                let figure = after.figures.iter().find(|figure| figure.name() == change.figure);
-                figure.is_some_and(|figure| figure.has(&self.arguments))
-            })
+        let is_asked_for = |change: &&Change| {
+            let figure = after.figures.iter().find(|figure| figure.name() == change.figure);
+            change.better == Better::Lower && figure.is_some_and(|figure| figure.has(&self.arguments))
+        };
+        let (few, enough): (Vec<&Change>, Vec<&Change>) =
+            comparison.changes.iter().filter(is_asked_for).partition(|change| change.is_of_too_few());
+        if enough.is_empty()
+            && let Some(change) = few.first()
+        {
+            return self.unknown(format!(
+                "{} is a tail of too few times to be compared: record for longer, or each side three times or more",
+                change.figure
+            ));
+        }
+        let mut seen: Vec<Outcome> = enough
+            .into_iter()
+            .filter(|change| change.is_beyond_variation())
             .filter_map(|change| {
                 let value = change.percent?;
                 Some(Outcome {

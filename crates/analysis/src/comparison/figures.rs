@@ -81,6 +81,11 @@ impl Figure {
         self
     }
 
+    /// Of a tail: how many times lie in it.
+    pub(super) fn tail_of(&self) -> Option<f64> {
+        self.stands_for.filter(|_| matches!(self.function.as_str(), "p90" | "p99" | "p999" | "max"))
+    }
+
     /// As a condition names it.
     pub fn name(&self) -> String {
         if self.dimensions.is_empty() {
