@@ -106,6 +106,8 @@ fn a_device_filter_keeps_that_device_and_its_file_alone() {
     assert!(issued.values().all(|of| of.1 <= 6400), "other people's I/O was recorded: {issued:?}");
     let said = stdout(flashscope().arg("report").arg(&path));
     assert!(said.contains(&format!("Recorded with --device {}: other I/O", wanted.name())), "{said}");
+    let json = stdout(flashscope().args(["report", "--json"]).arg(&path));
+    assert!(json.contains("calls were not recorded, because they do not name a device"), "{json}");
 }
 
 #[test]

@@ -345,7 +345,12 @@ fn no_bio_of(process: &str, findings: &BlockFound, args: &ReportArgs) -> Failure
 /// What the kernels did not have, and what the traces do not have.
 fn missing_events(inputs: &Inputs, findings: &BlockFound) -> Vec<MissingEvent> {
     let mut missing: Vec<MissingEvent> = Vec::new();
-    for one in inputs.traces().flat_map(|trace| MissingEvent::of_facts(trace.facts())) {
+    let of_trace = |trace: &Trace| {
+        let has_calls = trace.schemas().any(|schema| schema.name.starts_with("sys_enter"));
+        let calls = MissingEvent::of_calls(trace.facts(), has_calls);
+        MissingEvent::of_facts(trace.facts()).into_iter().chain(calls).collect::<Vec<_>>()
+    };
+    for one in inputs.traces().flat_map(of_trace) {
         if !missing.contains(&one) {
             missing.push(one);
         }

@@ -30,6 +30,18 @@ impl MissingEvent {
             .take(MAX_MISSING)
             .collect()
     }
+
+    /// `record --device` leaves calls out, which are then in no event of the recording (`has_calls`).
+    pub fn of_calls(facts: &Facts, has_calls: bool) -> Option<MissingEvent> {
+        let left_out = !facts.recording.filter.device.is_empty() && !has_calls;
+        left_out.then(|| MissingEvent {
+            event: "syscalls:sys_enter_*".to_owned(),
+            why: "calls were not recorded, because they do not name a device and --device was given: add \
+                  --events auto,syscall, which records the calls of all processes"
+                .to_owned(),
+            loses: "which calls waited, for which file, and how long".to_owned(),
+        })
+    }
 }
 
 impl MissingEvent {

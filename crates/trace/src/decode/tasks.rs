@@ -134,3 +134,31 @@ fn plan(s: &Schema, renames: bool) -> Option<TaskFields> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Endian;
+
+    /// `include/trace/events/sched.h`, Linux 6.1.
+    const EXIT: &str = "name: sched_process_exit\nID: 300\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+
+    #[test]
+    fn an_exit_names_what_nothing_else_does() {
+        let mut schemas = Schemas::new();
+        schemas.insert(Schema::parse("sched", EXIT, Endian::Little, 8).unwrap());
+        let (mut reader, mut names) = (TaskReader::new(&schemas), Names::default());
+        names.set(8, 0, b"known");
+        for pid in [7u32, 8] {
+            let mut data = vec![0; 28];
+            data[8..12].copy_from_slice(b"sync");
+            data[24..].copy_from_slice(&pid.to_le_bytes());
+            reader.record(500, schemas.get(300).unwrap(), &data, &mut names);
+        }
+        assert_eq!((names.get(7, 100), names.get(8, 600)), (Some("sync"), Some("known")));
+    }
+}
