@@ -413,9 +413,14 @@ fn a_capture_names_the_file_and_the_process_of_its_sync() {
         let file = mount.join(name);
         let script = format!("head -c 300000 /dev/zero >\"$0\"; sync -d \"$0\"; {then}");
         stdout(Command::new("fsfreeze").arg("-f").arg(&lower_mount));
-        let _work = Busy(Command::new("sh").args(["-c", &script]).arg(&file).spawn().expect("a shell"));
-        wait_for("a sync that is stuck", || sysfs(&device, "inflight")[1] > 0);
-        std::thread::sleep(Duration::from_millis(700));
+        let work = Busy(Command::new("sh").args(["-c", &script]).arg(&file).spawn().expect("a shell"));
+        let shell = work.0.id();
+        wait_for("a sync that is stuck", || {
+            let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
+            let stat = |child: &str| std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            children.split(' ').any(|child| stat(child).contains("(sync) D")) && sysfs(&device, "inflight")[1] > 0
+        });
+        std::thread::sleep(Duration::from_millis(1200));
         stdout(Command::new("fsfreeze").arg("-u").arg(&lower_mount));
         // Syncs of others on this machine may be captured before it.
         let own = |capture: &Path| {
