@@ -80,7 +80,7 @@ pub fn report_by(bytes: &[u8]) {
         black_box(terminal::flash(&flash_report(&trace), &style));
         return;
     }
-    let report = block_report(&trace, |tid, time| match tid % 3 {
+    let report = block_report(&trace, |tid, time| match tid.0 % 3 {
         0 => Some("a.service"),
         1 => trace.comm(tid, time),
         _ => None,

@@ -5,7 +5,7 @@
 //! those at the ends of their range more often than others.
 
 use arbitrary::{Result, Unstructured};
-use flashscope_trace::{Encoder, Endian, Layout, TaskId, encode_frame};
+use flashscope_trace::{Encoder, Endian, Layout, encode_frame};
 use serde_json::json;
 
 /// System, name and fields of the kinds of events that analyses read; a field is its type and its name.
@@ -203,7 +203,7 @@ impl Writer {
         self.frame(6, &payload);
     }
 
-    fn put(&mut self, id: u16, tid: TaskId, time: u64, fields: &[u8]) {
+    fn put(&mut self, id: u16, tid: u32, time: u64, fields: &[u8]) {
         let mut data = id.to_le_bytes().to_vec();
         data.extend([0, 0]);
         data.extend(tid.to_le_bytes());
@@ -214,11 +214,11 @@ impl Writer {
     }
 
     /// One event by its name: `values` are its fields in order, those of text left out (they are empty, `rwbs` is `R` or `W`).
-    pub fn event(&mut self, name: &str, tid: TaskId, time: u64, values: &[u64]) {
+    pub fn event(&mut self, name: &str, tid: u32, time: u64, values: &[u64]) {
         self.event_rwbs(name, tid, time, values, "R");
     }
 
-    pub fn event_rwbs(&mut self, name: &str, tid: TaskId, time: u64, values: &[u64], rwbs: &str) {
+    pub fn event_rwbs(&mut self, name: &str, tid: u32, time: u64, values: &[u64], rwbs: &str) {
         let (id, (.., spec)) =
             (FIRST_ID..).zip(EVENTS).find(|(_, (_, known, _))| *known == name).expect("a known event");
         let (mut data, mut values) = (Vec::new(), values.iter());
@@ -313,7 +313,7 @@ pub fn stream(bytes: &[u8]) -> Vec<u8> {
 /// An event of a place in [`EVENTS`].
 struct Event {
     kind: usize,
-    tid: TaskId,
+    tid: u32,
     time: u64,
     fields: Vec<u8>,
 }

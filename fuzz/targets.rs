@@ -4,7 +4,9 @@
 //! A new format needs: a body here and a line in `ALL`, three lines in `fuzz_targets/`, a `[[bin]]` in `Cargo.toml`, and
 //! seeds in `crates/trace/tests/common/seeds.rs`.
 
-use flashscope_trace::{Endian, Layout, Missed, Schema, Session, SessionOptions, TimeNs, Trace, TraceKind, Value};
+use flashscope_trace::{
+    Endian, Layout, Missed, Schema, Session, SessionOptions, TaskId, TimeNs, Trace, TraceKind, Value,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -154,7 +156,7 @@ pub fn flashmon(bytes: &[u8]) {
         && trace.kind() == TraceKind::FlashmonLog
     {
         drain(&trace, bytes.len());
-        std::hint::black_box(trace.comm(1, TimeNs(0)));
+        std::hint::black_box(trace.comm(TaskId(1), TimeNs(0)));
     }
     let _ = flashscope_trace::flashmon::parse_spatial_view(Path::new("fuzz"), bytes);
 }

@@ -81,7 +81,7 @@ struct Program {
 impl Program {
     fn of(said: &Json) -> Program {
         Program {
-            tid: said["pid"].as_u64().expect("a pid") as u32,
+            tid: TaskId(said["pid"].as_u64().expect("a pid") as u32),
             device: said["device"].as_str().and_then(Device::parse).expect("a device"),
             inode: said["inode"].as_u64().expect("an inode"),
         }
@@ -147,7 +147,7 @@ fn own_calls_are_left_out(seen: &[Seen], facts: &Json) {
     let left_out: Vec<&str> =
         facts["recording"]["own"]["left_out_of"].as_array().expect("events").iter().filter_map(Json::as_str).collect();
     assert!(left_out.contains(&"syscalls") && left_out.contains(&"filemap"), "{left_out:?}");
-    for event in seen.iter().filter(|event| event.tid == own) {
+    for event in seen.iter().filter(|event| event.tid == TaskId(own)) {
         let system = event.event.split(':').next().unwrap_or_default();
         let named = left_out.iter().any(|&name| name == system || name == event.event);
         assert!(!named && system != "flashscope", "{} of the recorder's own", event.event);
@@ -223,7 +223,7 @@ fn layers_nest(booted: &Booted, trace: &Trace, kernel: &str) {
     let read = Program::of(&booted.json("read1"));
     for event in &seen {
         let Some(name) = event.event.strip_prefix("flashscope:") else { continue };
-        let stack = stacks.entry(event.tid).or_default();
+        let stack = stacks.entry(event.tid.0).or_default();
         if let Some(symbol) = name.strip_prefix("enter_") {
             stack.push(symbol.to_owned());
             if event.tid == read.tid && stack.len() > deepest.len() {

@@ -4,7 +4,6 @@
 #[allow(dead_code, reason = "the fuzz targets make whole streams of bytes")]
 mod structured;
 
-use flashscope_trace::TaskId;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -237,10 +236,10 @@ fn fill(with: fn(&str, &str) -> bool, mut event: impl FnMut(&mut Writer, u64) ->
 
 /// Each takes a table, or a loop, to its worst.
 fn hostile() -> Vec<(&'static str, (Vec<u8>, u64))> {
-    let read = |w: &mut Writer, tid: TaskId, t: u64, inode: u64, size: u64, pos: u64, count: u64| {
+    let read = |w: &mut Writer, tid: u32, t: u64, inode: u64, size: u64, pos: u64, count: u64| {
         w.event("file_read", tid, t, &[DISK, inode, size, pos, count]);
     };
-    let folio = |w: &mut Writer, tid: TaskId, t: u64, inode: u64, page: u64, order: u64| {
+    let folio = |w: &mut Writer, tid: u32, t: u64, inode: u64, page: u64, order: u64| {
         w.event("mm_filemap_add_to_page_cache", tid, t, &[1, inode, page, DISK, order]);
     };
     vec![

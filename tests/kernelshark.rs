@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use flashscope_tests::{TempDir, flashscope, skip, stdout, top};
-use flashscope_trace::{Session, TimeNs, Trace, dat};
+use flashscope_trace::{Session, TaskId, TimeNs, Trace, dat};
 use serde_json::Value;
 
 /// Where Debian's libkshark-dev puts its headers.
@@ -89,7 +89,7 @@ fn ours(file: &Path) -> Vec<Entry> {
             cpu: number("cpu"),
             tid,
             // KernelShark has one name of a task, the last.
-            task: trace.comm(tid as u32, TimeNs(u64::MAX)).unwrap_or("<...>").to_owned(),
+            task: trace.comm(TaskId(tid as u32), TimeNs(u64::MAX)).unwrap_or("<...>").to_owned(),
             event: format!("{}/{}", text("system"), text("event")),
             numbers: fields
                 .iter()

@@ -7,7 +7,7 @@ use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layer, Layers, LayersFound, Operation};
 use flashscope_study::layers::LayersResult;
 use flashscope_tests::{Booted, Plan, TempDir, flashscope, stdout, top};
-use flashscope_trace::{Record, Trace, Value};
+use flashscope_trace::{Record, TaskId, Trace, Value};
 
 const LAYERS: usize = Layer::ALL.len();
 const PAGES: u32 = 96;
@@ -46,7 +46,7 @@ fn seen(trace: &Trace, cold: u32) -> LayersFound {
     for loss in found.losses() {
         assert_eq!(loss.count, 0, "{}", loss.name);
     }
-    found.calls.retain(|call| call.tid == cold);
+    found.calls.retain(|call| call.tid == TaskId(cold));
     found
 }
 

@@ -143,7 +143,7 @@ fn want(trace: &Trace) -> Want {
             let of_task = match &event.kind {
                 EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Mark { .. } => false,
                 EventKind::Block(block) => !matches!(block.action, BlockAction::Issue | BlockAction::Complete),
-                _ => event.tid > 0,
+                _ => event.tid > TaskId(0),
             };
             if of_task {
                 let last = trace.comm(event.tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("<...>");
@@ -239,9 +239,9 @@ fn check(processor: &Path, dir: &Path, trace: &Trace, what: &str) -> Want {
     got.sort();
     expected.sort();
     assert_eq!(got, expected, "{what}: block requests");
-    let named: BTreeMap<u32, String> = threads
+    let named: BTreeMap<TaskId, String> = threads
         .iter()
-        .map(|row| (row[0].as_u64().expect("a number") as u32, row[1].as_str().unwrap_or_default().to_owned()))
+        .map(|row| (TaskId(row[0].as_u64().expect("a number") as u32), row[1].as_str().unwrap_or_default().to_owned()))
         .collect();
     assert_eq!(named, want.threads, "{what}: tasks");
     let lost: BTreeMap<String, u64> = losses

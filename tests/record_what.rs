@@ -143,7 +143,7 @@ fn tasks_seconds_and_filters_without_a_match() {
     trace
         .for_each_record(&mut |record| {
             if record.buffer.is_empty() {
-                tasks.insert(record.tid());
+                tasks.insert(record.tid().0);
             }
         })
         .expect("a readable trace");

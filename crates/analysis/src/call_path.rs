@@ -61,7 +61,7 @@ pub struct CallPath {
 
 /// `bios`: all that were on their way during the call.
 pub fn call_path(call: SlowCall, layers: Evidence<(Vec<LayerTime>, u64)>, bios: Vec<PathBio>) -> CallPath {
-    let tid = u64::from(call.tid);
+    let tid = u64::from(call.tid.0);
     let end = call.begin_ns + call.duration_ns;
     let is_own = |bio: &PathBio| {
         let of_task = bio.owner_tid == tid || bio.carrier_tid == tid;
@@ -119,6 +119,7 @@ fn held_up(own: &[PathBio], others: &[PathBio]) -> Vec<Holder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_trace::TaskId;
 
     fn bio(tid: u64, times: [u64; 3]) -> PathBio {
         let [queued_ns, issued, completed_ns] = times;
@@ -140,7 +141,17 @@ mod tests {
 
     fn call(name: &str) -> SlowCall {
         let (task, call) = ("task (7)".to_owned(), name.to_owned());
-        SlowCall { number: 1, call, task, tid: 7, begin_ns: 100, duration_ns: 1000, file: None, path: None, bytes: 0 }
+        SlowCall {
+            number: 1,
+            call,
+            task,
+            tid: TaskId(7),
+            begin_ns: 100,
+            duration_ns: 1000,
+            file: None,
+            path: None,
+            bytes: 0,
+        }
     }
 
     #[test]

@@ -224,7 +224,7 @@ pub struct Calls<L> {
     /// Whether calls that begin now are shown.
     pub counts: bool,
     open: HashMap<TaskId, Open>,
-    faults: HashMap<u32, Open>,
+    faults: HashMap<TaskId, Open>,
     begun: u64,
     by_call: Sums,
     by_process: Sums,
@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn calls_have_their_process_and_file() {
-        let mut calls = Calls::new(|tid, _| (tid == 7).then_some("logger"));
+        let mut calls = Calls::new(|tid, _| (tid == TaskId(7)).then_some("logger"));
         for (time, tid, kind) in [
             (0, 7, other("sys_exit_read")),
             (100, 7, other("sys_enter_write")),
@@ -598,7 +598,7 @@ mod tests {
     #[test]
     fn long_calls_without_storage_are_kept_with_the_bios_of_workers() {
         const MS: u64 = 1_000_000;
-        let mut calls = Calls::new(|tid, _| Some(if tid == 9 { "kworker/0:1" } else { "reader" }));
+        let mut calls = Calls::new(|tid, _| Some(if tid == TaskId(9) { "kworker/0:1" } else { "reader" }));
         for (time, tid, kind) in [
             // A limit: a worker queues the bio later.
             (0, 7, other("sys_enter_pread64")),

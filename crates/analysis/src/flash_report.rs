@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn one_pass_answers_all() {
         let shape = Geometry { page_bytes: 2048, pages_per_block: 64 };
-        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], &[], &[], |tid, _| (tid == 7).then_some("cat"));
+        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], &[], &[], |tid, _| (tid == TaskId(7)).then_some("cat"));
         for e in [
             begin(10, "run"),
             flash(20, 7, access(FlashOp::Read, 65)),

@@ -28,7 +28,7 @@ pub mod usage;
 pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, call_path};
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
-pub use flashscope_trace::{FileId, file_label};
+pub use flashscope_trace::{FileId, TaskId, file_label};
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 pub use names::*;
 pub use own_wear::OwnWear;

@@ -32,7 +32,7 @@ pub const OWN_RECORDING: &str = "flashscope's own recording";
 pub struct Member<'n> {
     pub name: Cow<'n, str>,
     /// The number of all that are counted together; `None`: the thread's own.
-    pub key: Option<u32>,
+    pub key: Option<TaskId>,
     /// The user selected it under another name than this.
     pub is_wanted: bool,
     /// From when until when the answer is the same; empty where that is not known.
@@ -42,7 +42,7 @@ pub struct Member<'n> {
 /// Identity of a thread, as a lookup returns it: a name, or a [`Member`].
 pub trait Named {
     fn name(&self) -> &str;
-    fn key(&self) -> Option<u32> {
+    fn key(&self) -> Option<TaskId> {
         None
     }
     fn is_wanted(&self) -> bool {
@@ -64,7 +64,7 @@ impl Named for Member<'_> {
         &self.name
     }
 
-    fn key(&self) -> Option<u32> {
+    fn key(&self) -> Option<TaskId> {
         self.key
     }
 
@@ -430,7 +430,7 @@ mod tests {
         for (time, step, bytes) in
             [(50, FileStep::Write, 10), (101, FileStep::Write, 20), (102, FileStep::Dirtied, 4096)]
         {
-            uses.event(&Event { time: TimeNs(time), ..event(1, step, 12, bytes) });
+            uses.event(&Event { time: TimeNs(time), ..event(TaskId(1), step, 12, bytes) });
         }
         let found = uses.finish(&DeviceNames::of_facts(&facts));
         let rows: Vec<_> = found.files.iter().map(|f| (f.path.as_deref(), f.written_bytes)).collect();
@@ -444,7 +444,8 @@ mod tests {
             "files": [{"device": "7:0", "inode": 12, "path": "/mnt/a"}, {"device": "7:0", "inode": 13, "why": "deleted"},
                       {"device": "7:0", "inode": 8, "why": "metadata"}]}});
         let names = FileNames::of_facts(&facts);
-        let mut uses = FileUses::new(|tid, _| (tid < 9).then_some(if tid < 3 { "vlc" } else { "cp" }), &names);
+        let mut uses =
+            FileUses::new(|tid, _| (tid < TaskId(9)).then_some(if tid < TaskId(3) { "vlc" } else { "cp" }), &names);
         for (tid, step, inode, bytes) in [
             (1, FileStep::Read, 12, 4000),
             (2, FileStep::Cached, 12, 8192),
@@ -454,7 +455,7 @@ mod tests {
             (9, FileStep::Cached, 8, 4096),
             (9, FileStep::Uncached, 8, 4096),
         ] {
-            uses.event(&event(tid, step, inode, bytes));
+            uses.event(&event(TaskId(tid), step, inode, bytes));
         }
         let found = uses.finish(&DeviceNames::of_facts(&facts));
         let rows: Vec<_> = found

@@ -6,15 +6,15 @@ pub fn access(op: FlashOp, page: u64) -> FlashAccess {
     FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 }
 }
 
-pub fn event(time: u64, tid: TaskId, kind: EventKind) -> Event {
-    Event { time: TimeNs(time), cpu: 0, tid, kind }
+pub fn event(time: u64, tid: u32, kind: EventKind) -> Event {
+    Event { time: TimeNs(time), cpu: 0, tid: TaskId(tid), kind }
 }
 
-pub fn flash(time: u64, tid: TaskId, access: FlashAccess) -> Event {
+pub fn flash(time: u64, tid: u32, access: FlashAccess) -> Event {
     event(time, tid, EventKind::Flash(access))
 }
 
-pub fn mtd(time: u64, tid: TaskId, op: FlashOp, address: u64, length_bytes: u64) -> Event {
+pub fn mtd(time: u64, tid: u32, op: FlashOp, address: u64, length_bytes: u64) -> Event {
     event(time, tid, EventKind::Mtd { op, address, length_bytes })
 }
 

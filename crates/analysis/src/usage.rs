@@ -87,7 +87,7 @@ impl TaskReads {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UsageFound {
     /// Commits of ext4's journals, by the journal's thread.
-    pub commits: BTreeMap<u32, u64>,
+    pub commits: BTreeMap<TaskId, u64>,
     pub devices: Vec<DeviceUse>,
     /// Most reads first.
     pub files: Vec<FileReads>,
@@ -161,33 +161,33 @@ struct OfFile {
     size: Option<u64>,
     end: u64,
     /// Where the last read of each thread ended.
-    ends: HashMap<u32, u64>,
+    ends: HashMap<TaskId, u64>,
     covered: HashMap<u64, u64>,
 }
 
 /// Folds the events that are shown.
 pub struct Usage {
-    commits: BTreeMap<u32, u64>,
-    devices: BTreeMap<u32, (u64, u64)>,
+    commits: BTreeMap<TaskId, u64>,
+    devices: BTreeMap<Device, (u64, u64)>,
     /// By device and piece: a bit for each of its blocks that was read. At most [`MAX_PIECES`].
-    pieces: HashMap<(u32, u64), u64>,
+    pieces: HashMap<(Device, u64), u64>,
     /// By device and block: a bit for each of its sectors that was read, of blocks that were read in part alone. As many at most.
-    parts: HashMap<(u32, u64), u8>,
+    parts: HashMap<(Device, u64), u8>,
     files: HashMap<FileId, OfFile>,
     covered: usize,
-    writes: BTreeMap<u32, u64>,
+    writes: BTreeMap<Device, u64>,
     faults: u64,
     faults_elsewhere: u64,
     /// Where the last fault of a thread in a file was.
-    fault_ends: BoundedMap<(u32, FileId), u64>,
+    fault_ends: BoundedMap<(TaskId, FileId), u64>,
     /// By thread: the inode of the page that it put into the page cache last.
-    cached: BoundedMap<u32, u64>,
+    cached: BoundedMap<TaskId, u64>,
     /// By device and inode: the lowest and the highest offset of a fault.
     fault_extents: BoundedMap<FileId, (u64, u64)>,
     /// By thread and device. At most [`MAX_FILES`].
-    readers: HashMap<(u32, u32), OfTask>,
+    readers: HashMap<(TaskId, Device), OfTask>,
     /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
-    regions: HashMap<(u32, u32, u64), u32>,
+    regions: HashMap<(TaskId, Device, u64), u32>,
     further_regions: bool,
 }
 
@@ -232,7 +232,7 @@ impl Usage {
             let blocks = (end - block).min(64 - block % 64);
             let bits = u64::MAX >> (64 - blocks) << (block % 64);
             let full = self.pieces.len() >= MAX_PIECES;
-            match self.pieces.entry((device.0, block / 64)) {
+            match self.pieces.entry((device, block / 64)) {
                 Entry::Occupied(mut seen) => {
                     let again = u64::from((seen.get() & bits).count_ones());
                     all_again += again * BLOCK_BYTES;
@@ -242,12 +242,12 @@ impl Usage {
                 Entry::Vacant(new) => drop(new.insert(bits)),
             }
             if !self.parts.is_empty() {
-                let parts = (block..block + blocks).filter_map(|block| self.parts.remove(&(device.0, block)));
+                let parts = (block..block + blocks).filter_map(|block| self.parts.remove(&(device, block)));
                 all_again += parts.map(|part| u64::from(part.count_ones()) * 512).sum::<u64>();
             }
             block += blocks;
         }
-        let sums = self.devices.entry(device.0).or_default();
+        let sums = self.devices.entry(device).or_default();
         (sums.0, sums.1) = (sums.0.saturating_add(bytes), sums.1.saturating_add(all_again));
         all_again
     }
@@ -255,12 +255,12 @@ impl Usage {
     /// The same of so many sectors from one on within a block.
     fn read_part(&mut self, device: Device, block: u64, first: u64, sectors: u64) -> u64 {
         let bits = u8::MAX >> (8 - sectors.min(8)) << first;
-        let whole = self.pieces.get(&(device.0, block / 64)).is_some_and(|seen| seen >> (block % 64) & 1 == 1);
+        let whole = self.pieces.get(&(device, block / 64)).is_some_and(|seen| seen >> (block % 64) & 1 == 1);
         if whole {
             return u64::from(bits.count_ones()) * 512;
         }
         let full = self.parts.len() >= MAX_PIECES;
-        match self.parts.entry((device.0, block)) {
+        match self.parts.entry((device, block)) {
             Entry::Occupied(mut seen) => {
                 let again = u64::from((seen.get() & bits).count_ones());
                 *seen.get_mut() |= bits;
@@ -278,7 +278,7 @@ impl Usage {
         let again = self.read_blocks(block.device, block.sector, block.bytes);
         let full = self.readers.len() >= MAX_FILES;
         let cached = self.cached.get(&tid).copied();
-        match self.readers.entry((tid, block.device.0)) {
+        match self.readers.entry((tid, block.device)) {
             Entry::Occupied(of) => of.into_mut().read(block, at, again, cached),
             Entry::Vacant(_) if full => {}
             Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again, cached),
@@ -287,7 +287,7 @@ impl Usage {
             return;
         }
         let full = self.regions.len() >= MAX_REGIONS;
-        match self.regions.entry((tid, block.device.0, block.sector.saturating_mul(512) / REGION_BYTES)) {
+        match self.regions.entry((tid, block.device, block.sector.saturating_mul(512) / REGION_BYTES)) {
             Entry::Occupied(mut reads) => *reads.get_mut() = reads.get().saturating_add(1),
             Entry::Vacant(_) if full => {
                 // How large the regions are together is unknown then.
@@ -359,7 +359,7 @@ impl Analysis for Usage {
                 FileStep::Cached => drop(self.cached.insert(event.tid, file.inode)),
                 FileStep::Write => {
                     if let Some(device) = file.device {
-                        *self.writes.entry(device.0).or_default() += 1;
+                        *self.writes.entry(device).or_default() += 1;
                     }
                 }
                 _ => {}
@@ -385,23 +385,23 @@ impl Analysis for Usage {
             .collect();
         files.sort_by_key(|file| (Reverse(file.reads), file.inode));
         files.truncate(MAX_LISTED);
-        let device = |(device, (read_bytes, read_again_bytes))| DeviceUse {
-            device: Device(device).to_string(),
+        let device = |(device, (read_bytes, read_again_bytes)): (Device, (u64, u64))| DeviceUse {
+            device: device.to_string(),
             read_bytes,
             read_again_bytes,
         };
-        let mut often: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut often: HashMap<(TaskId, Device), u64> = HashMap::new();
         for (tid, device, _) in self.regions.iter().filter(|(_, reads)| **reads >= MIN_REGION_READS).map(|(of, _)| *of)
         {
             *often.entry((tid, device)).or_default() += 1;
         }
         let extent =
-            |of: &(u32, u32)| (!self.further_regions).then(|| often.get(of).copied().unwrap_or(0) * REGION_BYTES);
-        let mut readers: Vec<(&(u32, u32), &OfTask)> = self.readers.iter().collect();
+            |of: &(TaskId, Device)| (!self.further_regions).then(|| often.get(of).copied().unwrap_or(0) * REGION_BYTES);
+        let mut readers: Vec<(&(TaskId, Device), &OfTask)> = self.readers.iter().collect();
         readers.sort_by_key(|(of, reads)| (Reverse(reads.bios), **of));
         readers.truncate(MAX_READERS);
-        let reader = |(key, of): (&(u32, u32), &OfTask)| TaskReads {
-            device: Device(key.1).to_string(),
+        let reader = |(key, of): (&(TaskId, Device), &OfTask)| TaskReads {
+            device: key.1.to_string(),
             tid: key.0,
             bios: of.bios,
             bytes: of.bytes,
@@ -419,7 +419,7 @@ impl Analysis for Usage {
             commits: self.commits,
             devices: self.devices.into_iter().map(device).collect(),
             files,
-            writes: self.writes.into_iter().map(|(device, n)| (Device(device).to_string(), n)).collect(),
+            writes: self.writes.into_iter().map(|(device, n)| (device.to_string(), n)).collect(),
             faults: self.faults,
             faults_elsewhere: self.faults_elsewhere,
             fault_extents: self
@@ -490,7 +490,7 @@ mod tests {
         }
         let found = usage.finish();
         let reader = &found.readers[0];
-        assert_eq!((reader.tid, reader.bios, reader.bytes, reader.sequential), (7, 4, 16_384, 1));
+        assert_eq!((reader.tid.0, reader.bios, reader.bytes, reader.sequential), (7, 4, 16_384, 1));
         // The last was read before; four lie in the same 256 KiB, and a single one elsewhere is no region.
         assert_eq!((reader.first_bytes, reader.extent_bytes, reader.active_ns), (12_288, Some(256 << 10), 601_500));
         assert_eq!(found.readers[1].extent_bytes, Some(0));

@@ -55,7 +55,7 @@ impl<'i> Attribution<'i> {
         }
     }
 
-    fn named(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<(Cow<'i, str>, Option<u32>)> {
+    fn named(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<(Cow<'i, str>, Option<TaskId>)> {
         if let Some(recorder) = self.inputs.recorder(source, tid) {
             return Some((Cow::Borrowed(OWN_RECORDING), Some(recorder)));
         }
@@ -67,10 +67,10 @@ impl<'i> Attribution<'i> {
         match (self.by, process.app) {
             // What a kernel thread does is told by its own name.
             (_, Some(app)) if app.kind == AppKind::Kernel => thread(),
-            (ReportBy::App, Some(app)) => Some((Cow::Owned(app.to_string()), Some(0))),
+            (ReportBy::App, Some(app)) => Some((Cow::Owned(app.to_string()), Some(TaskId(0)))),
             // Processes of one name, as a shell's, are one application.
-            (ReportBy::App, None) => process.name.map(|name| (Cow::Borrowed(name), Some(0))).or_else(thread),
-            (_, _) => process.name.map(|name| (Cow::Borrowed(name), Some(process.pid))).or_else(thread),
+            (ReportBy::App, None) => process.name.map(|name| (Cow::Borrowed(name), Some(TaskId(0)))).or_else(thread),
+            (_, _) => process.name.map(|name| (Cow::Borrowed(name), Some(process.pid.first_thread()))).or_else(thread),
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Inputs {
     /// The first source of the same machine, by source.
     machines: Vec<usize>,
     /// Tasks of the recorder itself, by source: the recording's facts name them.
-    own: Vec<Vec<u32>>,
+    own: Vec<Vec<TaskId>>,
 }
 
 impl Inputs {
@@ -145,7 +145,7 @@ impl Inputs {
     }
 
     /// The recorder's number, where a thread is the recorder's own.
-    pub fn recorder(&self, source: usize, tid: TaskId) -> Option<u32> {
+    pub fn recorder(&self, source: usize, tid: TaskId) -> Option<TaskId> {
         let own = self.own.get(source)?;
         own.contains(&tid).then(|| own[0])
     }
@@ -254,7 +254,7 @@ mod tests {
             assert_eq!(pages(&inputs), want);
             assert_eq!(inputs.title(), "one, two (-90000000000 ns)");
             assert!(inputs.of_several_machines() && inputs.only().is_none());
-            assert_eq!(inputs.comm(1, 7, TimeNs(11_000_000_000)), Some("two"));
+            assert_eq!(inputs.comm(1, TaskId(7), TimeNs(11_000_000_000)), Some("two"));
         }
         let by_marker = Inputs::open(&[a.clone(), c], &[]).unwrap();
         assert_eq!(pages(&by_marker), want);

@@ -11,7 +11,7 @@ use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::findings::Finding;
 use flashscope_report::findings_view;
 use flashscope_trace::export::{Cell, PerfettoNote as Note, PerfettoSlice, PerfettoTracks, perfetto_with};
-use flashscope_trace::{BlockAction, EventKind, Trace};
+use flashscope_trace::{BlockAction, EventKind, TaskId, Trace};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
@@ -104,7 +104,7 @@ fn add_io(
     let mut rows = IoRows::new(RowsOf::Bios, |tid, time| inputs.comm(0, tid, time), Sizes::of_facts(facts()))
         .users(users)
         .loops(Loops::of_facts(facts()));
-    let mut queued: HashMap<u32, VecDeque<(u64, Flow)>> = HashMap::new();
+    let mut queued: HashMap<TaskId, VecDeque<(u64, Flow)>> = HashMap::new();
     let (first, last) = (Current::new(u64::MAX), Current::new(0));
     let mut bios = Bios::default();
     trace.for_each(&mut |event| {

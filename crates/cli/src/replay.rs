@@ -193,7 +193,7 @@ fn returned(reads: &mut [Read], of_call: &[usize], ret: u64) {
 /// Where the trace does not say what calls returned, a later read of the same task and file that begins within the one
 /// before does: that one ended there, at the end of the file.
 fn infer(reads: &mut [Read]) {
-    let mut last: HashMap<(u32, FileId), usize> = HashMap::new();
+    let mut last: HashMap<(TaskId, FileId), usize> = HashMap::new();
     for at in 0..reads.len() {
         let next = reads[at];
         if let Some(before) = last.insert((next.tid, next.file), at) {
@@ -303,10 +303,10 @@ mod tests {
     #[test]
     fn what_calls_returned_makes_sizes_and_lengths() {
         let reads = vec![
-            read(100, 7, 1, 0, 4096, Some(4096)),
-            read(150, 8, 2, 10, 5, Some(5)),
-            read(200, 7, 1, 4096, 4096, Some(904)),
-            read(300, 7, 1, 5000, 4096, Some(0)),
+            read(100, TaskId(7), 1, 0, 4096, Some(4096)),
+            read(150, TaskId(8), 2, 10, 5, Some(5)),
+            read(200, TaskId(7), 1, 4096, 4096, Some(904)),
+            read(300, TaskId(7), 1, 5000, 4096, Some(0)),
         ];
         let script = of(reads, &[(2, 8192)], 1000);
         assert_eq!(
@@ -320,7 +320,7 @@ mod tests {
     /// `cat` without the events of its calls: the end of a read is where the next one begins.
     #[test]
     fn a_next_read_tells_where_the_file_ended() {
-        let reads = vec![read(0, 7, 1, 0, 131_072, None), read(9, 7, 1, 5000, 131_072, None)];
+        let reads = vec![read(0, TaskId(7), 1, 0, 131_072, None), read(9, TaskId(7), 1, 5000, 131_072, None)];
         let script = of(reads, &[(1, 8192)], 1 << 20);
         assert_eq!(script.text, "flashscope-replay 1\nfile 5000 31:0:1\ntask cat 7\nread 0 0 0 0 5000\n");
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (1, 0, 1, 0));
@@ -329,7 +329,7 @@ mod tests {
     /// BusyBox's cat: sendfile() reads by pieces of a pipe's size, the last of them at the end of the file.
     #[test]
     fn a_call_of_several_reads_returns_their_sum() {
-        let piece = |at: u64| read(at, 7, 1, at * 65_536, 65_536, None);
+        let piece = |at: u64| read(at, TaskId(7), 1, at * 65_536, 65_536, None);
         let got = |ret: u64| -> Vec<Option<u64>> {
             let mut reads: Vec<Read> = (0..3).map(piece).collect();
             returned(&mut reads, &[0, 1, 2], ret);
@@ -345,10 +345,10 @@ mod tests {
 
     #[test]
     fn huge_and_odd_numbers_make_a_script_or_an_error() {
-        let reads = vec![read(5, 7, 1, u64::MAX - 1, 1 << 30, None), read(3, 7, 1, 0, 1, None)];
+        let reads = vec![read(5, TaskId(7), 1, u64::MAX - 1, 1 << 30, None), read(3, TaskId(7), 1, 0, 1, None)];
         let script = of(reads, &[], u64::MAX);
         assert_eq!(script.reads, 2);
-        let many = (0..300).map(|tid| read(0, tid, 1, 0, 1, None)).collect();
+        let many = (0..300).map(|tid| read(0, TaskId(tid), 1, 0, 1, None)).collect();
         assert!(write(many, &HashMap::new(), 0, |_, _| None).unwrap_err().to_string().contains("300 tasks"));
     }
 }

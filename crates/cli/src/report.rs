@@ -497,15 +497,15 @@ fn used(inputs: &Inputs, chip: u16) -> u64 {
 /// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above tells machines apart.
 const TID_BITS: u32 = 22;
 
-fn tagged(tid: TaskId, machine: usize) -> u32 {
-    tid | (machine as u32) << TID_BITS
+fn tagged(tid: TaskId, machine: usize) -> TaskId {
+    TaskId(tid.0 | (machine as u32) << TID_BITS)
 }
 
 /// What a thread is called; one of another machine that has no name is distinguished from those of the first.
 fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'w, str>> {
     let inputs = attribution.inputs;
     let machine = inputs.machine(source);
-    let own = if machine == 0 { tid } else { tid & ((1 << TID_BITS) - 1) };
+    let own = if machine == 0 { tid } else { TaskId(tid.0 & ((1 << TID_BITS) - 1)) };
     match attribution.group(source, own, time) {
         Some(name) => Some(name),
         None if machine == 0 => None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use flashscope_cachesim::{Access, BulkReads, Cause, PageEvent, PageStep, Simulator};
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 
 use crate::cost::costs::Costs;
 use crate::cost::squashfs::BlockReads;
@@ -49,7 +49,7 @@ impl Played<'_> {
         list(&self.numbers.files, &self.files)
     }
 
-    pub fn by_task(&self) -> BTreeMap<u32, Tally> {
+    pub fn by_task(&self) -> BTreeMap<TaskId, Tally> {
         list(&self.numbers.tasks, &self.tasks)
     }
 

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flashscope_cachesim::{Access, FileNumber, PAGE_BYTES, PageEvent, Settings, Simulator};
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 
 use crate::accounts::{Accounts, Played, Sums};
 use crate::cost::costs::Costs;
@@ -79,7 +79,7 @@ impl<'a> Predictor<'a> {
 
     /// Whether most reads begin where the task's last one of the file ended.
     pub fn is_sequential(&self) -> bool {
-        let mut ends: BTreeMap<(u32, FileId), u64> = BTreeMap::new();
+        let mut ends: BTreeMap<(TaskId, FileId), u64> = BTreeMap::new();
         let (mut reads, mut follow) = (0_u64, 0_u64);
         for step in &self.costs.workload.steps {
             if let Access::Read { offset, length } = step.access {

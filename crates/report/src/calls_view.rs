@@ -37,7 +37,7 @@ pub fn captured(reasons: &[String], calls: &CallsFound) -> Vec<String> {
     let sentence = |reason: &String| {
         let task = reason.split_once(" of task ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<u32>().ok());
         // The call of that task that took longest is the one that fired it.
-        let call = task.and_then(|tid| calls.slowest.iter().find(|call| call.tid == tid && is_sync(&call.call)));
+        let call = task.and_then(|tid| calls.slowest.iter().find(|call| call.tid.0 == tid && is_sync(&call.call)));
         let call = call.map_or(String::new(), |call| {
             let file = call.path.as_ref().or(call.file.as_ref()).map_or(String::new(), |file| format!(" of {file}"));
             format!(
@@ -159,6 +159,7 @@ pub fn bios(path: &CallPath) -> Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_analysis::TaskId;
     use flashscope_analysis::calls::SlowCall;
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
             number,
             call: call.to_owned(),
             task: format!("dd ({tid})"),
-            tid,
+            tid: TaskId(tid),
             begin_ns: 0,
             duration_ns: 18_700_000,
             file: Some("8:0 inode 12".to_owned()),

@@ -1,6 +1,6 @@
 //! Predictions of read-ahead, as terminal and page show them.
 
-use flashscope_analysis::FileId;
+use flashscope_analysis::{FileId, TaskId};
 use flashscope_predict::{ErrorBar, FilesystemOptions, Prediction, QueueCost, Row, Tally};
 
 use crate::rows::Rows;
@@ -74,7 +74,7 @@ pub fn files(row: &Row, name: &dyn Fn(FileId) -> String, most: usize) -> Rows {
 }
 
 /// Tasks of one setting, by what they brought in; who used a page of another is not distinguished.
-pub fn tasks(row: &Row, name: &dyn Fn(u32) -> String, most: usize) -> Rows {
+pub fn tasks(row: &Row, name: &dyn Fn(TaskId) -> String, most: usize) -> Rows {
     let mut tasks: Vec<_> = row.by_task.iter().filter(|(_, tally)| tally.pages() > 0).collect();
     tasks.sort_by_key(|(tid, tally)| (std::cmp::Reverse(tally.pages()), **tid));
     Rows::new("tnnnnn", OF_ONE, tasks.into_iter(), most, |(tid, tally)| of_one(name(*tid), tally, false))

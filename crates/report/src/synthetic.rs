@@ -15,7 +15,7 @@ use flashscope_analysis::{
     SystemFacts,
 };
 use flashscope_study::*;
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, TimeNs};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, TaskId, TimeNs};
 
 const PAGE_READ_NS: u64 = 145_200;
 
@@ -421,7 +421,7 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
             FileBrought { device: Some(Device::new(8, 1)), inode: 12, path: None, pages },
             FileBrought { device: None, inode: 0, path: None, pages: Brought::default() },
         ],
-        tasks: vec![TaskBrought { tid: 10, name: Some("player".to_owned()), pages }],
+        tasks: vec![TaskBrought { tid: TaskId(10), name: Some("player".to_owned()), pages }],
         file_systems_own: 7,
         not_followed: 5,
         tasks_forgotten: 3,
@@ -474,7 +474,7 @@ pub fn block() -> BlockReport {
     let events = steps.into_iter().map(|(time, action, tid, letters, sector, sectors, device)| Event {
         time: TimeNs(time),
         cpu: 0,
-        tid,
+        tid: TaskId(tid),
         kind: EventKind::Block(BlockEvent {
             action,
             device,
@@ -490,7 +490,7 @@ pub fn block() -> BlockReport {
 }
 
 fn block_report(events: Vec<Event>) -> BlockReport {
-    let names = |tid, _| match tid {
+    let names = |TaskId(tid): TaskId, _| match tid {
         10 => Some("reader"),
         20 => Some("writer"),
         30 => Some("jbd2/sda1-8"),
@@ -546,7 +546,7 @@ pub fn layers() -> LayersReport {
     let call = |call, begin_ns: u64, slices: Vec<Slice>, layers: Vec<LayerTime>| CallLayers {
         call,
         task: "<script>\u{1b}[2J".to_owned(),
-        tid: 7,
+        tid: TaskId(7),
         begin_ns,
         total_ns: 1000,
         calls: if call == Operation::Read { 1 } else { 2 },

@@ -450,7 +450,7 @@ mod tests {
         assert!(facts.mtd[0].is_nand() && facts.mtd[0].size.is_none() && facts.mtd[0].chip.is_none());
         assert!(facts.mounts.is_empty());
         assert_eq!((facts.block[1].of_loop.inode, facts.block[1].of_loop.offset), (Some(7), None));
-        assert_eq!(facts.recording.own.tasks, [11, 12]);
+        assert_eq!(facts.recording.own.tasks, [TaskId(11), TaskId(12)]);
         assert_eq!((facts.recording.trigger, facts.agent), (None, Agent::default()));
         for nonsense in [json!(null), json!([1, 2]), json!("x"), json!(3)] {
             assert_eq!(Facts::of(&nonsense), Facts::default());

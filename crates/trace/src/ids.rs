@@ -1,7 +1,8 @@
 //! What events call devices and files: one type for each.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).
@@ -36,8 +37,58 @@ impl fmt::Display for Device {
     }
 }
 
-/// The kernel's number of a thread (`task_struct.pid`, `gettid()`): a process has that of its first thread.
-pub type TaskId = u32;
+/// A number of the kernel with a type of its own, which is written, read and described as the plain number.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                u32::schema_name()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                u32::json_schema(generator)
+            }
+        }
+    };
+}
+
+number! {
+    /// The kernel's number of a thread (`task_struct.pid`, `gettid()`); 0 is the idle task of every CPU, or unknown.
+    TaskId
+}
+
+number! {
+    /// The kernel's number of a process (`task_struct.tgid`, `getpid()`).
+    ProcessId
+}
+
+impl ProcessId {
+    pub fn first_thread(self) -> TaskId {
+        TaskId(self.0)
+    }
+}
+
+impl From<TaskId> for ProcessId {
+    /// The process whose first thread this is.
+    fn from(first_thread: TaskId) -> ProcessId {
+        ProcessId(first_thread.0)
+    }
+}
 
 /// A file, as events name it. An inode's number may be another file's later: [`crate::FileNames::turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
@@ -71,6 +122,14 @@ impl fmt::Display for FileId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn numbers_are_written_and_described_as_plain_ones() {
+        let written = serde_json::to_string(&BTreeMap::from([(TaskId(7), ProcessId(5))])).unwrap();
+        assert_eq!(written, r#"{"7":5}"#);
+        assert_eq!(schemars::schema_for!(Vec<Option<TaskId>>), schemars::schema_for!(Vec<Option<u32>>));
+    }
 
     #[test]
     fn a_files_name_is_read_as_it_is_written() {

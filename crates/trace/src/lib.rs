@@ -72,7 +72,7 @@ pub mod flashmon {
 pub use identity::{
     App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, own_data,
 };
-pub use ids::{Device, FileId, TaskId};
+pub use ids::{Device, FileId, ProcessId, TaskId};
 pub use kind::TraceKind;
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};

@@ -24,7 +24,7 @@ impl Pair<'_> {
     }
 
     pub fn tid(&self) -> TaskId {
-        self.event.map(|e| e.tid).or(self.record.map(Record::tid)).unwrap_or(0)
+        self.event.map(|e| e.tid).or(self.record.map(Record::tid)).unwrap_or_default()
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct PhaseEvents {
 impl PhaseEvents {
     pub fn new(phases: &Phases) -> PhaseEvents {
         let mut waiting = Vec::new();
-        let event = |time: u64, pid: u32, kind: EventKind| Event { time: TimeNs(time), cpu: 0, tid: pid, kind };
+        let event = |time: u64, pid: TaskId, kind: EventKind| Event { time: TimeNs(time), cpu: 0, tid: pid, kind };
         for p in &phases.phases {
             let name = p.name.clone();
             waiting.push((p.begin_ns, true, event(p.begin_ns, p.pid, EventKind::PhaseBegin { name })));

@@ -52,7 +52,7 @@ impl<'a> Record<'a> {
 #[inline]
 pub(crate) fn tid(schema: &Schema, data: &[u8]) -> TaskId {
     match schema.fields.get(3) {
-        Some(f) if f.offset == 4 && f.size == 4 => schema.endian.u32(data, 4).unwrap_or(0),
-        _ => schema.field("common_pid").and_then(|f| schema.uint(f, data)).unwrap_or(0) as u32,
+        Some(f) if f.offset == 4 && f.size == 4 => TaskId(schema.endian.u32(data, 4).unwrap_or(0)),
+        _ => TaskId(schema.field("common_pid").and_then(|f| schema.uint(f, data)).unwrap_or(0) as u32),
     }
 }

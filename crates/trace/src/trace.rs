@@ -309,12 +309,12 @@ impl Trace {
     }
 
     /// Every thread that the trace names, with its last name, by number.
-    pub fn tasks(&self) -> Vec<(u32, &str)> {
+    pub fn tasks(&self) -> Vec<(TaskId, &str)> {
         self.names().last()
     }
 
     /// Threads that are no kernel threads, because the trace has their clone or their `exec`.
-    pub fn user_tasks(&self) -> &std::collections::HashSet<u32> {
+    pub fn user_tasks(&self) -> &std::collections::HashSet<TaskId> {
         self.names().users()
     }
 

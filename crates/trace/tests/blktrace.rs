@@ -1,6 +1,8 @@
 //! blktrace's records: built by hand in both versions and byte orders, damaged in every way, and recorded on boards.
 
-use flashscope_trace::{BlockAction, BlockDetail, Device, Endian, Event, EventKind, Loss, Trace, TraceKind, Value};
+use flashscope_trace::{
+    BlockAction, BlockDetail, Device, Endian, Event, EventKind, Loss, TaskId, Trace, TraceKind, Value,
+};
 use std::path::{Path, PathBuf};
 
 /// A directory of this test's own.
@@ -160,7 +162,7 @@ fn every_kind_of_record_in_both_versions_and_byte_orders() {
             assert_eq!(blocks[3].detail, BlockDetail::Split { sector: 2052 });
             assert_eq!(blocks[4].detail, BlockDetail::Unplug { requests: 3 });
             assert_eq!(blocks[5].error, -5);
-            assert_eq!(trace.comm(7, all[0].time), Some("cat"));
+            assert_eq!(trace.comm(TaskId(7), all[0].time), Some("cat"));
             // Two numbers are missing before the last record.
             for (loss, count) in trace.losses().iter() {
                 assert_eq!(count, if loss == Loss::RecordsMissing { 2 } else { 0 }, "{}", loss.name());
@@ -171,7 +173,7 @@ fn every_kind_of_record_in_both_versions_and_byte_orders() {
                 .for_each_record(&mut |r| {
                     back.extend_from_slice(&r.data[24..]);
                     assert_eq!(r.get("time"), Some(Value::Unsigned(r.time.0)));
-                    assert_eq!(r.get("pid"), Some(Value::Unsigned(r.tid().into())));
+                    assert_eq!(r.get("pid"), Some(Value::Unsigned(r.tid().0.into())));
                     if r.get("action") == Some(Value::Unsigned(0x0400_0002)) {
                         assert_eq!(format!("{:?}", r.get("pdu")).matches("104").count(), 1, "{:?}", r.get("pdu"));
                     }
@@ -363,7 +365,7 @@ fn any_bit_may_be_wrong() {
                         let n = events(&trace).len();
                         assert!(n <= 9);
                         trace.for_each_record(&mut |_| ()).unwrap();
-                        trace.comm(7, flashscope_trace::TimeNs(50));
+                        trace.comm(TaskId(7), flashscope_trace::TimeNs(50));
                     }
                     std::fs::remove_file(path).unwrap();
                 }
@@ -497,7 +499,7 @@ fn every_field_of_every_recorded_event_is_what_blkparse_says() {
                 // blkparse calls a read of nothing "N" (a plug has no direction of its own).
                 let flags = b.flags.to_string();
                 let flags = if b.bytes == 0 { flags.replace('R', "N") } else { flags };
-                ours.push((major, minor, cpu, number, time, pid, action, flags, b.sector, b.bytes, error));
+                ours.push((major, minor, cpu, number, time, pid.0, action, flags, b.sector, b.bytes, error));
             })
             .unwrap();
         assert!(trace.losses().is_empty(), "{name}: {:?}", trace.losses());

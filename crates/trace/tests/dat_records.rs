@@ -1,7 +1,7 @@
 //! trace.dat written from records: filtered, and of several traces.
 
 use crate::common::*;
-use flashscope_trace::{Alignment, Endian, Event, Loss, MergedTrace, Record, Session, Trace, dat};
+use flashscope_trace::{Alignment, Endian, Event, Loss, MergedTrace, Record, Session, TaskId, Trace, dat};
 use std::collections::BTreeMap;
 
 /// Everything of a record that does not depend on how events are numbered.
@@ -87,7 +87,7 @@ fn everything_kept_is_the_same_trace_with_its_names_phases_and_losses() {
     let path = dir.0.join("none.dat");
     dat::write_filtered(&trace, &path, &|r| r.schema.name == "nand_read").unwrap();
     let back = Trace::open(&path).unwrap();
-    assert_eq!(back.comm(20, flashscope_trace::TimeNs(2_000_000)), Some("cat"));
+    assert_eq!(back.comm(TaskId(20), flashscope_trace::TimeNs(2_000_000)), Some("cat"));
     assert_eq!(flash_count(&events(&back)), 300);
 }
 

@@ -18,7 +18,7 @@ fn json_lines_have_every_record_and_field() {
                 let json = parsed.next().unwrap();
                 assert_eq!(json["time_ns"], r.time.0);
                 assert_eq!(json["cpu"], r.cpu);
-                assert_eq!(json["tid"], r.tid());
+                assert_eq!(json["tid"], r.tid().0);
                 assert_eq!(json["comm"].as_str(), trace.comm(r.tid(), r.time));
                 assert_eq!(json["event"], r.schema.name.as_str());
                 assert_eq!(json["buffer"], r.buffer);

@@ -1,7 +1,7 @@
 //! Flashmon's logs (`tests/data/flashmon/ORIGIN.md`).
 
 use crate::common::*;
-use flashscope_trace::{EventKind, FlashAccess, FlashOp, Loss, TimeNs, Trace, TraceKind, Value};
+use flashscope_trace::{EventKind, FlashAccess, FlashOp, Loss, TaskId, TimeNs, Trace, TraceKind, Value};
 
 #[test]
 fn the_papers_example() {
@@ -44,7 +44,7 @@ fn the_extended_format_has_threads_processors_and_durations() {
     for event in &all {
         times.push(event.time.0);
         if let EventKind::FlashDone { op, duration_ns } = event.kind {
-            ends.push((op, duration_ns, event.tid, event.cpu));
+            ends.push((op, duration_ns, event.tid.0, event.cpu));
         }
     }
     assert!(times.is_sorted(), "{times:?}");
@@ -52,9 +52,9 @@ fn the_extended_format_has_threads_processors_and_durations() {
         ends,
         [(FlashOp::Read, 145_000, 100, 0), (FlashOp::Erase, 2_000_000, 101, 1), (FlashOp::Program, 400_000, 100, 0)]
     );
-    assert_eq!(trace.comm(100, TimeNs(1_000_000_000)), Some("dd"));
-    assert_eq!(trace.comm(100, TimeNs(1_010_000_000)), Some("cat"), "the thread has another name by then");
-    assert_eq!(trace.comm(101, TimeNs(1_000_100_000)), Some("sync"));
+    assert_eq!(trace.comm(TaskId(100), TimeNs(1_000_000_000)), Some("dd"));
+    assert_eq!(trace.comm(TaskId(100), TimeNs(1_010_000_000)), Some("cat"), "the thread has another name by then");
+    assert_eq!(trace.comm(TaskId(101), TimeNs(1_000_100_000)), Some("sync"));
     assert_eq!(trace.cpus(), 2);
     assert!(trace.losses().is_empty());
     // Side by side with their records: the same events.

@@ -1,6 +1,6 @@
 //! One table of formats, in code and in docs; what is refused, by its name; packed traces.
 
-use flashscope_trace::{Crossing, EventKind, FORMATS, Loss, SleepSource, Trace, TraceKind};
+use flashscope_trace::{Crossing, EventKind, FORMATS, Loss, SleepSource, TaskId, Trace, TraceKind};
 
 #[test]
 fn docs_list_what_is_read_and_written() {
@@ -625,9 +625,9 @@ fn a_switch_in_text_tells_sleep_from_preemption() {
     let crossings = trace.crossings();
     assert_eq!(crossings.sleep(), SleepSource::Switches);
     let mut found = Vec::new();
-    let mut take = |tid, crossing| {
+    let mut take = |tid: TaskId, crossing| {
         if let Crossing::Sleeps { runnable } = crossing {
-            found.push((tid, runnable));
+            found.push((tid.0, runnable));
         }
     };
     trace.for_each_record(&mut |record| crossings.read(record, &mut take)).unwrap();

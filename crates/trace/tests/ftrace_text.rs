@@ -1,7 +1,7 @@
 //! ftrace's text: real ones, damaged ones, and the same trace as trace-cmd prints it.
 
 use crate::common::*;
-use flashscope_trace::{BlockAction, EventKind, Loss, Missed, Trace, TraceKind, Value};
+use flashscope_trace::{BlockAction, EventKind, Loss, Missed, TaskId, Trace, TraceKind, Value};
 use std::collections::BTreeMap;
 
 fn open(name: &str) -> Trace {
@@ -45,7 +45,7 @@ fn events_with_their_fields() {
                 other => panic!("{name}: {other:?}"),
             };
             if std::mem::take(&mut first) {
-                assert_eq!((r.time.0, r.cpu, r.tid()), (3_280_203_000, 0, 77));
+                assert_eq!((r.time.0, r.cpu, r.tid().0), (3_280_203_000, 0, 77));
                 assert_eq!(
                     (text("flags"), text("prev_comm"), text("prev_state")),
                     ("d....".into(), "busybox".into(), "R+".into())
@@ -64,7 +64,7 @@ fn events_with_their_fields() {
         })
         .unwrap();
     let all = events(&trace);
-    assert_eq!(trace.comm(14, all[0].time), Some("rcu_sched"));
+    assert_eq!(trace.comm(TaskId(14), all[0].time), Some("rcu_sched"));
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn functions_and_graphs() {
     assert!(plain.facts_json()["ftrace_text"]["times"].as_str().unwrap().starts_with("none"));
     assert_eq!(lost(&timed), []);
     let first = &events(&timed)[0];
-    assert_eq!((first.time.0, first.tid), (4_118_508_000, 83));
-    assert_eq!(timed.comm(83, first.time), Some("busybox"));
+    assert_eq!((first.time.0, first.tid.0), (4_118_508_000, 83));
+    assert_eq!(timed.comm(TaskId(83), first.time), Some("busybox"));
 }
 
 /// `trace-cmd report` prints the binary traces: the text gives the same events, tasks, CPUs, times (to the microsecond)

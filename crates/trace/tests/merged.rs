@@ -1,7 +1,7 @@
 //! Several traces in one order, and only where their clocks are tied together.
 
 use crate::common::*;
-use flashscope_trace::{Alignment, Endian, Event, EventKind, MergedTrace, SYNC, Session, Trace, export};
+use flashscope_trace::{Alignment, Endian, Event, EventKind, MergedTrace, SYNC, Session, TaskId, Trace, export};
 
 /// A trace of reads every `step` ns, with a marker.
 fn recorded(dir: &TempDir, name: &str, begin: u64, step: u64, marker: Option<(&str, u64)>) -> std::path::PathBuf {
@@ -59,7 +59,7 @@ fn an_offset_or_a_shared_marker_puts_them_in_one_order() {
         for (i, (source, event)) in flash.iter().enumerate() {
             assert_eq!(*source, i % 2);
             assert_eq!(event.time.0, 1_000 + (i as u64 / 2) * 10 + 3 * (i as u64 % 2));
-            assert_eq!(m.comm(*source, 7, event.time), Some(["a", "b"][*source]));
+            assert_eq!(m.comm(*source, TaskId(7), event.time), Some(["a", "b"][*source]));
         }
         let marks: Vec<_> =
             all.iter().filter(|(_, e)| matches!(e.kind, EventKind::Mark { .. })).map(|(_, e)| e.time.0).collect();

@@ -1,7 +1,7 @@
 //! Perfetto's traces: a recorded one, and messages made by hand.
 
 use crate::common::data;
-use flashscope_trace::{EventKind, FileStep, Loss, Trace, TraceKind, Value};
+use flashscope_trace::{EventKind, FileStep, Loss, TaskId, Trace, TraceKind, Value};
 use std::collections::BTreeMap;
 
 fn varint(mut n: u64) -> Vec<u8> {
@@ -245,7 +245,7 @@ fn columns_names_probes_and_events_that_perfetto_does_not_know() {
         ]
     );
     let at = flashscope_trace::TimeNs(990);
-    let names = [7, 9, 50, 51].map(|tid| trace.comm(tid, at).unwrap_or("?"));
+    let names = [7, 9, 50, 51].map(|tid| trace.comm(TaskId(tid), at).unwrap_or("?"));
     assert_eq!(names, ["sh", "my prog", "a-very-long-pro", "worker"]);
 }
 

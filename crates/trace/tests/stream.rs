@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use flashscope_trace::{
-    Endian, Error, EventKind, FlashAccess, FlashOp, Loss, Losses, Session, SessionOptions, TimeNs, Trace, dat,
+    Endian, Error, EventKind, FlashAccess, FlashOp, Loss, Losses, Session, SessionOptions, TaskId, TimeNs, Trace, dat,
 };
 
 /// Losses above zero, by name.
@@ -39,7 +39,7 @@ fn every_layout_gives_the_same_events() {
     let all = first.unwrap();
     assert_eq!(all[0].kind, EventKind::PhaseBegin { name: "read it".into() });
     let read = all.iter().find(|e| matches!(e.kind, EventKind::Flash(_))).unwrap();
-    assert_eq!((read.time, read.cpu, read.tid), (TimeNs(1_000_150), 0, 20));
+    assert_eq!((read.time, read.cpu, read.tid.0), (TimeNs(1_000_150), 0, 20));
     let access = FlashAccess { op: FlashOp::Read, page: 4096, offset_bytes: None, length_bytes: None, chip: 0 };
     assert_eq!(read.kind, EventKind::Flash(access));
     let done = all.iter().find(|e| matches!(e.kind, EventKind::FlashDone { .. })).unwrap();
@@ -59,12 +59,12 @@ fn every_layout_gives_the_same_events() {
 fn names_hold_at_their_time() {
     let dir = TempDir::new("names");
     let trace = Trace::open(&dir.file("s", &example(Endian::Little, 4, 4096).bytes)).unwrap();
-    assert_eq!(trace.comm(7, TimeNs(0)), Some("sh"));
-    assert_eq!(trace.comm(20, TimeNs(1_000_099)), None);
-    assert_eq!(trace.comm(20, TimeNs(1_000_150)), Some("sh"));
-    assert_eq!(trace.comm(20, TimeNs(1_000_200)), Some("cat"));
-    assert_eq!(trace.comm(21, TimeNs(u64::MAX)), Some("sh"));
-    assert_eq!(trace.comm(0, TimeNs(5)), Some("<idle>"));
+    assert_eq!(trace.comm(TaskId(7), TimeNs(0)), Some("sh"));
+    assert_eq!(trace.comm(TaskId(20), TimeNs(1_000_099)), None);
+    assert_eq!(trace.comm(TaskId(20), TimeNs(1_000_150)), Some("sh"));
+    assert_eq!(trace.comm(TaskId(20), TimeNs(1_000_200)), Some("cat"));
+    assert_eq!(trace.comm(TaskId(21), TimeNs(u64::MAX)), Some("sh"));
+    assert_eq!(trace.comm(TaskId(0), TimeNs(5)), Some("<idle>"));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn damaged_streams_and_files_never_panic() {
             // A packed file can hold more than its bytes, but not without bound.
             assert!(n <= 64 * b.len());
             trace.for_each(&mut |_| {}).unwrap();
-            trace.comm(20, TimeNs(5));
+            trace.comm(TaskId(20), TimeNs(5));
             let _ = dat::write(&trace, &dir.0.join("w.dat")).unwrap();
             let again = Trace::open(&dir.0.join("w.dat")).unwrap();
             let mut m = 0;

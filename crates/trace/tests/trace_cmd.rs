@@ -2,7 +2,7 @@
 
 use crate::common::report::{Compared, compare, compare_text, trace_cmd};
 use crate::common::*;
-use flashscope_trace::{Encoder, Endian, Loss, Missed, Session, Trace, Value, dat};
+use flashscope_trace::{Encoder, Endian, Loss, Missed, Session, TaskId, Trace, Value, dat};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -119,7 +119,7 @@ fn names_are_those_of_their_time() {
                     Some(Value::Text(t)) => String::from_utf8_lossy(t).into_owned(),
                     other => panic!("{name}: {field} is {other:?}"),
                 };
-                if r.schema.name == "sched_switch" && r.tid() != 0 {
+                if r.schema.name == "sched_switch" && r.tid() != TaskId(0) {
                     assert_eq!(trace.comm(r.tid(), r.time), Some(&*text("prev_comm")), "{name} at {}", r.time.0);
                     seen.0 += 1;
                 } else if r.schema.name == "task_rename" {

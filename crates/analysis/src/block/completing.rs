@@ -181,7 +181,7 @@ impl<W: Watch> Matching<W> {
         }
         let sectors = u32::try_from(end - sector).unwrap_or(u32::MAX);
         let of = (RequestFlags(0), RequestKind::ALL[place.kind()]);
-        let bio = Bio { error, ..InFlight::bio(place.device(), of, sector, sectors, (NONE, NONE), NEVER) };
+        let bio = Bio { error, ..InFlight::bio(place.device(), of, sector, sectors, (NONE, TaskId(NONE)), NEVER) };
         self.watch.failed_alone(&bio, now);
     }
 

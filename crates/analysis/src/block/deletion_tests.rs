@@ -73,7 +73,7 @@ fn ios(events: &[Event]) -> Vec<Io> {
     (matching.whole_trace, matching.missing) = (false, true);
     for event in events {
         if let EventKind::Block(block) = &event.kind {
-            matching.block(block, (event.tid, event.tid), event.time.0, || event.tid);
+            matching.block(block, (event.tid.0, event.tid), event.time.0, || event.tid.0);
         }
     }
     matching.finish().0.0

@@ -636,6 +636,6 @@ impl InFlight {
     /// A bio of a test.
     #[cfg(test)]
     pub fn plain(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
-        Self::bio(device, (flags, flags.kind()), sector, sectors, (owner, owner), queued)
+        Self::bio(device, (flags, flags.kind()), sector, sectors, (owner, TaskId(owner)), queued)
     }
 }

@@ -266,7 +266,7 @@ impl Loops {
             );
             return Evidence::unknown(why, AGAIN);
         };
-        if !originators.has_extents(one.file_system.0, one.inode) {
+        if !originators.has_extents(one.file_system, one.inode) {
             let why = format!(
                 "where {} lies on its disk is not in the trace (events of ext4 or f2fs say so): the I/O of the disk beneath loop \
                  device {device} counts as I/O of its own",
@@ -304,7 +304,7 @@ where
 
     /// An owner for what is of several.
     fn several(&mut self) -> u32 {
-        self.id(u32::MAX - 1, "(several)", OwnerKind::Shared)
+        self.id(TaskId(u32::MAX - 1), "(several)", OwnerKind::Shared)
     }
 
     /// The file in which a bio begins, at which byte, and how many bytes of it follow there.
@@ -312,7 +312,7 @@ where
         if self.extents.is_empty() {
             return None;
         }
-        match self.at(block.device.0, block.sector.saturating_mul(512)) {
+        match self.at(block.device, block.sector.saturating_mul(512)) {
             At::File(file, byte, left) => Some((file, byte, left)),
             At::Unknown(_) => None,
         }
@@ -326,7 +326,7 @@ where
 
 impl<L> Originators<L> {
     /// Whether the trace says where a file lies.
-    fn has_extents(&self, device: u32, inode: u64) -> bool {
+    fn has_extents(&self, device: Device, inode: u64) -> bool {
         self.extents.range((device, 0)..=(device, u64::MAX)).any(|(_, extent)| extent.inode == inode)
     }
 }
@@ -453,7 +453,7 @@ mod tests {
 
     /// A file of 1 MiB that lies at block 1000 of the disk; the loop device begins at its third block.
     fn found(facts: &Value, events: &[(u64, u32, EventKind)]) -> BlockFound {
-        let names = |tid, _| Some(["", "app", "other", "", "", "", "", "kworker/u8:1"][tid as usize]);
+        let names = |tid: TaskId, _| Some(["", "app", "other", "", "", "", "", "kworker/u8:1"][tid.0 as usize]);
         let mut analysis = BlockAnalysis::new(names, Sizes::default()).loops(Loops::of_facts([&Facts::of(facts)]));
         let extent = FileEvent {
             step: FileStep::Extent,

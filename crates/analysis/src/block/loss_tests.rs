@@ -53,7 +53,7 @@ pub(super) fn correct(random: &mut Random) -> Vec<Recorded> {
         let sector = slot * 64;
         let count = 1 + random.below(3);
         let mut add = |time: u64, action, sector, sectors, of: Vec<u32>| {
-            events.push(Recorded { time, tid, block: block(action, letters, sector, sectors), of });
+            events.push(Recorded { time, tid: TaskId(tid), block: block(action, letters, sector, sectors), of });
         };
         let first = bios;
         let mut time = now;
@@ -63,7 +63,7 @@ pub(super) fn correct(random: &mut Random) -> Vec<Recorded> {
             add(time, BlockAction::Queue, sector, 32, vec![first]);
             events.push(Recorded {
                 time: time + 300,
-                tid,
+                tid: TaskId(tid),
                 block: BlockEvent {
                     detail: BlockDetail::Split { sector: sector + 16 },
                     ..block(BlockAction::Split, letters, sector, 16)
@@ -75,11 +75,11 @@ pub(super) fn correct(random: &mut Random) -> Vec<Recorded> {
                 for (action, after) in [(BlockAction::GetRq, 0), (BlockAction::Insert, 250), (BlockAction::Issue, 500)]
                 {
                     let block = block(action, letters, at, 16);
-                    events.push(Recorded { time: from + after, tid, block, of: vec![first] });
+                    events.push(Recorded { time: from + after, tid: TaskId(tid), block, of: vec![first] });
                 }
                 let block = block(BlockAction::Complete, letters, at, 16);
                 let time = from + 100_000 + random.below(9_000);
-                events.push(Recorded { time, tid: 0, block, of: vec![first] });
+                events.push(Recorded { time, tid: TaskId(0), block, of: vec![first] });
             }
             time += 112_000;
         } else {
@@ -124,7 +124,7 @@ fn ways<'a>(events: impl Iterator<Item = &'a Recorded>, missing: bool) -> HashMa
     let mut matching = Matching::new(Ways::default());
     (matching.whole_trace, matching.missing) = (!missing, missing);
     for event in events {
-        matching.block(&event.block, (event.tid, event.tid), event.time, || event.tid);
+        matching.block(&event.block, (event.tid.0, event.tid), event.time, || event.tid.0);
     }
     matching.finish().0.0
 }

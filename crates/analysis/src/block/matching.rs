@@ -149,7 +149,7 @@ pub(super) struct Matching<W> {
     /// The trace has events of requests that were got.
     gets: bool,
     /// By device, kind and thread, where events are missing: when the last of its bios that had a request was queued.
-    served: HashMap<(Place, u32), u64>,
+    served: HashMap<(Place, TaskId), u64>,
     /// The next bio that is queued is below these, and is shown as the first of them is; or it does a loop device's work at another
     /// time.
     pub(super) next_uppers: Vec<Upper>,
@@ -616,7 +616,7 @@ impl<W: Watch> Matching<W> {
 
     /// Whether a later bio of its thread has had its request already.
     #[inline]
-    fn is_overtaken(served: &HashMap<(Place, u32), u64>, bio: &Bio) -> bool {
+    fn is_overtaken(served: &HashMap<(Place, TaskId), u64>, bio: &Bio) -> bool {
         !served.is_empty() && served.get(&(bio.place, bio.tid)).is_some_and(|&last| bio.queued < last)
     }
 

@@ -177,11 +177,11 @@ where
         let carrier = self.originators.owner(row.carrier).filter(|_| unlike(row.carrier));
         let issuer = self.originators.owner(row.issuer);
         let file_device = row.file.and_then(|file| file.device).map(|device| device.to_string());
-        let name = |one: &'_ Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<u32>)>| {
+        let name = |one: &'_ Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<TaskId>)>| {
             one.as_ref().map(|(name, ..)| name.to_string())
         };
-        let tid = |one: &Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<u32>)>| -> Cell<'static> {
-            one.as_ref().and_then(|(.., tid)| *tid).map(u64::from).into()
+        let tid = |one: &Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<TaskId>)>| -> Cell<'static> {
+            one.as_ref().and_then(|(.., tid)| *tid).map(|tid| u64::from(tid.0)).into()
         };
         let (owner_name, carrier_name, issuer_name) = (name(&owner), name(&carrier), name(&issuer));
         let completed = row.status == RowStatus::Completed;

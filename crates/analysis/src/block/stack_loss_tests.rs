@@ -48,7 +48,7 @@ fn correct(random: &mut Random) -> Vec<Recorded> {
     for of in 0..WORKER {
         now += 1_000 + random.below(60_000);
         let (tid, sector) = (100 + random.below(3) as u32, 64 * (1 + of as u64));
-        let mut add = |time: u64, block: BlockEvent| events.push(Recorded { time, tid, block, of });
+        let mut add = |time: u64, block: BlockEvent| events.push(Recorded { time, tid: TaskId(tid), block, of });
         use BlockAction::*;
         let (mut time, lower) = (now, sector + 4096);
         let letters = ["R", "W", "WFS"][random.below(3) as usize];
@@ -111,7 +111,7 @@ fn correct(random: &mut Random) -> Vec<Recorded> {
                 let at = sector + (1 << 24);
                 for (action, after) in [(Queue, 2_000), (GetRq, 2_200), (Issue, 2_500), (Complete, 72_500)] {
                     let block = block(action, LOWER, "R", at, 8);
-                    events.push(Recorded { time: time + after, tid: 7, block, of: WORKER + of });
+                    events.push(Recorded { time: time + after, tid: TaskId(7), block, of: WORKER + of });
                 }
             }
             _ => {
@@ -168,7 +168,7 @@ fn ways<'a>(events: impl Iterator<Item = &'a Recorded>, missing: bool) -> HashMa
                 }
             }
         }
-        matching.block(block, (*tid, *tid), *time, || *tid);
+        matching.block(block, (tid.0, *tid), *time, || tid.0);
     }
     matching.finish().0.0
 }

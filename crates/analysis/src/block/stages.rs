@@ -335,7 +335,7 @@ impl Analysis for Stages {
     #[inline]
     fn event(&mut self, event: &Event) {
         if let EventKind::Block(block) = &event.kind {
-            self.0.block(block, (event.tid, event.tid), event.time.0, || event.tid);
+            self.0.block(block, (event.tid.0, event.tid), event.time.0, || event.tid.0);
         }
     }
 

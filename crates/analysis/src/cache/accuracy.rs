@@ -190,14 +190,14 @@ pub struct Accuracy {
     pages: Ranges<FileId, Page>,
     /// The last request of a task.
     asking: BoundedMap<TaskId, Asking>,
-    writing: BoundedMap<u32, FileId>,
+    writing: BoundedMap<TaskId, FileId>,
     in_flight: InFlight<()>,
     /// A bio was of pages that came into the cache.
     sees_device: bool,
     files: BTreeMap<FileId, File>,
     tasks: BTreeMap<TaskId, Brought>,
     /// Tasks in a call, where the trace has calls: whether it writes.
-    in_call: BoundedMap<u32, bool>,
+    in_call: BoundedMap<TaskId, bool>,
     sees_calls: bool,
     file_systems_own: u64,
     not_followed: u64,
@@ -252,7 +252,7 @@ impl Accuracy {
 
     fn of(&mut self, key: FileId, tid: TaskId) -> [&mut Brought; 2] {
         let key = self.named(key);
-        let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { 0 };
+        let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { TaskId(0) };
         self.folded |= key == NO_FILE;
         [&mut self.files.entry(key).or_default().brought, self.tasks.entry(tid).or_default()]
     }
@@ -288,7 +288,7 @@ impl Accuracy {
     }
 
     fn touch(&mut self, key: FileId, pages: Range<u64>) {
-        let mut touched: Vec<(u32, Range<u64>)> = Vec::new();
+        let mut touched: Vec<(TaskId, Range<u64>)> = Vec::new();
         self.update(key, pages, |run, there| {
             there.map(|page| {
                 if page.ahead && !page.used {
@@ -481,7 +481,7 @@ mod tests {
                 got: None,
             };
             let (time, kind) = (TimeNs(time as u64), EventKind::File(file));
-            accuracy.event(&Event { time, cpu: 0, tid, kind });
+            accuracy.event(&Event { time, cpu: 0, tid: TaskId(tid), kind });
         }
         accuracy.finish()
     }
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(found.total, pages);
         assert_eq!(found.files.len(), 1);
         // Task 2 brought in nothing: what it used was task 1's.
-        assert_eq!(found.tasks, [TaskBrought { tid: 1, name: None, pages }]);
+        assert_eq!(found.tasks, [TaskBrought { tid: TaskId(1), name: None, pages }]);
     }
 
     #[test]
@@ -571,7 +571,7 @@ mod tests {
         let mut accuracy = Accuracy::new();
         let mut run = |kinds: Vec<EventKind>| {
             for kind in kinds {
-                accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid: 1, kind });
+                accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid: TaskId(1), kind });
             }
         };
         // Its own page, and three ahead.
@@ -607,19 +607,19 @@ mod tests {
         use FileStep::{Cached, Read, Write};
         let mut accuracy = Accuracy::new();
         let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
-        run(1, call("sys_enter_fadvise64_64"));
-        run(1, file(Cached, 5, 0));
-        run(1, call("sys_exit_fadvise64_64"));
-        run(1, call("sys_enter_read"));
-        run(1, file(Read, 5, 1));
-        run(1, file(Cached, 5, 1));
+        run(TaskId(1), call("sys_enter_fadvise64_64"));
+        run(TaskId(1), file(Cached, 5, 0));
+        run(TaskId(1), call("sys_exit_fadvise64_64"));
+        run(TaskId(1), call("sys_enter_read"));
+        run(TaskId(1), file(Read, 5, 1));
+        run(TaskId(1), file(Cached, 5, 1));
         // The collector's thread, and the collector in a task that writes something else.
-        run(9, file(Cached, 5, 2));
-        run(1, call("sys_exit_read"));
-        run(1, call("sys_enter_write"));
-        run(1, file(Write, 6, 0));
-        run(1, file(Cached, 5, 3));
-        run(1, file(Cached, 6, 0));
+        run(TaskId(9), file(Cached, 5, 2));
+        run(TaskId(1), call("sys_exit_read"));
+        run(TaskId(1), call("sys_enter_write"));
+        run(TaskId(1), file(Write, 6, 0));
+        run(TaskId(1), file(Cached, 5, 3));
+        run(TaskId(1), file(Cached, 6, 0));
         let found = accuracy.finish();
         assert_eq!((found.total.requested, found.total.ahead, found.file_systems_own), (1, 1, 2));
     }
@@ -646,7 +646,7 @@ mod tests {
             file(FileStep::Cached, 1, 1),
             file(FileStep::Cached, 8, 1),
         ] {
-            accuracy.event(&Event { time: TimeNs(1), cpu: 0, tid: 1, kind });
+            accuracy.event(&Event { time: TimeNs(1), cpu: 0, tid: TaskId(1), kind });
         }
         let there: BTreeMap<u64, (bool, Use)> =
             accuracy.pages().map(|there| (there.page, (there.ahead, there.used))).collect();
@@ -679,8 +679,8 @@ mod tests {
         let most = MAX_NAMED as u32;
         let mut accuracy = Accuracy::new();
         let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
-        (0..=most).for_each(|tid| run(tid, call("sys_enter_readahead")));
-        (0..=most).for_each(|tid| run(tid, cached(u64::from(tid))));
+        (0..=most).for_each(|tid| run(TaskId(tid), call("sys_enter_readahead")));
+        (0..=most).for_each(|tid| run(TaskId(tid), cached(u64::from(tid))));
         let found = accuracy.finish();
         assert_eq!((found.total.ahead, found.file_systems_own, found.tasks_forgotten), (u64::from(most), 1, 1));
     }

@@ -31,7 +31,7 @@ pub struct Bio<By> {
 #[derive(Debug)]
 pub struct InFlight<By> {
     /// Pages that a task has made room for and not asked the device for yet.
-    pending: BoundedMap<u32, VecDeque<(FileId, u64)>>,
+    pending: BoundedMap<TaskId, VecDeque<(FileId, u64)>>,
     /// How many those are of all tasks.
     pending_pages: usize,
     /// By major number and first sector: a bio names its partition, a request its disk.
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn a_page_is_on_its_way_until_all_of_its_bio_is_done() {
         let mut way = InFlight::default();
-        way.added(1, FILE, 10, 4);
+        way.added(TaskId(1), FILE, 10, 4);
         assert!(!way.is_coming(FILE, 10), "the device was not asked");
-        assert!(way.queued(2, &block(BlockAction::Queue, 0, 4), ()).is_none(), "another task's");
-        assert!(way.queued(1, &block(BlockAction::Queue, 0, 4), ()).is_some());
+        assert!(way.queued(TaskId(2), &block(BlockAction::Queue, 0, 4), ()).is_none(), "another task's");
+        assert!(way.queued(TaskId(1), &block(BlockAction::Queue, 0, 4), ()).is_some());
         assert!(way.is_coming(FILE, 10) && way.is_coming(FILE, 13) && !way.is_coming(FILE, 14));
         assert!(!way.is_coming(OTHER, 10));
         assert!(way.completed(&block(BlockAction::Complete, 0, 3)).is_empty());
@@ -227,19 +227,19 @@ mod tests {
     fn tasks_beyond_the_most_cost_the_oldest_ones_pages() {
         let mut way = InFlight::default();
         for tid in 0..=MAX_FOLLOWED as u32 {
-            way.added(tid, FILE, 4 * u64::from(tid), 2);
+            way.added(TaskId(tid), FILE, 4 * u64::from(tid), 2);
         }
         assert_eq!(way.pages_given_up(), 0, "no bio was of pages: the device is not in the trace");
-        assert!(way.queued(0, &block(BlockAction::Queue, 0, 2), ()).is_none(), "it was forgotten");
-        assert!(way.queued(1, &block(BlockAction::Queue, 4, 2), ()).is_some());
-        assert!(way.queued(MAX_FOLLOWED as u32, &block(BlockAction::Queue, 8, 2), ()).is_some());
+        assert!(way.queued(TaskId(0), &block(BlockAction::Queue, 0, 2), ()).is_none(), "it was forgotten");
+        assert!(way.queued(TaskId(1), &block(BlockAction::Queue, 4, 2), ()).is_some());
+        assert!(way.queued(TaskId(MAX_FOLLOWED as u32), &block(BlockAction::Queue, 8, 2), ()).is_some());
         assert_eq!(way.pages_given_up(), 2);
         // Each may have as many pages as are followed of all tasks: of more, those go that came first.
         let mut way = InFlight::default();
         let tasks = (MAX_COMING / MAX_FOLLOWED) as u32;
-        (0..=tasks).for_each(|tid| way.added(tid, FILE, 0, MAX_FOLLOWED as u64));
-        assert!(way.queued(0, &block(BlockAction::Queue, 0, 1), ()).is_none());
-        assert!(way.queued(1, &block(BlockAction::Queue, 0, 1), ()).is_some());
+        (0..=tasks).for_each(|tid| way.added(TaskId(tid), FILE, 0, MAX_FOLLOWED as u64));
+        assert!(way.queued(TaskId(0), &block(BlockAction::Queue, 0, 1), ()).is_none());
+        assert!(way.queued(TaskId(1), &block(BlockAction::Queue, 0, 1), ()).is_some());
         assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64);
     }
 
@@ -247,14 +247,14 @@ mod tests {
     fn what_never_comes_back_is_given_up_and_counted() {
         let mut way = InFlight::default();
         for page in 0..=MAX_FOLLOWED as u64 {
-            way.added(1, FILE, page, 1);
-            way.queued(1, &block(BlockAction::Queue, page, 1), ());
+            way.added(TaskId(1), FILE, page, 1);
+            way.queued(TaskId(1), &block(BlockAction::Queue, page, 1), ());
         }
         assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64);
         assert!(!way.is_coming(FILE, 0) && way.is_coming(FILE, MAX_FOLLOWED as u64));
         // The same sectors are requested again: the first completion was lost.
-        way.added(1, OTHER, 0, 1);
-        way.queued(1, &block(BlockAction::Queue, MAX_FOLLOWED as u64, 1), ());
+        way.added(TaskId(1), OTHER, 0, 1);
+        way.queued(TaskId(1), &block(BlockAction::Queue, MAX_FOLLOWED as u64, 1), ());
         assert_eq!(way.pages_given_up(), MAX_FOLLOWED as u64 + 1);
         assert!(way.is_coming(OTHER, 0) && !way.is_coming(FILE, MAX_FOLLOWED as u64));
     }

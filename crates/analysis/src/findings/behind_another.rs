@@ -183,12 +183,13 @@ mod tests {
     use super::super::testing::{Work, only};
     use super::*;
     use crate::block::WaitStage;
+    use flashscope_trace::TaskId;
 
     fn work(bios: u64, behind_ns: u64, kind: OwnerKind) -> Work {
         let mut work = Work::new(1_000_000_000);
         work.owner("player", kind, 400 << 10, 0);
         work.owner("backup", OwnerKind::Task, 0, 4 << 20);
-        work.block().originators.originators[1].tid = 9;
+        work.block().originators.originators[1].tid = TaskId(9);
         let found = &mut work.block().interference;
         found.owners.push(OwnerLoad {
             device: "8:0".into(),

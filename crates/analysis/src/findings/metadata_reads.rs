@@ -80,6 +80,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use flashscope_trace::TaskId;
 
     /// Reads of 8:0, 1 ms each; so many of them of metadata.
     fn work(bios: u64, metadata_bios: u64) -> Work {
@@ -90,7 +91,7 @@ mod tests {
         let device = "8:0".into();
         work.usage.readers.push(TaskReads {
             device,
-            tid: 7,
+            tid: TaskId(7),
             bios,
             bytes,
             metadata_bios,

@@ -105,6 +105,7 @@ mod tests {
     use super::super::testing::{Work, only};
     use super::*;
     use crate::usage::TaskReads;
+    use flashscope_trace::TaskId;
 
     fn work(read_bytes: u64, read_again_bytes: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
@@ -124,11 +125,11 @@ mod tests {
         let mut work = work(100 << 20, 60 << 20);
         for tid in [8, 9] {
             work.owner("cat", OwnerKind::Task, 50 << 20, 0);
-            work.block().originators.originators.last_mut().expect("one").tid = tid;
+            work.block().originators.originators.last_mut().expect("one").tid = TaskId(tid);
             let (bytes, first_bytes) = (50 << 20, 20 << 20);
             work.usage.readers.push(TaskReads {
                 device: "8:0".into(),
-                tid,
+                tid: TaskId(tid),
                 bytes,
                 first_bytes,
                 ..TaskReads::default()
@@ -150,7 +151,7 @@ mod tests {
         let mut work = work(100 << 20, 60 << 20);
         let below = DeviceUse { device: "254:0".into(), read_bytes: 100 << 20, read_again_bytes: 60 << 20 };
         work.usage.devices.push(below);
-        work.usage.readers.push(TaskReads { device: "8:0".into(), tid: 7, ..TaskReads::default() });
+        work.usage.readers.push(TaskReads { device: "8:0".into(), tid: TaskId(7), ..TaskReads::default() });
         assert!(only(find(&work.seen())).what.contains("read from 8:0"));
     }
 

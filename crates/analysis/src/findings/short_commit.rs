@@ -101,12 +101,13 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use flashscope_trace::TaskId;
 
     fn work(options: &str, commits: u64, syncs: u64) -> Work {
         let mut work = Work::new(20_000_000_000);
         work.bios_of("jbd2/sda-8", 60, "WS", 1_000, 1_000_000);
         work.mount("/data", "ext4", options);
-        work.usage.commits.insert(7, commits);
+        work.usage.commits.insert(TaskId(7), commits);
         if syncs > 0 {
             work.call("fsync", "app (7)", syncs, 1_000_000, 0);
         }

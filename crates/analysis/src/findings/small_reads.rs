@@ -231,6 +231,7 @@ mod tests {
     use super::super::testing::{Work, only};
     use super::*;
     use crate::block::{StackAlone, StackLeg, StackLevel};
+    use flashscope_trace::TaskId;
 
     /// A task's reads of 4 KiB of 8:0, one after another, 1 ms each.
     fn work(bios: u64, sequential: u64, first_bytes: u64, extent_bytes: u64) -> Work {
@@ -240,7 +241,7 @@ mod tests {
         gaps[19] = bios - 1;
         work.usage.readers.push(TaskReads {
             device: "8:0".into(),
-            tid: 7,
+            tid: TaskId(7),
             bios,
             bytes: bios * 4096,
             sequential,

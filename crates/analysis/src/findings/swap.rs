@@ -75,12 +75,18 @@ mod tests {
     use super::super::testing::{Work, only};
     use super::*;
     use crate::usage::TaskReads;
+    use flashscope_trace::TaskId;
 
     #[test]
     fn a_device_that_is_swap_is_told_with_its_program() {
         let mut work = Work::new(1_000_000_000);
         work.bios(400, "R", 1_000, 999_000);
-        work.usage.readers.push(TaskReads { device: "8:0".into(), tid: 7, bytes: 400 << 12, ..TaskReads::default() });
+        work.usage.readers.push(TaskReads {
+            device: "8:0".into(),
+            tid: TaskId(7),
+            bytes: 400 << 12,
+            ..TaskReads::default()
+        });
         assert!(find(&work.seen()).is_empty());
         work.storage.swaps.push("8:0".into());
         let finding = only(find(&work.seen()));

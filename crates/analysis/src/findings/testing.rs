@@ -9,7 +9,7 @@ use crate::latency::LatencyNs;
 use crate::testing::event;
 use crate::usage::UsageFound;
 use crate::{Analysis as _, FlashAnalysis, FlashFindings, LossCount, OwnWear};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, EventKind, RequestFlags};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, EventKind, RequestFlags, TaskId};
 
 pub struct Work {
     pub storage: StorageFacts,
@@ -125,8 +125,16 @@ impl Work {
         let carriers: Vec<CarriedBytes> = Vec::new();
         let former_names = Vec::new();
         let name = name.into();
-        let owner =
-            Originator { name, kind, tid: 7, former_names, read_bytes, written_bytes, covered_bytes: 0, carriers };
+        let owner = Originator {
+            name,
+            kind,
+            tid: TaskId(7),
+            former_names,
+            read_bytes,
+            written_bytes,
+            covered_bytes: 0,
+            carriers,
+        };
         self.block().originators.originators.push(owner);
     }
 }

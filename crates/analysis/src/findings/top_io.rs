@@ -4,7 +4,7 @@ use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, meas
 use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
 use crate::units::{counted, size};
 use crate::{Evidence, OWN_RECORDING};
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, TaskId};
 use std::collections::HashMap;
 
 /// With less there is no "most", bytes.
@@ -126,7 +126,7 @@ impl Program<'_> {
         let Originator { tid, name, .. } = self.first;
         match self.tasks {
             // An application has no number: 0.
-            1 if *tid != 0 && self.name == name && *name != format!("tid {tid}") => format!("{name} ({tid})"),
+            1 if *tid != TaskId(0) && self.name == name && *name != format!("tid {tid}") => format!("{name} ({tid})"),
             1 => name.clone(),
             several => format!("{several} tasks named {}", self.name),
         }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(what[1], "player (7) reads most: 5 MiB of 6 MiB (83 %).");
         assert_eq!(what.len(), 2);
         // An application of several processes.
-        work.block().originators.originators.iter_mut().for_each(|one| one.tid = 0);
+        work.block().originators.originators.iter_mut().for_each(|one| one.tid = TaskId(0));
         assert_eq!(find(&work.seen())[1].what, "player reads most: 5 MiB of 6 MiB (83 %).");
     }
 
@@ -260,7 +260,7 @@ mod tests {
         for tid in 21..29 {
             work.owner("dd", OwnerKind::Task, 0, 1 << 20);
             let one = work.block().originators.originators.iter_mut().rfind(|one| one.name == "dd").expect("a dd");
-            (one.tid, one.name) = (tid, format!("dd ({tid})"));
+            (one.tid, one.name) = (TaskId(tid), format!("dd ({tid})"));
         }
         let finding = find(&work.seen()).remove(0);
         assert_eq!(finding.what, "8 tasks named dd write most: 8 MiB of 10 MiB (80 %).");

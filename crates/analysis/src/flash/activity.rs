@@ -466,7 +466,7 @@ where
 
     /// A scan is over as soon as another task does more with what it walked through than read.
     fn end_scan(&mut self, tid: TaskId, op: &Op) {
-        let over = |(of, walk): (&u32, &Walk)| {
+        let over = |(of, walk): (&TaskId, &Walk)| {
             let inside = walk.stretch.chip == op.chip && (walk.first_block..=walk.block).contains(&op.block);
             (*of != tid && inside && walk.scanned.blocks >= MIN_WALK).then_some(*of)
         };
@@ -587,7 +587,7 @@ where
     }
 
     fn finish(mut self) -> Activities {
-        let mut tids: Vec<(u64, u32)> = self.walks.iter().map(|(tid, walk)| (walk.stretch.begin_ns, *tid)).collect();
+        let mut tids: Vec<(u64, TaskId)> = self.walks.iter().map(|(tid, walk)| (walk.stretch.begin_ns, *tid)).collect();
         tids.sort_unstable();
         for (_, tid) in tids {
             self.end_walk(tid);

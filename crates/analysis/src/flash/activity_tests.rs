@@ -44,7 +44,7 @@ fn recorded(text: &str) -> (Vec<Event>, Vec<String>) {
 }
 
 fn fold(events: &[Event], tasks: &[&str], partitions: &[(u16, u64, u64)]) -> Activities {
-    let lookup = |tid: TaskId, _| tasks.get(tid as usize).copied();
+    let lookup = |tid: TaskId, _| tasks.get(tid.0 as usize).copied();
     let mut fold = ActivityFold::new(&[(0, SHAPE)], partitions, lookup);
     events.iter().for_each(|event| fold.event(event));
     fold.finish()
@@ -126,7 +126,7 @@ fn a_second_boot_formats_nothing() {
 }
 
 /// Pages of one read after the other, a millisecond each.
-fn reads(tid: TaskId, from_ms: u64, pages: impl IntoIterator<Item = u64>) -> Vec<Event> {
+fn reads(tid: u32, from_ms: u64, pages: impl IntoIterator<Item = u64>) -> Vec<Event> {
     pages
         .into_iter()
         .enumerate()
@@ -159,7 +159,7 @@ fn bad_blocks_are_stepped_over_and_others_read_beside_it() {
     told_all(&found, &events);
 }
 
-fn erases(tid: TaskId, from_ms: u64, blocks: impl IntoIterator<Item = u64>) -> Vec<Event> {
+fn erases(tid: u32, from_ms: u64, blocks: impl IntoIterator<Item = u64>) -> Vec<Event> {
     let erase = |(i, block): (usize, u64)| flash((from_ms + i as u64) * 1_000_000, tid, access(Erase, block * 64));
     blocks.into_iter().enumerate().map(erase).collect()
 }

@@ -153,7 +153,8 @@ mod tests {
     use flashscope_trace::FileEvent;
     use serde_json::json;
 
-    const NAME: fn(TaskId, TimeNs) -> Option<&'static str> = |tid, _| Some(if tid == 9 { "ubi_bgt0d" } else { "app" });
+    const NAME: fn(TaskId, TimeNs) -> Option<&'static str> =
+        |tid, _| Some(if tid == TaskId(9) { "ubi_bgt0d" } else { "app" });
 
     fn layers(ubi: &[UbiRegion], events: &[Event], wear: &Wear) -> Vec<(&'static str, u64, Option<f64>)> {
         let mut fold = AmplificationFold::new([(0, 2048)], ubi, NAME);
@@ -181,15 +182,15 @@ mod tests {
             got: None,
         };
         let on_disk = FileEvent { device: Some(flashscope_trace::Device::new(179, 1)), ..file };
-        let program = |tid: TaskId, page: u64| flash(u64::from(tid), tid, access(FlashOp::Program, page));
+        let program = |tid: TaskId, page: u64| flash(u64::from(tid.0), tid.0, access(FlashOp::Program, page));
         let events = [
             event(0, 1, EventKind::File(file)),
             event(0, 1, EventKind::File(on_disk)),
-            program(1, 64), // a header
-            program(1, 65),
-            program(9, 130), // moved
-            program(1, 0),   // before UBI's partition
-            program(1, 704), // behind it
+            program(TaskId(1), 64), // a header
+            program(TaskId(1), 65),
+            program(TaskId(9), 130), // moved
+            program(TaskId(1), 0),   // before UBI's partition
+            program(TaskId(1), 704), // behind it
         ];
         let wear = Wear {
             written_bytes: Some(1024),

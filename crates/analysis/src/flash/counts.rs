@@ -86,7 +86,7 @@ pub struct LabelledCounts {
 pub struct Counts {
     page_bytes: BTreeMap<u16, u32>,
     /// The last command of each chip, and its task. At most one entry per `u16`.
-    last: BTreeMap<u16, (u32, FlashAccess)>,
+    last: BTreeMap<u16, (TaskId, FlashAccess)>,
     counts: LabelledCounts,
 }
 

@@ -95,8 +95,8 @@ mod tests {
     fn names_at_the_time_of_the_operation() {
         // Thread 7 is sh until it becomes cat at time 10; nobody knows 9.
         let mut fold = ByTask::new(|tid, time: TimeNs| match tid {
-            7 if time.0 < 10 => Some("sh"),
-            7 | 8 => Some("cat"),
+            TaskId(7) if time.0 < 10 => Some("sh"),
+            TaskId(7) | TaskId(8) => Some("cat"),
             _ => None,
         });
         for (time, tid, op) in [(1, 7, Read), (10, 7, Read), (11, 8, Read), (12, 8, Program), (13, 9, Read)] {

@@ -184,7 +184,7 @@ pub struct WearFold<L> {
     on_flash: BTreeSet<Device>,
     doing: BoundedMap<TaskId, Doing>,
     /// What a thread wrote to last.
-    wrote: BoundedMap<u32, FileId>,
+    wrote: BoundedMap<TaskId, FileId>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
     /// Blocks in that, of all chips.
     blocks_told: usize,
@@ -485,7 +485,7 @@ mod tests {
     const SHAPE: Geometry = Geometry { page_bytes: 2048, pages_per_block: 64 };
     const MTD: Option<Device> = Some(Device(0x1f0_0004));
 
-    fn names(tid: TaskId, _: TimeNs) -> Option<&'static str> {
+    fn names(TaskId(tid): TaskId, _: TimeNs) -> Option<&'static str> {
         match tid {
             1 => Some("player"),
             2 => Some("logger"),
@@ -495,7 +495,7 @@ mod tests {
         }
     }
 
-    fn step(time: u64, tid: TaskId, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
+    fn step(time: u64, tid: u32, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
         event(
             time,
             tid,
@@ -503,7 +503,7 @@ mod tests {
         )
     }
 
-    fn exit(time: u64, tid: TaskId) -> Event {
+    fn exit(time: u64, tid: u32) -> Event {
         event(time, tid, EventKind::Other { system: "raw_syscalls".into(), name: "sys_exit".into() })
     }
 

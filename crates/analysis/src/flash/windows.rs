@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_window_of_one_task() {
-        let windows = [Window::new(0, 10), Window::new(0, 10).of_task(7)];
+        let windows = [Window::new(0, 10), Window::new(0, 10).of_task(TaskId(7))];
         let events = [flash(1, 7, access(Read, 0)), flash(2, 8, access(Read, 1)), flash(3, 7, access(Read, 2))];
         assert_eq!(reads(&windows, &events), [3, 2]);
     }

@@ -91,7 +91,7 @@ struct Partition {
     writing: Option<(u64, u64)>,
     candidate: Option<Candidate>,
     checkpoints: HashSet<u64>,
-    mounting: HashMap<u32, Mounting>,
+    mounting: HashMap<TaskId, Mounting>,
     group: Option<Group>,
     /// Steps of a block that is not erased yet.
     steps: HashMap<u64, Vec<Waiting>>,

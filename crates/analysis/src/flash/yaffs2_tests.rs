@@ -20,7 +20,7 @@ fn found(ops: &[(u32, FlashOp, u64)]) -> Vec<(ActivityKind, u64, u64, u64)> {
 }
 
 fn found_where(ops: &[(u32, FlashOp, u64)], mounted: &[(u16, u64, u64)]) -> Vec<(ActivityKind, u64, u64, u64)> {
-    let fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: TaskId, _| TASKS.get(tid as usize).copied());
+    let fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: TaskId, _| TASKS.get(tid.0 as usize).copied());
     let mut fold = fold.mounted(mounted);
     for (at, &(tid, op, page)) in ops.iter().enumerate() {
         fold.event(&flash(at as u64 * 1000, tid, access(op, page)));
@@ -146,7 +146,7 @@ fn nothing_is_said_of_what_is_no_yaffs2_nor_of_what_lies_elsewhere() {
 
 #[test]
 fn phases_beyond_those_kept_are_counted_as_not_told() {
-    let mut fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: TaskId, _| TASKS.get(tid as usize).copied());
+    let mut fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: TaskId, _| TASKS.get(tid.0 as usize).copied());
     let apart = 10_000_000_000;
     for at in 0..MAX_KEPT as u64 + 7 {
         fold.event(&flash(at * apart, THREAD_OF, access(Read, page(3, 1))));
@@ -157,9 +157,9 @@ fn phases_beyond_those_kept_are_counted_as_not_told() {
 
 #[test]
 fn steps_that_wait_for_an_erase_are_bounded() {
-    let mut fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: TaskId, _| TASKS.get(tid as usize).copied());
+    let mut fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: TaskId, _| TASKS.get(tid.0 as usize).copied());
     let (mut time, mut programmed) = (0, 1);
-    let mut one = |tid: TaskId, op: FlashOp, page: u64| {
+    let mut one = |tid: u32, op: FlashOp, page: u64| {
         time += 1000;
         fold.event(&flash(time, tid, access(op, page)));
     };

@@ -154,7 +154,7 @@ pub struct Layers<L> {
     /// New tasks that are turned away before room is looked for again.
     no_room: usize,
     /// Tasks in a call, in the order of their numbers.
-    calling: BTreeSet<u32>,
+    calling: BTreeSet<TaskId>,
     /// By their number, in the order of their queueing; and where they lie.
     bios: BTreeMap<u64, Bio>,
     places: BTreeSet<(Place, u64)>,
@@ -165,7 +165,7 @@ pub struct Layers<L> {
     /// Kernel threads that work in each layer.
     helpers: [usize; Layer::ALL.len()],
     /// Tasks that are no kernel threads of storage and have a CPU, and since when.
-    on_cpu: HashMap<u32, u64>,
+    on_cpu: HashMap<TaskId, u64>,
     written: usize,
     slices: usize,
     sleeps: bool,
@@ -287,7 +287,7 @@ where
         // The idle task, whatever it is called: interrupts come while it runs.
         let name = (self.lookup)(tid, time);
         let name = name.as_ref().map(AsRef::as_ref);
-        let kernel = tid == 0 || name.is_some_and(is_of_storage);
+        let kernel = tid == TaskId(0) || name.is_some_and(is_of_storage);
         let new = Task { kernel, home: name.and_then(home), ..Task::default() };
         Some(self.tasks.entry(tid).or_insert(new))
     }
@@ -331,7 +331,7 @@ where
     /// Of every call: something changes that all may be waiting for.
     fn settle_all(&mut self, now: u64) {
         // Few calls go on at one time; they are looked at only where what is done for others changes.
-        let calling: Vec<u32> = self.calling.iter().copied().collect();
+        let calling: Vec<TaskId> = self.calling.iter().copied().collect();
         for tid in calling {
             self.settle(tid, now);
         }
@@ -561,7 +561,7 @@ where
             && block.bytes > 0;
         let queues = block.action == BlockAction::Queue && block.bytes > 0;
         let ids = if steps { self.within(block) } else { Vec::new() };
-        let mut owners: Vec<u32> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
+        let mut owners: Vec<TaskId> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
         // It may be the first that is heard of the task.
         if queues && self.task(tid, time).is_none() {
             return;
@@ -625,7 +625,7 @@ where
     }
 
     fn finish(mut self) -> LayersFound {
-        let mut open: Vec<u32> =
+        let mut open: Vec<TaskId> =
             self.tasks.iter().filter(|(_, t)| !t.written.is_empty()).map(|(tid, _)| *tid).collect();
         open.sort_unstable();
         for tid in open {

@@ -16,7 +16,7 @@ fn block(time: u64, tid: TaskId, action: BlockAction) -> Step {
         cgroup: 0,
         detail: BlockDetail::None,
     };
-    Step::Block(event(time, tid, EventKind::Block(block)))
+    Step::Block(event(time, tid.0, EventKind::Block(block)))
 }
 
 enum Step {
@@ -27,8 +27,8 @@ enum Step {
 fn run(sleep: SleepSource, events: &[Step]) -> LayersFound {
     let mut layers = Layers::new(
         |tid, _| match tid {
-            1 => Some("app"),
-            9 => Some("kworker/0:1H"),
+            TaskId(1) => Some("app"),
+            TaskId(9) => Some("kworker/0:1H"),
             _ => None,
         },
         sleep,
@@ -36,7 +36,7 @@ fn run(sleep: SleepSource, events: &[Step]) -> LayersFound {
     for step in events {
         match step {
             Step::Block(event) => layers.event(event),
-            Step::Crossing(time, crossing) => layers.crossing(*crossing, 1, TimeNs(*time)),
+            Step::Crossing(time, crossing) => layers.crossing(*crossing, TaskId(1), TimeNs(*time)),
         }
     }
     layers.finish()
@@ -57,14 +57,14 @@ fn a_cold_read_by_hand() {
             at(110, Enter(PageCache)),
             at(130, Enter(FileSystem)),
             at(150, Enter(Layer::Block)),
-            block(155, 1, BlockAction::Queue),
+            block(155, TaskId(1), BlockAction::Queue),
             at(165, Enter(Driver)),
-            block(166, 1, BlockAction::Issue),
+            block(166, TaskId(1), BlockAction::Issue),
             at(170, Leave(Driver)),
             at(175, Leave(Layer::Block)),
             at(180, Leave(FileSystem)),
             at(190, Sleeps { runnable: false }),
-            block(266, 0, BlockAction::Complete),
+            block(266, TaskId(0), BlockAction::Complete),
             at(280, Wakes),
             at(300, Leave(PageCache)),
             at(309, Leave(Vfs)),
@@ -92,9 +92,9 @@ fn without_the_schedulers_events_a_wait_is_what_the_device_says() {
         &[
             at(0, Call(Read, None)),
             at(0, Enter(PageCache)),
-            block(10, 1, BlockAction::Queue),
-            block(20, 9, BlockAction::Issue),
-            block(120, 0, BlockAction::Complete),
+            block(10, TaskId(1), BlockAction::Queue),
+            block(20, TaskId(9), BlockAction::Issue),
+            block(120, TaskId(0), BlockAction::Complete),
             at(130, Leave(PageCache)),
             at(130, Returned(Read, 1)),
         ],
@@ -113,7 +113,7 @@ fn only_the_schedulers_event_tells_how_long_tasks_slept() {
     let events = [
         at(0, Call(Read, None)),
         at(0, Enter(PageCache)),
-        block(10, 1, BlockAction::Queue),
+        block(10, TaskId(1), BlockAction::Queue),
         at(20, Sleeps { runnable: false }),
         at(70, Wakes),
         at(80, Leave(PageCache)),
@@ -131,7 +131,7 @@ fn only_the_schedulers_event_tells_how_long_tasks_slept() {
 /// A kworker that takes the CPU to do the driver's work.
 #[test]
 fn who_runs_in_a_tasks_place_works_for_it() {
-    let lookup = |tid, _| Some(["", "app", "", "", "", "other", "", "", "", "kworker/0:1H"][tid as usize]);
+    let lookup = |tid: TaskId, _| Some(["", "app", "", "", "", "other", "", "", "", "kworker/0:1H"][tid.0 as usize]);
     let mut layers = Layers::new(lookup, SleepSource::Switches);
     for (time, tid, crossing) in [
         (0, 1, Call(Read, None)),
@@ -150,7 +150,7 @@ fn who_runs_in_a_tasks_place_works_for_it() {
         (86, 1, Wakes),
         (94, 1, Returned(Read, 1)),
     ] {
-        layers.crossing(crossing, tid, TimeNs(time));
+        layers.crossing(crossing, TaskId(tid), TimeNs(time));
     }
     let found = layers.finish();
     let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
@@ -161,7 +161,7 @@ fn who_runs_in_a_tasks_place_works_for_it() {
 /// The journal's thread runs for whoever syncs, also before and after what is probed of it; asleep it does nothing.
 #[test]
 fn a_thread_of_the_file_system_works_there() {
-    let lookup = |tid, _| Some(if tid == 1 { "app" } else { "jbd2/nullb0-8" });
+    let lookup = |tid: TaskId, _| Some(if tid.0 == 1 { "app" } else { "jbd2/nullb0-8" });
     let mut layers = Layers::new(lookup, SleepSource::Switches);
     for (time, tid, crossing) in [
         (0, 9, Sleeps { runnable: false }),
@@ -174,7 +174,7 @@ fn a_thread_of_the_file_system_works_there() {
         (170, 1, Wakes),
         (180, 1, Returned(Sync, 0)),
     ] {
-        layers.crossing(crossing, tid, TimeNs(time));
+        layers.crossing(crossing, TaskId(tid), TimeNs(time));
     }
     let found = layers.finish();
     let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
@@ -201,8 +201,8 @@ fn what_is_missing_is_counted() {
 fn endless_calls_stay_bounded() {
     let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
     for i in 0..40_000u32 {
-        layers.crossing(Enter(Vfs), i, TimeNs(u64::from(i)));
-        layers.crossing(Leave(Vfs), i, TimeNs(u64::from(i)));
+        layers.crossing(Enter(Vfs), TaskId(i), TimeNs(u64::from(i)));
+        layers.crossing(Leave(Vfs), TaskId(i), TimeNs(u64::from(i)));
     }
     assert!(layers.tasks.len() <= MAX_TASKS);
     assert_eq!(layers.finish().events_not_followed, 0);
@@ -213,7 +213,7 @@ fn endless_calls_stay_bounded() {
 fn what_is_given_up_is_counted() {
     let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
     for i in 0..20_000u32 {
-        layers.crossing(Call(Read, None), i, TimeNs(u64::from(i)));
+        layers.crossing(Call(Read, None), TaskId(i), TimeNs(u64::from(i)));
     }
     assert!(layers.tasks.len() <= MAX_TASKS);
     let found = layers.finish();
@@ -221,14 +221,14 @@ fn what_is_given_up_is_counted() {
 
     let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
     for i in 0..20_000 {
-        let Step::Block(mut event) = block(i, 1, BlockAction::Queue) else { unreachable!() };
+        let Step::Block(mut event) = block(i, TaskId(1), BlockAction::Queue) else { unreachable!() };
         if let EventKind::Block(block) = &mut event.kind {
             block.sector = i * 8;
         }
         layers.event(&event);
     }
     assert_eq!((layers.bios.len(), layers.places.len()), (MAX_BIOS, MAX_BIOS));
-    assert_eq!(layers.tasks[&1].queued, MAX_BIOS);
+    assert_eq!(layers.tasks[&TaskId(1)].queued, MAX_BIOS);
     let found = layers.finish();
     let losses: Vec<u64> = found.losses().iter().map(|loss| loss.count).collect();
     assert_eq!(losses, [0, 20_000 - MAX_BIOS as u64, 0]);
@@ -280,15 +280,15 @@ fn a_write_and_its_sync_are_one_operation() {
 /// Also of more operations than are listed.
 #[test]
 fn one_process_alone_is_summed_up_whole() {
-    let name = |tid, _| Some(if tid == 1 { "app" } else { "other" });
+    let name = |tid: TaskId, _| Some(if tid.0 == 1 { "app" } else { "other" });
     let mut layers = Layers::new(name, SleepSource::Switches).only(Some("app"));
     let n = MAX_CALLS as u64 + 10;
     for i in 0..2 * n {
         let tid = 1 + (i % 2) as u32;
-        layers.crossing(Call(Read, None), tid, TimeNs(10 * i));
-        layers.crossing(Enter(PageCache), tid, TimeNs(10 * i + 1));
-        layers.crossing(Leave(PageCache), tid, TimeNs(10 * i + 2));
-        layers.crossing(Returned(Read, 1), tid, TimeNs(10 * i + 5));
+        layers.crossing(Call(Read, None), TaskId(tid), TimeNs(10 * i));
+        layers.crossing(Enter(PageCache), TaskId(tid), TimeNs(10 * i + 1));
+        layers.crossing(Leave(PageCache), TaskId(tid), TimeNs(10 * i + 2));
+        layers.crossing(Returned(Read, 1), TaskId(tid), TimeNs(10 * i + 5));
     }
     let found = layers.finish();
     assert_eq!((found.sums[0].n, found.sums[0].total_ns, found.calls.len()), (n, 5 * n, MAX_CALLS));
@@ -313,7 +313,7 @@ fn only_calls_that_touched_storage_count() {
             at(1005, Leave(PageCache)),
             at(1006, Returned(Read, 10)),
             at(2000, Call(Read, None)),
-            block(2001, 1, BlockAction::Queue),
+            block(2001, TaskId(1), BlockAction::Queue),
             at(2009, Returned(Read, 10)),
         ],
     );

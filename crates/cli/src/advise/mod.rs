@@ -593,6 +593,7 @@ mod tests {
     use flashscope_predict::Storage as Below;
     use flashscope_predict::{Call, TaskAccess, Workload};
     use flashscope_trace::FileId;
+    use flashscope_trace::TaskId;
     use serde_json::{Value, json};
 
     const FILE: FileId = FileId { device: Some(Device(14)), inode: 5 };
@@ -601,13 +602,19 @@ mod tests {
         let mut workload = Workload { sizes: [(FILE, 200 * PAGE_BYTES)].into(), ..Workload::default() };
         for page in 0..200 {
             let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
-            workload.steps.push(TaskAccess { tid: 7, file: FILE, open: OpenId(7), access, call: Some(page as u32) });
+            workload.steps.push(TaskAccess {
+                tid: TaskId(7),
+                file: FILE,
+                open: OpenId(7),
+                access,
+                call: Some(page as u32),
+            });
             let duration_ns = Some(300_000);
             workload.calls.push(Call {
                 pages_added: 1,
                 flash_reads: 3,
                 duration_ns,
-                ..Call::new(7, FILE, false, workload.calls.len() as u64 * 10_000_000)
+                ..Call::new(TaskId(7), FILE, false, workload.calls.len() as u64 * 10_000_000)
             });
         }
         workload

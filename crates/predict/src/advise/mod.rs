@@ -246,7 +246,7 @@ mod tests {
         for (file, access) in accesses {
             let read = matches!(access, Access::Read { .. });
             let call = read.then_some(workload.calls.len() as u32);
-            workload.steps.push(TaskAccess { tid: 7, file, open: OpenId(7), access, call });
+            workload.steps.push(TaskAccess { tid: TaskId(7), file, open: OpenId(7), access, call });
             if read {
                 // Half of the calls brought a page in, at 1 ms, a call itself takes 10 us.
                 let pages_added = workload.calls.len() as u32 % 2;
@@ -255,7 +255,7 @@ mod tests {
                     pages_added,
                     flash_reads: 3 * pages_added,
                     duration_ns,
-                    ..Call::new(7, file, false, workload.calls.len() as u64 * 10_000_000)
+                    ..Call::new(TaskId(7), file, false, workload.calls.len() as u64 * 10_000_000)
                 });
             }
         }
@@ -425,12 +425,12 @@ mod tests {
         for page in scattered(20) {
             let call = mapped.calls.len() as u32;
             let access = Access::Fault { page, advice: MapAdvice::Normal };
-            mapped.steps.push(TaskAccess { tid: 7, file: A, open: OpenId(7), access, call: Some(call) });
+            mapped.steps.push(TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call) });
             mapped.calls.push(Call {
                 pages_added: 32,
                 flash_reads: 96,
                 duration_ns: Some(32_000_000),
-                ..Call::new(7, A, true, u64::from(call) * 100_000_000)
+                ..Call::new(TaskId(7), A, true, u64::from(call) * 100_000_000)
             });
         }
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
@@ -446,12 +446,17 @@ mod tests {
         let mut mapped = workload([]);
         for (call, page) in scattered(40).enumerate() {
             let access = Access::Fault { page, advice: MapAdvice::Normal };
-            let step = TaskAccess { tid: 7, file: A, open: OpenId(7), access, call: Some(call as u32) };
+            let step = TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call as u32) };
             mapped.steps.push(step);
             let pages_added = if call % 2 == 0 { 32 } else { 1 };
             let duration_ns = Some(400_000 + 100_000 * u64::from(pages_added));
             let at = call as u64 * 100_000_000;
-            mapped.calls.push(Call { pages_added, flash_reads: pages_added, duration_ns, ..Call::new(7, A, true, at) });
+            mapped.calls.push(Call {
+                pages_added,
+                flash_reads: pages_added,
+                duration_ns,
+                ..Call::new(TaskId(7), A, true, at)
+            });
         }
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let off = &advise(&predictor, 128, off(0.0))[0];
@@ -469,7 +474,7 @@ mod tests {
         let mut mapped = workload([]);
         mapped.steps = scattered(60)
             .map(|page| TaskAccess {
-                tid: 7,
+                tid: TaskId(7),
                 file: A,
                 open: OpenId(7),
                 access: Access::Fault { page, advice: MapAdvice::Normal },
@@ -479,7 +484,10 @@ mod tests {
         assert_eq!(changes(&mapped, Kernel::V6_1, 128), [OFF]);
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let advice = &advise(&predictor, 128, off(5.0))[0];
-        assert_eq!((advice.pages_then, advice.time_then_ns, advice.file, advice.task), (60, None, Some(A), Some(7)));
+        assert_eq!(
+            (advice.pages_then, advice.time_then_ns, advice.file, advice.task),
+            (60, None, Some(A), Some(TaskId(7)))
+        );
         assert!(advice.gain_percent > 50.0 && advice.unused_pages_now > 100);
     }
 }

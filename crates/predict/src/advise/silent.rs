@@ -135,13 +135,14 @@ mod tests {
     use crate::workload::TaskAccess;
     use flashscope_cachesim::{NodeRuns, OpenId};
     use flashscope_trace::Device;
+    use flashscope_trace::TaskId;
     use serde_json::{Value, json};
 
     const FILE: FileId = FileId { device: Some(Device(9)), inode: 3 };
     const PAGES: u64 = 200;
 
     fn workload(accesses: impl IntoIterator<Item = Access>) -> Workload {
-        let step = |access| TaskAccess { tid: 7, file: FILE, open: OpenId(1), access, call: None };
+        let step = |access| TaskAccess { tid: TaskId(7), file: FILE, open: OpenId(1), access, call: None };
         let steps = accesses.into_iter().map(step).collect();
         Workload { steps, sizes: [(FILE, PAGES * PAGE_BYTES)].into(), cache_seen: true, ..Workload::default() }
     }

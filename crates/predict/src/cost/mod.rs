@@ -362,11 +362,11 @@ impl NodeCost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_trace::FileId;
+    use flashscope_trace::{FileId, TaskId};
 
     fn call(began_ns: u64, pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };
-        Call { pages_added, flash_reads, duration_ns: Some(ns), ..Call::new(1, file, false, began_ns) }
+        Call { pages_added, flash_reads, duration_ns: Some(ns), ..Call::new(TaskId(1), file, false, began_ns) }
     }
 
     fn fit(calls: &[Call]) -> Option<Cost> {

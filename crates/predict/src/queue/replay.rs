@@ -117,7 +117,7 @@ impl Replay<'_> {
             now: 0.0,
             began: 0.0,
             drift: 0.0,
-            task: 0,
+            task: TaskId(0),
             call: 0,
             asked: Asked::default(),
             longest_bytes: 0,
@@ -297,7 +297,7 @@ mod tests {
         let extents = Extents::default();
         for (pause, waits, late) in [(1000, false, 0), (0, true, 1)] {
             let mut replay = Replay::new(&cost(1), 0, &extents);
-            replay.begin(1, 0, Some(100));
+            replay.begin(TaskId(1), 0, Some(100));
             replay.added(FILE, 0);
             replay.used(FILE, 0);
             // 5 + 3 + 7, the device's 104, 4 when it is back, 11 to wake, 2 for the page.
@@ -307,7 +307,7 @@ mod tests {
             replay.end(true);
             // 2 · 3 + 7, and the driver's 2 beside the device.
             assert_eq!(replay.now, 151.0);
-            replay.begin(1, 100 + pause, Some(300 + pause));
+            replay.begin(TaskId(1), 100 + pause, Some(300 + pause));
             replay.used(FILE, 1);
             replay.end(true);
             let began = 151.0 + pause as f64;
@@ -324,7 +324,7 @@ mod tests {
     fn what_comes_back_while_the_reader_is_busy_takes_its_time() {
         let extents = Extents::default();
         let mut replay = Replay::new(&cost(1), 0, &extents);
-        replay.begin(1, 0, Some(100));
+        replay.begin(TaskId(1), 0, Some(100));
         replay.added(FILE, 9);
         replay.ask();
         // Issued at 15, back at 119: six and four on top.
@@ -337,7 +337,7 @@ mod tests {
         let extents = Extents::default();
         let done = |depth: usize| {
             let mut replay = Replay::new(&cost(depth), 8192, &extents);
-            replay.begin(1, 0, None);
+            replay.begin(TaskId(1), 0, None);
             (0..4).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
             assert_eq!(replay.asked.requests, 2);
@@ -352,12 +352,12 @@ mod tests {
     fn what_comes_after_a_task_that_takes_longer_comes_later() {
         let extents = Extents::default();
         let mut replay = Replay::new(&cost(1), 0, &extents);
-        replay.begin(1, 0, Some(10));
+        replay.begin(TaskId(1), 0, Some(10));
         replay.added(FILE, 0);
         replay.used(FILE, 0);
         replay.end(true);
         assert_eq!(replay.now, 136.0);
-        replay.begin(2, 30, Some(40));
+        replay.begin(TaskId(2), 30, Some(40));
         assert_eq!(replay.began, 136.0 + 20.0);
         replay.used(FILE, 0);
         assert_eq!((replay.now, replay.asked.pages_late), (156.0 + 5.0 + 2.0, 0));
@@ -375,7 +375,7 @@ mod tests {
         cost.device.degenerate = true;
         let time = |pages: u64| {
             let mut replay = Replay::new(&cost, 0, &extents);
-            replay.begin(1, 0, Some(100));
+            replay.begin(TaskId(1), 0, Some(100));
             (0..pages).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
             replay.end(true);
@@ -390,11 +390,11 @@ mod tests {
     fn nonsense_is_no_panic() {
         let extents = Extents::default();
         let mut replay = Replay::new(&cost(1), 1, &extents);
-        replay.begin(1, u64::MAX, Some(0));
+        replay.begin(TaskId(1), u64::MAX, Some(0));
         (0..3).for_each(|page| replay.added(FILE, u64::MAX - page));
         replay.used(FILE, u64::MAX);
         replay.end(true);
-        replay.beside(9, true);
+        replay.beside(TaskId(9), true);
         replay.end(false);
     }
 
@@ -404,7 +404,7 @@ mod tests {
         let extents = Extents::default();
         let mut replay = Replay::new(&cost(2), 0, &extents);
         for (tid, page) in [(1, 0), (2, 9)] {
-            replay.begin(tid, 0, Some(100));
+            replay.begin(TaskId(tid), 0, Some(100));
             replay.added(FILE, page);
             replay.used(FILE, page);
             replay.end(true);
@@ -423,7 +423,7 @@ mod tests {
     fn a_run_ends_where_its_file_goes_on_elsewhere() {
         let requests = |extents: &Extents| {
             let mut replay = Replay::new(&cost(1), 0, extents);
-            replay.begin(1, 0, None);
+            replay.begin(TaskId(1), 0, None);
             (0..4).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
             replay.asked.requests

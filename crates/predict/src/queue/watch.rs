@@ -106,7 +106,7 @@ pub struct QueueReader {
     found: Queued,
     inside: HashMap<TaskId, Inside>,
     /// Bios by the task that queued them and the begin of its call.
-    in_flight: InFlight<Option<(u32, u64)>>,
+    in_flight: InFlight<Option<(TaskId, u64)>>,
     disks: BTreeMap<Device, Disk>,
     sums: Sums,
 }
@@ -236,7 +236,7 @@ impl QueueReader {
         }
     }
 
-    fn arrived(&mut self, time_ns: u64, bio: &Bio<Option<(u32, u64)>>) {
+    fn arrived(&mut self, time_ns: u64, bio: &Bio<Option<(TaskId, u64)>>) {
         let mut pages = bio.pages.clone();
         pages.sort_unstable();
         for (&tid, inside) in &mut self.inside {
@@ -347,29 +347,29 @@ mod tests {
 
     /// Pages come in and are asked for: a bio, a request.
     fn asks(watch: &mut QueueReader, at: u64, page: u64, pages: u64) {
-        watch.added(1, at, FILE, page, pages);
-        watch.block(at + 2, 1, &block(BlockAction::Queue, page, pages));
-        watch.block(at + 3, 1, &block(BlockAction::Issue, page, pages));
+        watch.added(TaskId(1), at, FILE, page, pages);
+        watch.block(at + 2, TaskId(1), &block(BlockAction::Queue, page, pages));
+        watch.block(at + 3, TaskId(1), &block(BlockAction::Issue, page, pages));
     }
 
     #[test]
     fn calls_waits_and_late_pages_are_told_from_events() {
         let mut watch = QueueReader::default();
         // Waits for its own page; the next two are read ahead.
-        watch.begin(1, 100, FILE, (0, 1), false);
+        watch.begin(TaskId(1), 100, FILE, (0, 1), false);
         asks(&mut watch, 110, 0, 1);
-        watch.block(213, 0, &block(BlockAction::Complete, 0, 1));
-        watch.over(1, Some(220));
+        watch.block(213, TaskId(0), &block(BlockAction::Complete, 0, 1));
+        watch.over(TaskId(1), Some(220));
         // Finds its page not there yet: an earlier call had requested it.
-        watch.begin(1, 300, FILE, (0, 1), false);
+        watch.begin(TaskId(1), 300, FILE, (0, 1), false);
         asks(&mut watch, 310, 1, 2);
-        watch.over(1, Some(330));
-        watch.begin(1, 340, FILE, (1, 2), false);
-        watch.block(513, 0, &block(BlockAction::Complete, 1, 2));
-        watch.over(1, Some(520));
+        watch.over(TaskId(1), Some(330));
+        watch.begin(TaskId(1), 340, FILE, (1, 2), false);
+        watch.block(513, TaskId(0), &block(BlockAction::Complete, 1, 2));
+        watch.over(TaskId(1), Some(520));
         // There when it began.
-        watch.begin(1, 600, FILE, (2, 3), false);
-        watch.over(1, Some(605));
+        watch.begin(TaskId(1), 600, FILE, (2, 3), false);
+        watch.over(TaskId(1), Some(605));
         let found = watch.finish();
         assert_eq!((found.requests, found.kib, found.pages_late), (2, 12, 1));
         let device = found.cost.unwrap().device;
@@ -385,18 +385,18 @@ mod tests {
         let mut watch = QueueReader::default();
         for n in 0..50 {
             let at = n * 10_000;
-            watch.begin(1, at, FILE, (4 * n, 4 * n + 1), false);
+            watch.begin(TaskId(1), at, FILE, (4 * n, 4 * n + 1), false);
             for page in 0..4 {
-                watch.added(1, at + 16 + 6 * page, FILE, 4 * n + page, 1);
+                watch.added(TaskId(1), at + 16 + 6 * page, FILE, 4 * n + page, 1);
             }
-            watch.block(at + 40, 1, &block(BlockAction::Queue, 4 * n, 4));
-            watch.block(at + 50, 1, &block(BlockAction::Issue, 4 * n, 4));
-            watch.over(1, Some(at + 50 + 4 * 7 + 5));
-            watch.block(at + 1000, 0, &block(BlockAction::Complete, 4 * n, 4));
+            watch.block(at + 40, TaskId(1), &block(BlockAction::Queue, 4 * n, 4));
+            watch.block(at + 50, TaskId(1), &block(BlockAction::Issue, 4 * n, 4));
+            watch.over(TaskId(1), Some(at + 50 + 4 * 7 + 5));
+            watch.block(at + 1000, TaskId(0), &block(BlockAction::Complete, 4 * n, 4));
             for page in 1..4 {
                 let at = at + 1000 * page + 500;
-                watch.begin(1, at, FILE, (4 * n + page, 4 * n + page + 1), false);
-                watch.over(1, Some(at + 15));
+                watch.begin(TaskId(1), at, FILE, (4 * n + page, 4 * n + page + 1), false);
+                watch.over(TaskId(1), Some(at + 15));
             }
         }
         let cpu = watch.finish().cost.unwrap().processor;
@@ -409,15 +409,15 @@ mod tests {
     #[test]
     fn a_request_that_is_cut_brings_its_pages_when_all_of_it_is_there() {
         let mut watch = QueueReader::default();
-        watch.begin(1, 0, FILE, (0, 1), false);
-        watch.added(1, 10, FILE, 0, 4);
-        watch.block(11, 1, &block(BlockAction::Queue, 0, 4));
-        watch.block(12, 1, &block(BlockAction::Issue, 0, 3));
-        watch.block(13, 1, &block(BlockAction::Issue, 3, 1));
-        watch.block(100, 0, &block(BlockAction::Complete, 0, 3));
-        assert!(watch.inside[&1].waited.is_none());
-        watch.block(150, 0, &block(BlockAction::Complete, 3, 1));
-        assert_eq!(watch.inside[&1].waited.map(|waited| (waited.until_ns, waited.pages)), Some((150, 4)));
+        watch.begin(TaskId(1), 0, FILE, (0, 1), false);
+        watch.added(TaskId(1), 10, FILE, 0, 4);
+        watch.block(11, TaskId(1), &block(BlockAction::Queue, 0, 4));
+        watch.block(12, TaskId(1), &block(BlockAction::Issue, 0, 3));
+        watch.block(13, TaskId(1), &block(BlockAction::Issue, 3, 1));
+        watch.block(100, TaskId(0), &block(BlockAction::Complete, 0, 3));
+        assert!(watch.inside[&TaskId(1)].waited.is_none());
+        watch.block(150, TaskId(0), &block(BlockAction::Complete, 3, 1));
+        assert_eq!(watch.inside[&TaskId(1)].waited.map(|waited| (waited.until_ns, waited.pages)), Some((150, 4)));
     }
 
     #[test]
@@ -429,13 +429,13 @@ mod tests {
                 if n % 7 == 0 {
                     (event.sector, event.bytes) = (u64::MAX - n, u64::MAX);
                 }
-                watch.begin(n as u32, n, FILE, (u64::MAX, 0), n % 2 == 0);
-                watch.added(n as u32, n, FILE, u64::MAX - 1, 5);
-                watch.block(n, n as u32, &event);
-                watch.block(0, n as u32, &event);
+                watch.begin(TaskId(n as u32), n, FILE, (u64::MAX, 0), n % 2 == 0);
+                watch.added(TaskId(n as u32), n, FILE, u64::MAX - 1, 5);
+                watch.block(n, TaskId(n as u32), &event);
+                watch.block(0, TaskId(n as u32), &event);
             }
             if n % 3 == 0 {
-                watch.over(n as u32, Some(0));
+                watch.over(TaskId(n as u32), Some(0));
             }
         }
         assert!(watch.inside.len() <= MAX_FOLLOWED);

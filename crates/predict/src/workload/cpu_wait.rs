@@ -20,14 +20,14 @@ pub fn can_run(prev_state: i64) -> bool {
 #[derive(Debug, Default)]
 pub struct CpuWait {
     /// Tasks in a call that could run and do not.
-    waiting: HashSet<u32>,
+    waiting: HashSet<TaskId>,
     since: Option<u64>,
     total_ns: u64,
 }
 
 impl CpuWait {
     /// A processor went over to `next`, from a task that could run on and is in a call, if it is; `in_calls`: all that are in one.
-    pub fn switched(&mut self, time_ns: u64, from: Option<u32>, next: u32, in_calls: usize) {
+    pub fn switched(&mut self, time_ns: u64, from: Option<TaskId>, next: TaskId, in_calls: usize) {
         self.waiting.remove(&next);
         self.waiting.extend(from.filter(|&from| from != next));
         self.settle(time_ns, in_calls);
@@ -65,8 +65,8 @@ impl CpuWait {
 /// Who of those in a call has run for how long: what one waits for a processor, or a lock, while another reads is not its pages' time.
 #[derive(Debug, Default)]
 pub struct Ran {
-    running: Option<(u32, u64)>,
-    of: HashMap<u32, u64>,
+    running: Option<(TaskId, u64)>,
+    of: HashMap<TaskId, u64>,
     total_ns: u64,
 }
 
@@ -75,7 +75,7 @@ const MAX_TASKS: usize = 1 << 16;
 
 impl Ran {
     /// A processor went over to `next`; `in_call`: from a task that is in one.
-    pub fn switched(&mut self, time_ns: u64, in_call: bool, next: u32) {
+    pub fn switched(&mut self, time_ns: u64, in_call: bool, next: TaskId) {
         if in_call {
             self.account(time_ns);
         }
@@ -117,21 +117,21 @@ mod tests {
     #[test]
     fn the_clock_stands_while_no_call_can_go_on() {
         let mut waits = CpuWait::default();
-        waits.runs(0, 7, 1);
-        waits.switched(100, Some(7), 9, 1);
+        waits.runs(0, TaskId(7), 1);
+        waits.switched(100, Some(TaskId(7)), TaskId(9), 1);
         assert_eq!((waits.before(100), waits.before(150)), (0, 50));
-        waits.switched(300, None, 7, 1);
+        waits.switched(300, None, TaskId(7), 1);
         assert_eq!(waits.before(400), 200);
         // The one is preempted for the other, which is in a call too; then both are.
-        waits.runs(400, 8, 2);
-        waits.switched(500, Some(7), 8, 2);
+        waits.runs(400, TaskId(8), 2);
+        waits.switched(500, Some(TaskId(7)), TaskId(8), 2);
         assert_eq!(waits.before(600), 200);
-        waits.switched(600, Some(8), 9, 2);
-        waits.switched(700, None, 7, 2);
+        waits.switched(600, Some(TaskId(8)), TaskId(9), 2);
+        waits.switched(700, None, TaskId(7), 2);
         assert_eq!(waits.before(800), 300);
         // One that sleeps waits for storage; what others do counts then.
-        waits.switched(800, None, 9, 2);
-        waits.runs(900, 8, 1);
+        waits.switched(800, None, TaskId(9), 2);
+        waits.runs(900, TaskId(8), 1);
         assert_eq!((waits.before(1000), waits.total_ns()), (300, 300));
     }
 
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn times_that_run_backwards_are_no_panic() {
         let mut waits = CpuWait::default();
-        waits.switched(u64::MAX, Some(7), 9, 1);
-        waits.runs(0, 7, 1);
-        waits.switched(5, Some(7), 7, 1);
+        waits.switched(u64::MAX, Some(TaskId(7)), TaskId(9), 1);
+        waits.runs(0, TaskId(7), 1);
+        waits.switched(5, Some(TaskId(7)), TaskId(7), 1);
         assert_eq!(waits.before(3), 0);
     }
 
@@ -154,19 +154,19 @@ mod tests {
     #[test]
     fn what_others_read_meanwhile_is_not_a_task_s_own_time() {
         let mut ran = Ran::default();
-        ran.switched(0, false, 1);
+        ran.switched(0, false, TaskId(1));
         ran.begins(10);
-        ran.switched(110, true, 2);
+        ran.switched(110, true, TaskId(2));
         ran.begins(120);
         ran.ended(150);
-        assert_eq!((ran.others_ns(1), ran.others_ns(2)), (30, 100));
-        ran.switched(160, false, 3);
-        ran.switched(1000, false, 1);
-        assert_eq!(ran.others_ns(1), 30);
-        ran.switched(1200, true, 2);
-        assert_eq!((ran.others_ns(1), ran.others_ns(2)), (30, 300));
+        assert_eq!((ran.others_ns(TaskId(1)), ran.others_ns(TaskId(2))), (30, 100));
+        ran.switched(160, false, TaskId(3));
+        ran.switched(1000, false, TaskId(1));
+        assert_eq!(ran.others_ns(TaskId(1)), 30);
+        ran.switched(1200, true, TaskId(2));
+        assert_eq!((ran.others_ns(TaskId(1)), ran.others_ns(TaskId(2))), (30, 300));
         // Times that go backwards, and what is nobody's.
         ran.ended(0);
-        assert_eq!((ran.others_ns(2), ran.others_ns(9)), (300, 330));
+        assert_eq!((ran.others_ns(TaskId(2)), ran.others_ns(TaskId(9))), (300, 330));
     }
 }

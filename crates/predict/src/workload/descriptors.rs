@@ -70,9 +70,9 @@ impl Mapped {
 pub struct Descriptors {
     /// Calls by number, with names of their registers (facts' `raw_syscalls`).
     registers: HashMap<i64, (String, Vec<Option<String>>)>,
-    by_number: HashMap<(u32, i64), u64>,
+    by_number: HashMap<(TaskId, i64), u64>,
     instances: HashMap<u64, Instance>,
-    mapped: HashMap<u32, Vec<Mapped>>,
+    mapped: HashMap<TaskId, Vec<Mapped>>,
     inside: HashMap<TaskId, Call>,
     opened: u64,
 }
@@ -307,13 +307,13 @@ impl Descriptors {
 
     /// The task reads this file: through which open file. What was advised before comes first.
     pub fn read(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) -> OpenId {
-        let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid)) };
+        let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid.0)) };
         let mut number = self.instance(tid, descriptor);
         if self.instances.get(&number).is_some_and(|instance| instance.file.is_some_and(|known| known != file)) {
             // It was closed and opened again out of sight.
             number = self.open(tid, descriptor);
         }
-        self.learn(number, file, accesses).unwrap_or(OpenId(u64::from(tid)))
+        self.learn(number, file, accesses).unwrap_or(OpenId(u64::from(tid.0)))
     }
 
     fn learn(&mut self, number: u64, file: FileId, accesses: &mut Vec<FileAccess>) -> Option<OpenId> {
@@ -339,7 +339,7 @@ impl Descriptors {
         let ours = || maps.iter().rev().filter(|mapped| of(mapped) == Some(Some(file)));
         let known = ours().find(has).or_else(|| ours().next());
         let found = known.or_else(|| maps.iter().rev().find(|mapped| of(mapped) == Some(None))).copied();
-        let nothing = (OpenId(u64::from(tid)), MapAdvice::Normal);
+        let nothing = (OpenId(u64::from(tid.0)), MapAdvice::Normal);
         let Some(mapped) = found else { return nothing };
         let advice = match mapped.advice {
             MapAdvice::Normal if mapped.executable => {
@@ -379,16 +379,16 @@ mod tests {
     fn call(d: &mut Descriptors, name: &str, arguments: &[(&str, i64)], returns: i64) -> Vec<FileAccess> {
         let mut accesses = Vec::new();
         let of = |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-        d.call(7, name, &of, &mut accesses);
-        d.returned(7, returns);
+        d.call(TaskId(7), name, &of, &mut accesses);
+        d.returned(TaskId(7), returns);
         accesses
     }
 
     fn read(d: &mut Descriptors, descriptor: i64, file: FileId) -> (OpenId, Vec<FileAccess>) {
         let mut accesses = Vec::new();
-        d.call(7, "pread64", &|name| (name == "fd").then_some(descriptor), &mut accesses);
-        let open = d.read(7, file, &mut accesses);
-        d.returned(7, 100);
+        d.call(TaskId(7), "pread64", &|name| (name == "fd").then_some(descriptor), &mut accesses);
+        let open = d.read(TaskId(7), file, &mut accesses);
+        d.returned(TaskId(7), 100);
         (open, accesses)
     }
 
@@ -421,11 +421,11 @@ mod tests {
         call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 8192)], at);
         call(&mut d, "madvise", &[("start", at & 0xffff_ffff), ("behavior", ADVICE_SEQUENTIAL)], 0);
         let mut accesses = Vec::new();
-        let (open, advice) = d.fault(7, FILE, 1, &mut accesses);
+        let (open, advice) = d.fault(TaskId(7), FILE, 1, &mut accesses);
         assert_eq!(advice, MapAdvice::Sequential);
-        assert_eq!(d.fault(7, FILE, 0, &mut accesses).0, open);
+        assert_eq!(d.fault(TaskId(7), FILE, 0, &mut accesses).0, open);
         // Nothing is known of this one.
-        assert_eq!(d.fault(7, OTHER, 0, &mut accesses), (OpenId(7), MapAdvice::Normal));
+        assert_eq!(d.fault(TaskId(7), OTHER, 0, &mut accesses), (OpenId(7), MapAdvice::Normal));
     }
 
     /// As ld.so does it: the whole file, then its text over it.
@@ -437,9 +437,9 @@ mod tests {
         call(&mut d, "mmap", &[("fd", 3), ("len", (10 << 12) - 5), ("prot", 5), ("off", 8 << 12)], 0x1000_8000);
         let mut accesses = Vec::new();
         // A call that names no descriptor's file is taken for the last mapping that nothing is known of.
-        d.fault(7, FILE, 0, &mut accesses);
-        assert_eq!(d.fault(7, FILE, 12, &mut accesses).1, MapAdvice::Executable { first: 8, end: 18 });
-        assert_eq!(d.fault(7, FILE, 20, &mut accesses).1, MapAdvice::Normal);
+        d.fault(TaskId(7), FILE, 0, &mut accesses);
+        assert_eq!(d.fault(TaskId(7), FILE, 12, &mut accesses).1, MapAdvice::Executable { first: 8, end: 18 });
+        assert_eq!(d.fault(TaskId(7), FILE, 20, &mut accesses).1, MapAdvice::Normal);
         let ask = [("start", 0x1000_9000), ("len_in", 1 << 30), ("behavior", ADVICE_WILLNEED)];
         let asked = call(&mut d, "madvise", &ask, 0);
         assert!(matches!(asked[..], [(FILE, _, Access::WillNeed { offset: 36_864, length: 36_859 })]), "{asked:?}");
@@ -456,7 +456,7 @@ mod tests {
                 call(&mut d, name, &all, value);
                 call(&mut d, name, &[], value);
                 read(&mut d, value, FILE);
-                d.fault(7, FILE, value as u64, &mut Vec::new());
+                d.fault(TaskId(7), FILE, value as u64, &mut Vec::new());
             }
         }
     }

@@ -218,7 +218,7 @@ pub struct Collector {
     workload: Workload,
     inside: HashMap<TaskId, Inside>,
     /// What came in the call that a task is in.
-    came: HashMap<u32, InCall>,
+    came: HashMap<TaskId, InCall>,
     /// When the last call of any task was over.
     last_end_ns: u64,
     /// Pages that are cached, as far as the trace shows.
@@ -234,7 +234,7 @@ pub struct Collector {
     /// Files that had no data behind their known size when it was read.
     read_up: HashSet<FileId>,
     /// Task that is writing: what comes is the write's.
-    writing: HashMap<u32, FileId>,
+    writing: HashMap<TaskId, FileId>,
     left_out: HashSet<Device>,
     descriptors: Descriptors,
     keep_pages: bool,
@@ -311,12 +311,17 @@ impl Collector {
             return;
         };
         let time_ns = record.time.0;
-        let prev_in_call = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
+        let prev_in_call = Some(TaskId(prev as u32)).filter(|prev| self.inside.contains_key(prev));
         if self.served_by_others {
             return;
         }
-        self.ran.switched(time_ns, prev_in_call.is_some(), next as u32);
-        self.cpu_wait.switched(time_ns, prev_in_call.filter(|_| can_run(state)), next as u32, self.inside.len());
+        self.ran.switched(time_ns, prev_in_call.is_some(), TaskId(next as u32));
+        self.cpu_wait.switched(
+            time_ns,
+            prev_in_call.filter(|_| can_run(state)),
+            TaskId(next as u32),
+            self.inside.len(),
+        );
     }
 
     /// By the clock that stands while all calls wait for a CPU.
@@ -429,7 +434,7 @@ impl Collector {
                     self.told.insert(file, told.max(offset.saturating_add(bytes)));
                 }
                 self.read_up.remove(&file);
-                let open = OpenId(u64::from(event.tid));
+                let open = OpenId(u64::from(event.tid.0));
                 self.step(TaskAccess {
                     tid: event.tid,
                     file,

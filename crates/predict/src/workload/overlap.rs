@@ -52,10 +52,15 @@ mod tests {
     #[test]
     fn calls_of_one_file_by_two_tasks_overlap() {
         assert_eq!(overlap(&[]), None);
-        assert_eq!(overlap(&[call(1, 5, 0, 10), call(2, 5, 10, 10)]), None, "one after the other");
-        assert_eq!(overlap(&[call(1, 5, 0, 10), call(2, 6, 5, 10)]), None, "of two files");
-        assert_eq!(overlap(&[call(1, 5, 0, 10), call(1, 5, 5, 10)]), None, "of one task");
-        let calls = [call(1, 5, 0, 100), call(3, 6, 5, 10), call(1, 5, 20, 5), call(2, 5, 50, 10)];
+        assert_eq!(overlap(&[call(TaskId(1), 5, 0, 10), call(TaskId(2), 5, 10, 10)]), None, "one after the other");
+        assert_eq!(overlap(&[call(TaskId(1), 5, 0, 10), call(TaskId(2), 6, 5, 10)]), None, "of two files");
+        assert_eq!(overlap(&[call(TaskId(1), 5, 0, 10), call(TaskId(1), 5, 5, 10)]), None, "of one task");
+        let calls = [
+            call(TaskId(1), 5, 0, 100),
+            call(TaskId(3), 6, 5, 10),
+            call(TaskId(1), 5, 20, 5),
+            call(TaskId(2), 5, 50, 10),
+        ];
         assert_eq!(overlap(&calls), Some(Overlap { tasks: 2, files: 1 }));
     }
 }

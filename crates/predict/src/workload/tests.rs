@@ -1,11 +1,11 @@
 use super::*;
-use flashscope_trace::{Device, Facts, FileEvent, FileId, TimeNs};
+use flashscope_trace::{Device, Facts, FileEvent, FileId, TaskId, TimeNs};
 
 const FILE: FileId = FileId { device: Some(Device(25)), inode: 5 };
 
 fn event(time: u64, step: FileStep, offset: u64, bytes: u64) -> Event {
     let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, size: None, block: 0, got: None };
-    Event { time: TimeNs(time), cpu: 0, tid: 7, kind: EventKind::File(file) }
+    Event { time: TimeNs(time), cpu: 0, tid: TaskId(7), kind: EventKind::File(file) }
 }
 
 #[test]
@@ -14,12 +14,12 @@ fn calls_have_their_pages_and_times_and_a_short_one_ends_the_file() {
     collector.event(&event(100, FileStep::Read, 0, 8192));
     collector.event(&event(110, FileStep::Cached, 0, 4096));
     // The second page is read and never comes: it was there.
-    collector.returned(7, 150, Some(5000));
+    collector.returned(TaskId(7), 150, Some(5000));
     collector.event(&event(200, FileStep::Uncached, 0, 4096));
     collector.event(&event(210, FileStep::Uncached, 4096, 4096));
     collector.event(&event(220, FileStep::Write, 8192, 10));
     collector.event(&event(221, FileStep::Cached, 8192, 4096));
-    collector.returned(7, 230, Some(10));
+    collector.returned(TaskId(7), 230, Some(10));
     collector.event(&event(300, FileStep::Read, 0, 100));
     let workload = collector.finish();
     assert_eq!(workload.calls.len(), 2);
@@ -38,11 +38,11 @@ fn a_call_does_not_last_while_others_run() {
     let mut collector = Collector::default();
     collector.event(&event(100, FileStep::Read, 0, 4096));
     collector.event(&event(110, FileStep::Cached, 0, 4096));
-    collector.cpu_wait.switched(120, Some(7), 9, collector.inside.len());
-    collector.cpu_wait.switched(170, None, 7, collector.inside.len());
-    collector.returned(7, 200, Some(4096));
+    collector.cpu_wait.switched(120, Some(TaskId(7)), TaskId(9), collector.inside.len());
+    collector.cpu_wait.switched(170, None, TaskId(7), collector.inside.len());
+    collector.returned(TaskId(7), 200, Some(4096));
     collector.event(&event(300, FileStep::Read, 4096, 4096));
-    collector.returned(7, 310, Some(4096));
+    collector.returned(TaskId(7), 310, Some(4096));
     let workload = collector.finish();
     let [held, free] = workload.calls[..] else { panic!("two calls") };
     assert_eq!((held.duration_ns, held.cpu_wait_ns, held.ended_ns()), (Some(50), 50, Some(200)));
@@ -57,9 +57,9 @@ fn a_read_of_nothing_says_that_the_file_ended() {
         let mut collector = Collector::default();
         collector.event(&event(10, FileStep::Read, 0, 8192));
         collector.event(&event(11, FileStep::Cached, 0, 8192));
-        collector.returned(7, 12, Some(8192));
+        collector.returned(TaskId(7), 12, Some(8192));
         collector.event(&event(20, FileStep::Read, offset, 8192));
-        collector.returned(7, 21, got);
+        collector.returned(TaskId(7), 21, got);
         let workload = collector.finish();
         (workload.sizes[&FILE], workload.open_ended.len())
     };
@@ -78,7 +78,7 @@ fn where_a_file_ends_another_recording_shows() {
         collector.event(&event(10, FileStep::Read, 0, up_to));
         // A block, of squashfs.
         collector.event(&event(11, FileStep::Cached, 0, up_to.next_multiple_of(8192)));
-        collector.returned(7, 12, Some(got));
+        collector.returned(TaskId(7), 12, Some(got));
         collector.finish()
     };
     let told = |layout: &Workload| {
@@ -103,11 +103,11 @@ fn a_file_that_changes_its_size_is_followed() {
     let mut collector = Collector::default();
     collector.event(&event(10, FileStep::Write, 0, 8192));
     collector.event(&event(11, FileStep::Cached, 0, 8192));
-    collector.returned(7, 12, Some(8192));
+    collector.returned(TaskId(7), 12, Some(8192));
     collector.event(&event(20, FileStep::Read, 0, 4096));
-    collector.returned(7, 21, Some(4096));
+    collector.returned(TaskId(7), 21, Some(4096));
     collector.event(&event(30, FileStep::Write, 8192, 40960));
-    collector.returned(7, 31, Some(40960));
+    collector.returned(TaskId(7), 31, Some(40960));
     let workload = collector.finish();
     assert!(workload.created.contains(&FILE), "{workload:?}");
     assert_eq!(workload.sizes[&FILE], 49152);
@@ -140,12 +140,12 @@ fn a_file_is_as_long_as_its_reads_say() {
     let mut collector = Collector::default();
     collector.event(&sized(10, FileStep::Read, 0, 99_000));
     collector.event(&event(11, FileStep::Cached, 0, 4096));
-    collector.returned(7, 12, Some(4096));
+    collector.returned(TaskId(7), 12, Some(4096));
     collector.event(&event(20, FileStep::Write, 98_000, 4096));
-    collector.returned(7, 21, Some(4096));
+    collector.returned(TaskId(7), 21, Some(4096));
     collector.event(&sized(30, FileStep::Fault, 4096, 102_096));
     collector.event(&sized(40, FileStep::Read, 8192, 9000));
-    collector.returned(7, 41, Some(808));
+    collector.returned(TaskId(7), 41, Some(808));
     collector.event(&sized(50, FileStep::Read, 0, 20_000));
     let workload = collector.finish();
     assert_eq!((workload.sizes[&FILE], workload.open_ended.len()), (99_000, 0));
@@ -153,9 +153,9 @@ fn a_file_is_as_long_as_its_reads_say() {
     // One that is made in the trace.
     let mut collector = Collector::default();
     collector.event(&event(10, FileStep::Write, 0, 8192));
-    collector.returned(7, 11, Some(8192));
+    collector.returned(TaskId(7), 11, Some(8192));
     collector.event(&sized(20, FileStep::Read, 0, 8192));
-    collector.returned(7, 21, Some(4096));
+    collector.returned(TaskId(7), 21, Some(4096));
     let workload = collector.finish();
     assert!(workload.created.contains(&FILE) && resized(&workload).is_empty(), "{workload:?}");
 }
@@ -168,9 +168,9 @@ fn what_comes_for_no_call_is_the_file_systems_own() {
     collector.event(&event(10, FileStep::Read, 0, 4096));
     collector.event(&event(11, FileStep::Cached, 0, 4096));
     let mut of_thread = event(12, FileStep::Cached, 4096, 4096);
-    of_thread.tid = 99;
+    of_thread.tid = TaskId(99);
     collector.event(&of_thread);
-    collector.returned(7, 20, Some(4096));
+    collector.returned(TaskId(7), 20, Some(4096));
     collector.event(&event(30, FileStep::Write, 0, 100));
     let mut of_writer = event(31, FileStep::Cached, 8192, 4096);
     let EventKind::File(file) = &mut of_writer.kind else { panic!() };
@@ -179,14 +179,14 @@ fn what_comes_for_no_call_is_the_file_systems_own() {
     let workload = collector.finish();
     assert_eq!((workload.pages_added.values().sum::<u64>(), workload.pages.len(), workload.pages_brought), (1, 1, 2));
     let brought = workload.steps.iter().filter(|step| matches!(step.access, Access::Brought { .. }));
-    assert_eq!(brought.map(|step| step.tid).collect::<Vec<_>>(), [99, 7]);
+    assert_eq!(brought.map(|step| step.tid.0).collect::<Vec<_>>(), [99, 7]);
 }
 
 /// A trace that ends in the middle of a read, and one that begins in it.
 #[test]
 fn a_trace_that_is_cut_says_so() {
     let mut collector = Collector::default();
-    collector.returned(7, 5, Some(4096));
+    collector.returned(TaskId(7), 5, Some(4096));
     collector.event(&event(8, FileStep::Cached, 4096, 4096));
     collector.event(&event(10, FileStep::Read, 0, 4096));
     let workload = collector.finish();
@@ -199,7 +199,7 @@ fn nothing_says_when_a_fault_ends() {
     let flash = |time: u64| Event {
         time: TimeNs(time),
         cpu: 0,
-        tid: 7,
+        tid: TaskId(7),
         kind: EventKind::Flash(flashscope_trace::FlashAccess {
             op: FlashOp::Read,
             page: 3,
@@ -225,10 +225,10 @@ fn a_fault_ends_where_its_probe_says() {
     let mut collector = Collector::default();
     collector.event(&event(100, FileStep::Fault, 4096, 0));
     collector.event(&event(101, FileStep::Cached, 4096, 4096));
-    collector.fault_over(7, 180);
+    collector.fault_over(TaskId(7), 180);
     // Neither another fault's begin nor a call's end is taken for this one's.
-    collector.fault_over(7, 190);
-    collector.returned(7, 200, None);
+    collector.fault_over(TaskId(7), 190);
+    collector.returned(TaskId(7), 200, None);
     let workload = collector.finish();
     assert_eq!(workload.calls[0].duration_ns, Some(80));
 }
@@ -237,11 +237,11 @@ fn a_fault_ends_where_its_probe_says() {
 #[test]
 fn advice_is_a_call_of_its_own() {
     let mut collector = Collector::default();
-    collector.begin_advice(7, 50);
+    collector.begin_advice(TaskId(7), 50);
     collector.event(&event(60, FileStep::Cached, 8192, 8192));
-    collector.returned(7, 90, Some(0));
+    collector.returned(TaskId(7), 90, Some(0));
     collector.event(&event(100, FileStep::Read, 8192, 4096));
-    collector.returned(7, 110, Some(4096));
+    collector.returned(TaskId(7), 110, Some(4096));
     let workload = collector.finish();
     let [advice] = workload.advice[..] else { panic!("{:?}", workload.advice) };
     assert_eq!((advice.file, advice.pages_added, advice.duration_ns), (FILE, 2, Some(40)));
@@ -253,7 +253,7 @@ fn advice_is_a_call_of_its_own() {
 fn a_read_brings_no_more_than_it_asked_for() {
     let mut collector = Collector::default();
     collector.event(&event(10, FileStep::Read, 0, 8192));
-    collector.returned(7, 20, Some(1 << 40));
+    collector.returned(TaskId(7), 20, Some(1 << 40));
     assert_eq!(collector.finish().cached_before, vec![(FILE, 0..2)]);
 }
 
@@ -263,8 +263,8 @@ fn nonsense_is_no_panic() {
     for step in [FileStep::Read, FileStep::Write, FileStep::Fault, FileStep::Cached, FileStep::Uncached] {
         for (offset, bytes) in [(u64::MAX, u64::MAX), (0, 0), (4095, 2), (u64::MAX - 4096, 8192)] {
             collector.event(&event(5, step, offset, bytes));
-            collector.returned(7, 0, Some(1 << 26));
-            collector.returned(9, 0, None);
+            collector.returned(TaskId(7), 0, Some(1 << 26));
+            collector.returned(TaskId(9), 0, None);
         }
     }
     collector.finish();

@@ -5,7 +5,7 @@ use super::{MAX_ROWS, facts, figure, rows};
 use crate::figures;
 use crate::prediction_view::{error_bars, files, queue_cost, setting, settings, tasks, widest};
 use crate::text::{escape, grouped, number};
-use flashscope_analysis::FileId;
+use flashscope_analysis::{FileId, TaskId};
 use flashscope_predict::Prediction;
 
 /// The whole page. `of` is what was recorded; `file` and `task` are what one is called.
@@ -13,7 +13,7 @@ pub fn prediction(
     prediction: &Prediction,
     of: &str,
     file: &dyn Fn(FileId) -> String,
-    task: &dyn Fn(u32) -> String,
+    task: &dyn Fn(TaskId) -> String,
 ) -> String {
     let title = format!("Read-ahead of {of}");
     let contents = [("settings", "Settings"), ("files", "Files and tasks"), ("model", "Model")];

@@ -61,6 +61,7 @@ pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_analysis::TaskId;
     use flashscope_analysis::calls::SlowCall;
     use flashscope_analysis::{PathBio, call_path};
 
@@ -70,7 +71,7 @@ mod tests {
             number: 12,
             call: "read".into(),
             task: "player\u{1b} (7)".into(),
-            tid: 7,
+            tid: TaskId(7),
             begin_ns: 1_000,
             duration_ns: 900_000,
             file: None,

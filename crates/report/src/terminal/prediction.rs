@@ -1,6 +1,6 @@
 //! Predictions of read-ahead, on a terminal.
 
-use flashscope_analysis::FileId;
+use flashscope_analysis::{FileId, TaskId};
 use flashscope_predict::Prediction;
 
 use super::Style;
@@ -17,7 +17,7 @@ const MAX_ROWS: usize = 8;
 pub fn prediction(
     prediction: &Prediction,
     name: &dyn Fn(FileId) -> String,
-    task: &dyn Fn(u32) -> String,
+    task: &dyn Fn(TaskId) -> String,
     style: &Style,
 ) -> String {
     let style = *style;

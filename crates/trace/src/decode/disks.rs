@@ -27,7 +27,7 @@ struct Disk {
 pub(crate) struct Disks {
     disks: HashMap<Device, Disk>,
     /// The last file of each thread on a disk with several file systems.
-    last: HashMap<u32, FileId>,
+    last: HashMap<TaskId, FileId>,
 }
 
 impl Disks {
@@ -104,17 +104,17 @@ mod tests {
             (device.major(), device.minor())
         };
         // squashfs has no dirty pages: it is the other one's.
-        assert_eq!(find(1, step((179, 0), 12), true), (179, 2));
+        assert_eq!(find(TaskId(1), step((179, 0), 12), true), (179, 2));
         // The page cache of the partition itself.
-        assert_eq!(find(1, step((179, 0), 179 << 20 | 1), true), (179, 1));
-        assert_eq!(find(1, step((7, 0), 12), true), (7, 0));
+        assert_eq!(find(TaskId(1), step((179, 0), 179 << 20 | 1), true), (179, 1));
+        assert_eq!(find(TaskId(1), step((7, 0), 12), true), (7, 0));
         // Two file systems on one disk: which one is not known, unless the same thread's last event says it of this file.
-        assert_eq!(find(1, step((8, 0), 12), true), (8, 0));
-        assert_eq!(find(1, step((8, 2), 12), false), (8, 2));
-        assert_eq!(find(1, step((8, 0), 12), true), (8, 2));
-        assert_eq!(find(2, step((8, 0), 12), true), (8, 0));
-        assert_eq!(find(1, step((8, 0), 13), true), (8, 0));
+        assert_eq!(find(TaskId(1), step((8, 0), 12), true), (8, 0));
+        assert_eq!(find(TaskId(1), step((8, 2), 12), false), (8, 2));
+        assert_eq!(find(TaskId(1), step((8, 0), 12), true), (8, 2));
+        assert_eq!(find(TaskId(2), step((8, 0), 12), true), (8, 0));
+        assert_eq!(find(TaskId(1), step((8, 0), 13), true), (8, 0));
         // A super block's own number stays.
-        assert_eq!(find(1, step((179, 0), 12), false), (179, 0));
+        assert_eq!(find(TaskId(1), step((179, 0), 12), false), (179, 0));
     }
 }

@@ -16,6 +16,7 @@ use crate::decode::block::BlockPlan;
 use crate::events::file::{self, FilePlan};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::facts::Facts;
+use crate::ids::TaskId;
 use crate::losses::{Loss, Losses};
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema};
@@ -145,7 +146,7 @@ pub(crate) struct Typer {
     disks: Disks,
     /// Of the page cache, bytes.
     page_size: u64,
-    pending: HashMap<(u32, FlashOp), Vec<u64>>,
+    pending: HashMap<(TaskId, FlashOp), Vec<u64>>,
     /// Operations whose returns are recorded.
     returns: Vec<FlashOp>,
     chips: Vec<u64>,
@@ -196,7 +197,7 @@ impl Typer {
                 event: Event {
                     time: TimeNs(0),
                     cpu: 0,
-                    tid: 0,
+                    tid: TaskId(0),
                     kind: EventKind::Other { system: schema.system.clone(), name: schema.name.clone() },
                 },
             });

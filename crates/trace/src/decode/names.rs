@@ -14,7 +14,7 @@ const MAX_NAME: usize = 64;
 /// Tasks that are known to be users'.
 const MAX_USERS: usize = 1 << 16;
 /// The task that makes all kernel threads (`kthreadd`, `rest_init()` of init/main.c, 6.1).
-const KTHREADD: u32 = 2;
+const KTHREADD: TaskId = TaskId(2);
 
 /// From a time on a task has a name, by the name's number.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +32,9 @@ pub(crate) struct Names {
     by_text: HashMap<Box<str>, u32>,
     tasks: foldhash::HashMap<TaskId, Vec<Entry>>,
     /// Names of unknown time.
-    saved: HashMap<u32, u32>,
+    saved: HashMap<TaskId, u32>,
     entries: usize,
-    users: HashSet<u32>,
+    users: HashSet<TaskId>,
     pub dropped: u64,
 }
 
@@ -83,7 +83,7 @@ impl Names {
     }
 
     /// A task was made by another: only kthreadd makes kernel threads.
-    pub fn forked(&mut self, tid: TaskId, by: u32) {
+    pub fn forked(&mut self, tid: TaskId, by: TaskId) {
         match by {
             KTHREADD => drop(self.users.remove(&tid)),
             _ => self.executed(tid),
@@ -92,13 +92,13 @@ impl Names {
 
     /// A task executed a program: it is no kernel thread.
     pub fn executed(&mut self, tid: TaskId) {
-        if tid != 0 && self.users.len() < MAX_USERS {
+        if tid != TaskId(0) && self.users.len() < MAX_USERS {
             self.users.insert(tid);
         }
     }
 
     /// Tasks that are no kernel threads, as far as the trace tells.
-    pub fn users(&self) -> &HashSet<u32> {
+    pub fn users(&self) -> &HashSet<TaskId> {
         &self.users
     }
 
@@ -142,7 +142,7 @@ impl Names {
     }
 
     pub fn get(&self, tid: TaskId, time: u64) -> Option<&str> {
-        if tid == 0 {
+        if tid == TaskId(0) {
             return Some("<idle>");
         }
         let Some(list) = self.tasks.get(&tid) else { return self.saved(tid) };
@@ -189,7 +189,7 @@ impl Names {
 
     /// As `get`, and from when until when it is so: up to, and not including, the second time.
     pub fn span(&self, tid: TaskId, time: u64) -> (Option<&str>, u64, u64) {
-        if tid == 0 {
+        if tid == TaskId(0) {
             return (Some("<idle>"), 0, u64::MAX);
         }
         let Some(list) = self.tasks.get(&tid) else { return (self.saved(tid), 0, u64::MAX) };
@@ -202,7 +202,7 @@ impl Names {
     }
 
     /// The last name of every task, by thread id.
-    pub fn last(&self) -> Vec<(u32, &str)> {
+    pub fn last(&self) -> Vec<(TaskId, &str)> {
         let mut all: Vec<_> =
             self.tasks.iter().filter_map(|(&tid, list)| Some((tid, self.name(list.last()?)))).collect();
         let only_saved = self.saved.keys().filter(|tid| !self.tasks.contains_key(tid));
@@ -219,58 +219,61 @@ mod tests {
     #[test]
     fn a_name_holds_from_its_time_on() {
         let mut n = Names::default();
-        n.set(7, 0, b"sh");
-        n.set(7, 100, b"cat");
-        n.set(7, 100, b"dog");
-        n.set(7, 200, b"dog");
-        n.set(9, 50, b"\xff");
-        assert_eq!(n.get(7, 99), Some("sh"));
-        assert_eq!(n.get(7, 100), Some("dog"));
-        assert_eq!(n.get(9, 49), None);
-        assert_eq!(n.get(9, 51), Some("\u{fffd}"));
-        assert_eq!(n.get(0, 0), Some("<idle>"));
-        assert_eq!(n.span(7, 150), (Some("dog"), 100, u64::MAX));
-        assert_eq!(n.span(9, 49), (None, 0, 50));
-        assert_eq!(n.span(7, 5), (Some("sh"), 0, 100));
-        assert_eq!(n.get(8, 0), None);
-        assert_eq!(n.last(), [(7, "dog"), (9, "\u{fffd}")]);
+        n.set(TaskId(7), 0, b"sh");
+        n.set(TaskId(7), 100, b"cat");
+        n.set(TaskId(7), 100, b"dog");
+        n.set(TaskId(7), 200, b"dog");
+        n.set(TaskId(9), 50, b"\xff");
+        assert_eq!(n.get(TaskId(7), 99), Some("sh"));
+        assert_eq!(n.get(TaskId(7), 100), Some("dog"));
+        assert_eq!(n.get(TaskId(9), 49), None);
+        assert_eq!(n.get(TaskId(9), 51), Some("\u{fffd}"));
+        assert_eq!(n.get(TaskId(0), 0), Some("<idle>"));
+        assert_eq!(n.span(TaskId(7), 150), (Some("dog"), 100, u64::MAX));
+        assert_eq!(n.span(TaskId(9), 49), (None, 0, 50));
+        assert_eq!(n.span(TaskId(7), 5), (Some("sh"), 0, 100));
+        assert_eq!(n.get(TaskId(8), 0), None);
+        assert_eq!(n.last(), [(TaskId(7), "dog"), (TaskId(9), "\u{fffd}")]);
     }
 
     #[test]
     fn a_renamed_task_is_one_and_a_number_that_is_used_again_is_another() {
         let mut n = Names::default();
-        n.set(7, 10, b"sh");
-        n.rename(7, 100, b"dd");
-        n.rename(7, 200, b"cat");
-        n.set(7, 300, b"sh");
-        n.rename(7, 400, b"ls");
+        n.set(TaskId(7), 10, b"sh");
+        n.rename(TaskId(7), 100, b"dd");
+        n.rename(TaskId(7), 200, b"cat");
+        n.set(TaskId(7), 300, b"sh");
+        n.rename(TaskId(7), 400, b"ls");
         assert_eq!(
-            (n.get(7, 50), n.last_of_task(7, 50), n.last_of_task(7, 250)),
+            (n.get(TaskId(7), 50), n.last_of_task(TaskId(7), 50), n.last_of_task(TaskId(7), 250)),
             (Some("sh"), Some("cat"), Some("cat"))
         );
-        assert_eq!(n.former_of_task(7, "cat"), ["sh", "dd"]);
-        assert_eq!((n.last_of_task(7, 300), n.former_of_task(7, "ls")), (Some("ls"), vec!["sh"]));
-        assert_eq!((n.hold(7, 5), n.hold(7, 150), n.hold(7, 400)), (0..10, 100..200, 400..u64::MAX));
-        assert_eq!(n.hold(9, 5), 0..u64::MAX);
-        n.begin(7, 500, b"ls");
-        n.rename(7, 600, b"cp");
-        assert_eq!((n.last_of_task(7, 450), n.last_of_task(7, 550)), (Some("ls"), Some("cp")));
-        assert_eq!((n.last_of_task(7, 9), n.last_of_task(0, 9)), (None, Some("<idle>")));
+        assert_eq!(n.former_of_task(TaskId(7), "cat"), ["sh", "dd"]);
+        assert_eq!((n.last_of_task(TaskId(7), 300), n.former_of_task(TaskId(7), "ls")), (Some("ls"), vec!["sh"]));
+        assert_eq!(
+            (n.hold(TaskId(7), 5), n.hold(TaskId(7), 150), n.hold(TaskId(7), 400)),
+            (0..10, 100..200, 400..u64::MAX)
+        );
+        assert_eq!(n.hold(TaskId(9), 5), 0..u64::MAX);
+        n.begin(TaskId(7), 500, b"ls");
+        n.rename(TaskId(7), 600, b"cp");
+        assert_eq!((n.last_of_task(TaskId(7), 450), n.last_of_task(TaskId(7), 550)), (Some("ls"), Some("cp")));
+        assert_eq!((n.last_of_task(TaskId(7), 9), n.last_of_task(TaskId(0), 9)), (None, Some("<idle>")));
         // Where nothing says that it is the same task, it is another one.
-        n.set(8, 0, b"a");
-        n.set(8, 10, b"b");
-        assert_eq!((n.last_of_task(8, 5), n.former_of_task(8, "b")), (Some("a"), vec![]));
+        n.set(TaskId(8), 0, b"a");
+        n.set(TaskId(8), 10, b"b");
+        assert_eq!((n.last_of_task(TaskId(8), 5), n.former_of_task(TaskId(8), "b")), (Some("a"), vec![]));
     }
 
     #[test]
     fn a_name_without_a_time_holds_where_no_other_does() {
         let mut n = Names::default();
-        n.set_saved(7, b"cat");
-        n.set_saved(8, b"init");
-        assert!(!n.knows(7));
-        assert_eq!(n.span(7, 5), (Some("cat"), 0, u64::MAX));
-        n.set(7, 0, b"sh");
-        assert_eq!((n.get(7, 100), n.get(8, 100)), (Some("sh"), Some("init")));
-        assert_eq!(n.last(), [(7, "sh"), (8, "init")]);
+        n.set_saved(TaskId(7), b"cat");
+        n.set_saved(TaskId(8), b"init");
+        assert!(!n.knows(TaskId(7)));
+        assert_eq!(n.span(TaskId(7), 5), (Some("cat"), 0, u64::MAX));
+        n.set(TaskId(7), 0, b"sh");
+        assert_eq!((n.get(TaskId(7), 100), n.get(TaskId(8), 100)), (Some("sh"), Some("init")));
+        assert_eq!(n.last(), [(TaskId(7), "sh"), (TaskId(8), "init")]);
     }
 }

@@ -125,7 +125,7 @@ pub(crate) struct Finder {
     counter: Counter,
     tasks: HashMap<TaskId, Task>,
     /// File and end of the last read, by task and descriptor.
-    ends: HashMap<(u32, u64), (FileId, u64)>,
+    ends: HashMap<(TaskId, u64), (FileId, u64)>,
     reads: Vec<(At, FileEvent)>,
 }
 
@@ -310,7 +310,7 @@ pub(crate) struct Cursor<'a> {
 impl Reads {
     pub fn cursor(&self) -> Cursor<'_> {
         let kind = EventKind::Mark { name: String::new() };
-        let event = Event { time: TimeNs(0), cpu: 0, tid: 0, kind };
+        let event = Event { time: TimeNs(0), cpu: 0, tid: TaskId(0), kind };
         Cursor { reads: &self.reads, counter: Counter::default(), event }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::bytes::until_nul;
 use crate::decode::names::Names;
+use crate::ids::TaskId;
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema, Schemas, Value};
 
@@ -62,15 +63,15 @@ impl TaskReader {
             Some(Value::Bytes(t)) => Some(until_nul(t)),
             _ => None,
         };
-        let number = |f: &Field| schema.uint(f, data).map(|v| v as u32);
+        let task = |f: &Field| schema.uint(f, data).map(|v| TaskId(v as u32));
         // Events without a pid of their own are about the task that ran.
         let about = |f: &Option<Field>| match f {
-            Some(f) => number(f),
+            Some(f) => task(f),
             None => Some(tid(schema, data)),
         };
         match plan {
             TaskFields::New { pid, comm } => {
-                if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
+                if let (Some(pid), Some(comm)) = (task(pid), text(comm)) {
                     names.begin(pid, time, comm);
                     names.forked(pid, tid(schema, data));
                 }
@@ -96,7 +97,7 @@ impl TaskReader {
                 }
             }
             TaskFields::Exit { pid, comm } => {
-                if let (Some(pid), Some(comm)) = (number(pid), text(comm))
+                if let (Some(pid), Some(comm)) = (task(pid), text(comm))
                     && !names.knows(pid)
                 {
                     names.set(pid, 0, comm);
@@ -104,7 +105,7 @@ impl TaskReader {
             }
             TaskFields::Switch { pairs } => {
                 for (pid, comm) in pairs {
-                    if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
+                    if let (Some(pid), Some(comm)) = (task(pid), text(comm)) {
                         let time = if names.knows(pid) { time } else { 0 };
                         names.set(pid, time, comm);
                     }

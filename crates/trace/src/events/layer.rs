@@ -339,10 +339,10 @@ impl Crossings {
                     _ => state.as_ref().and_then(number).unwrap_or(1) & 0xff == 0,
                 };
                 if let Some(prev) = number(prev) {
-                    f(prev as u32, Crossing::Sleeps { runnable });
+                    f(TaskId(prev as u32), Crossing::Sleeps { runnable });
                 }
                 if let Some(next) = number(next) {
-                    f(next as u32, Crossing::Wakes);
+                    f(TaskId(next as u32), Crossing::Wakes);
                 }
             }
             CrossingFields::Function { function, leaves } => {

@@ -1,5 +1,6 @@
 //! Named parts of a run.
 
+use crate::ids::TaskId;
 use crate::losses::{Loss, Losses};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ pub struct Phase {
     /// `None`: the recording ended before the phase did.
     pub end_ns: Option<u64>,
     /// The task that the phase is about; 0: none.
-    pub pid: u32,
+    pub pid: TaskId,
     /// The producer that said so (a plan's step number).
     pub source: u16,
 }
@@ -23,7 +24,7 @@ pub struct Phase {
 pub struct Mark {
     pub name: String,
     pub time_ns: u64,
-    pub pid: u32,
+    pub pid: TaskId,
     pub source: u16,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    pub fn begin(&mut self, name: &str, time: u64, pid: u32, source: u16, losses: &mut Losses) {
+    pub fn begin(&mut self, name: &str, time: u64, pid: TaskId, source: u16, losses: &mut Losses) {
         if self.phases.len() >= MAX_PHASES {
             losses.add(Loss::FramesMalformed, 1);
             return;
@@ -57,7 +58,7 @@ impl Phases {
         }
     }
 
-    pub fn mark(&mut self, name: &str, time: u64, pid: u32, source: u16, losses: &mut Losses) {
+    pub fn mark(&mut self, name: &str, time: u64, pid: TaskId, source: u16, losses: &mut Losses) {
         if self.marks.len() >= MAX_PHASES {
             losses.add(Loss::FramesMalformed, 1);
             return;

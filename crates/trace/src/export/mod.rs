@@ -304,6 +304,7 @@ fn csv_text(out: &mut Vec<u8>, raw: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::TaskId;
 
     #[test]
     fn csv_text_is_one_field_whatever_it_holds() {
@@ -341,7 +342,7 @@ mod tests {
             (EventKind::Other { system: "block".into(), name: "x".into() }, "7,1,2,c,other,,,,,,,,block:x"),
         ] {
             let mut out = vec![];
-            csv_event(&mut out, false, &Event { time: TimeNs(7), cpu: 1, tid: 2, kind }, Some("c"));
+            csv_event(&mut out, false, &Event { time: TimeNs(7), cpu: 1, tid: TaskId(2), kind }, Some("c"));
             let line = String::from_utf8(out).unwrap();
             assert_eq!(line, want);
             assert_eq!(line.replace("\"a, b\"", "").matches(',').count(), CSV_COLUMNS.len() - 1, "{line}");

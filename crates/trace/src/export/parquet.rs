@@ -292,7 +292,7 @@ impl Table {
         self.time_ns.push(value);
         self.cpu.push(i32::from(pair.cpu()));
         // UINT_32 is stored as the same bits.
-        self.tid.push(tid as i32);
+        self.tid.push(tid.0 as i32);
         let value = trace.comm(tid, time).map(|comm| self.text(comm));
         self.comm.push(value);
         let (buffer, system, event) = match pair.record {

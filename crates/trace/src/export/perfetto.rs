@@ -131,12 +131,12 @@ pub(super) struct Writer<'a> {
     /// `BuiltinClock` of the trace's times; 0: none of them.
     clock: u64,
     last: u64,
-    tasks: HashSet<u32>,
+    tasks: HashSet<TaskId>,
     tracks: HashSet<u64>,
     flash_counts: BTreeMap<(u16, FlashOp), u64>,
     /// Operations whose returns are recorded.
     returns: Vec<FlashOp>,
-    pending: HashMap<(u32, FlashOp), Vec<Pending>>,
+    pending: HashMap<(TaskId, FlashOp), Vec<Pending>>,
     /// Only bios were recorded: they are shown in place of requests.
     bios: bool,
     devices: HashMap<Device, Queue>,
@@ -358,20 +358,20 @@ impl<'a> Writer<'a> {
     /// The track of a task, declared where it is new.
     pub(super) fn task(&mut self, tid: TaskId) -> u64 {
         // Thread 0 is every CPU's idle task; numbers above i32 are no thread's.
-        let known = tid != 0 && i32::try_from(tid).is_ok();
+        let known = tid != TaskId(0) && i32::try_from(tid.0).is_ok();
         if !known || (!self.tasks.contains(&tid) && self.tasks.len() >= MAX_TASKS) {
             self.declare(track::OTHER_TASKS, None, "idle and others", |_| {});
             return track::OTHER_TASKS;
         }
-        let uuid = track::TASK | u64::from(tid);
+        let uuid = track::TASK | u64::from(tid.0);
         if self.tasks.insert(tid) {
             // One name for a thread: its last. Each slice carries the name of its own time.
             let name = self.trace.comm(tid, crate::TimeNs(u64::MAX)).unwrap_or("<...>");
             // TrackDescriptor.thread { pid, tid, thread_name }
             self.declare(uuid, None, "", |d| {
                 message(d, 4, |thread| {
-                    number(thread, 1, u64::from(tid));
-                    number(thread, 2, u64::from(tid));
+                    number(thread, 1, u64::from(tid.0));
+                    number(thread, 2, u64::from(tid.0));
                     bytes(thread, 5, name.as_bytes());
                 });
             });
@@ -665,7 +665,7 @@ impl<'a> Writer<'a> {
         let notes = [
             Note::Number("sector", request.sector),
             Note::Number("bytes", request.bytes),
-            Note::Number("tid", u64::from(request.tid)),
+            Note::Number("tid", u64::from(request.tid.0)),
             Note::Text("comm", self.comm(request.tid, request.time)),
         ];
         match end {

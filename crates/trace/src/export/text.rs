@@ -363,7 +363,7 @@ impl<'a> Printer<'a> {
             self.output.text(b": ");
         }
         let (tid, time) = (r.tid(), r.time.0);
-        match &self.tasks[tid as usize % TASKS] {
+        match &self.tasks[tid.0 as usize % TASKS] {
             Some(t) if t.tid == tid && t.from <= time && time < t.until => {
                 self.output.room();
                 self.output.block(&t.text);
@@ -438,7 +438,7 @@ impl<'a> Printer<'a> {
         text.extend_from_slice(format!("-{tid}").as_bytes());
         self.output.text(&text);
         debug_assert!(from <= time);
-        self.tasks[tid as usize % TASKS] = Block::of(&text).map(|text| Task { tid, from, until, text });
+        self.tasks[tid.0 as usize % TASKS] = Block::of(&text).map(|text| Task { tid, from, until, text });
     }
 
     #[cold]

@@ -53,13 +53,13 @@ impl Requests {
         let [begin, device, operation, sector, bytes, tid, task, end] = fields[..] else { return None };
         let (begin, end) = (time(begin.as_bytes())?, time(end.as_bytes())?);
         let (major, minor) = device.split_once(':')?;
-        let (tid, sectors) = (tid.parse().ok()?, bytes.parse::<u64>().ok()? / 512);
+        let (tid, sectors) = (TaskId(tid.parse().ok()?), bytes.parse::<u64>().ok()? / 512);
         self.complete_until(begin, f);
         f(Item::Task { tid, comm: task.as_bytes(), time: begin });
         let (what, range) = (format!("{major},{minor} {operation}"), format!("{sector} + {sectors}"));
         event("block_bio_queue", begin, tid, &format!("{what} {range} [{task}]"), f)?;
         event("block_rq_issue", begin, tid, &format!("{what} {bytes} () {range} [{task}]"), f)?;
-        self.pending.push(Reverse((end, tid, format!("{what} () {range} [0]"))));
+        self.pending.push(Reverse((end, tid.0, format!("{what} () {range} [0]"))));
         Some(())
     }
 
@@ -67,7 +67,7 @@ impl Requests {
     fn complete_until(&mut self, now: u64, f: &mut dyn FnMut(Item<'_>)) {
         while self.pending.peek().is_some_and(|Reverse(first)| first.0 <= now) || self.pending.len() > MAX_PENDING {
             let Some(Reverse((time, tid, text))) = self.pending.pop() else { return };
-            let _ = event("block_rq_complete", time, tid, &text, f);
+            let _ = event("block_rq_complete", time, TaskId(tid), &text, f);
         }
     }
 }

@@ -176,7 +176,7 @@ impl Survey {
             Item::Loss(loss, count) => self.losses.add(loss, count),
             Item::Numbered => self.numbered += 1,
             Item::Task { tid, comm, time } => {
-                if comm != b"<...>" && tid != 0 {
+                if comm != b"<...>" && tid != TaskId(0) {
                     let time = if self.names.knows(tid) { time } else { 0 };
                     self.names.set(tid, time, comm);
                 }
@@ -243,18 +243,18 @@ impl Survey {
 }
 
 /// Whose clone, `exec` or other name an event is, as `crate::decode::tasks` takes it from records.
-fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: u32, time: Option<u64>) {
-    let number = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
-        Value::Unsigned(n) => u32::try_from(n).ok(),
+fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u64>) {
+    let task = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
+        Value::Unsigned(n) => Some(TaskId(u32::try_from(n).ok()?)),
         _ => None,
     };
     match parsed.name.as_str() {
-        "task_newtask" => number("pid").into_iter().for_each(|tid| names.forked(tid, by)),
-        "sched_process_fork" => number("child_pid").into_iter().for_each(|tid| names.forked(tid, by)),
-        "sched_process_exec" => number("pid").into_iter().for_each(|tid| names.executed(tid)),
+        "task_newtask" => task("pid").into_iter().for_each(|tid| names.forked(tid, by)),
+        "sched_process_fork" => task("child_pid").into_iter().for_each(|tid| names.forked(tid, by)),
+        "sched_process_exec" => task("pid").into_iter().for_each(|tid| names.executed(tid)),
         "task_rename" => {
             let new = parsed.fields.iter().find(|(key, _)| *key == "newcomm");
-            if let (Some(tid), Some((_, Value::Text(new))), Some(time)) = (number("pid"), new, time) {
+            if let (Some(tid), Some((_, Value::Text(new))), Some(time)) = (task("pid"), new, time) {
                 names.rename(tid, time, new);
             }
         }
@@ -424,7 +424,7 @@ fn encode(out: &mut Vec<u8>, id: u16, tid: TaskId, text: &[u8], flags: &[u8], fi
     out.clear();
     out.extend_from_slice(&id.to_le_bytes());
     out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(&tid.to_le_bytes());
+    out.extend_from_slice(&tid.0.to_le_bytes());
     let mut dynamic = fixed;
     let mut place = |out: &mut Vec<u8>, text: &[u8]| {
         out.extend_from_slice(&((text.len() as u32) << 16 | dynamic as u32).to_le_bytes());

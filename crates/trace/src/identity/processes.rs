@@ -7,7 +7,7 @@ use super::apps::{App, AppKind, Signs, app_of};
 use crate::decode::names::Names;
 use crate::events::TimeNs;
 use crate::facts::{rows, text};
-use crate::ids::TaskId;
+use crate::ids::{ProcessId, TaskId};
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema, Schemas, Value as FieldValue};
 use foldhash::{HashMap, HashMapExt as _};
@@ -23,12 +23,12 @@ const MAX_THREADS: usize = 200_000;
 const UIDS_A_USER: u64 = 100_000;
 /// Bytes of a text that are kept: `PATH_MAX`.
 const MOST_TEXT: usize = 4096;
-const KTHREADD: u32 = 2;
+const KTHREADD: ProcessId = ProcessId(2);
 
 /// A thread's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process<'t> {
-    pub pid: u32,
+    pub pid: ProcessId,
     /// What its first thread was called last.
     pub name: Option<&'t str>,
     /// Arguments of the last program that it executed, or the program where they are not known.
@@ -80,8 +80,8 @@ struct Life {
 /// Processes of a trace; empty where it has no names.
 #[derive(Debug, Default)]
 pub struct Processes {
-    lives: HashMap<u32, Vec<Life>>,
-    threads: HashMap<TaskId, Vec<(u64, u32)>>,
+    lives: HashMap<ProcessId, Vec<Life>>,
+    threads: HashMap<TaskId, Vec<(u64, ProcessId)>>,
     apps: Vec<App>,
     life_count: usize,
     thread_count: usize,
@@ -95,32 +95,34 @@ impl Processes {
         let pid = self.pid(tid, time.0)?;
         let life = self.life(pid, time.0);
         let last = self.last_life(pid, time.0);
-        let name = names.last_of_task(pid, time.0).or_else(|| last.and_then(|life| life.told.name.as_deref()));
+        let name =
+            names.last_of_task(pid.first_thread(), time.0).or_else(|| last.and_then(|life| life.told.name.as_deref()));
         let command = last.and_then(|life| life.told.command.as_deref());
         let app = life.and_then(|life| self.apps.get(life.app?));
         Some(Process { pid, name, command, app })
     }
 
-    fn pid(&self, tid: TaskId, time: u64) -> Option<u32> {
+    fn pid(&self, tid: TaskId, time: u64) -> Option<ProcessId> {
         if let Some(list) = self.threads.get(&tid) {
             let after = list.partition_point(|&(from, _)| from <= time);
             return list.get(after.saturating_sub(1)).map(|&(_, pid)| pid);
         }
-        self.lives.contains_key(&tid).then_some(tid)
+        let pid = ProcessId::from(tid);
+        self.lives.contains_key(&pid).then_some(pid)
     }
 
     /// The first one holds before its time too: a process is read after it was there.
-    fn life(&self, pid: u32, time: u64) -> Option<&Life> {
+    fn life(&self, pid: ProcessId, time: u64) -> Option<&Life> {
         let list = self.lives.get(&pid)?;
         list.get(list.partition_point(|life| life.from <= time).saturating_sub(1))
     }
 
     /// As the process was last: a program that it executes later is the same process.
-    fn last_life(&self, pid: u32, time: u64) -> Option<&Life> {
+    fn last_life(&self, pid: ProcessId, time: u64) -> Option<&Life> {
         self.lives.get(&pid)?.get(self.life(pid, time)?.last)
     }
 
-    fn begin(&mut self, pid: u32, life: Life) {
+    fn begin(&mut self, pid: ProcessId, life: Life) {
         if self.life_count >= MAX_LIVES {
             self.dropped += 1;
             return;
@@ -129,13 +131,13 @@ impl Processes {
         self.lives.entry(pid).or_default().push(life);
     }
 
-    fn change(&mut self, pid: u32, time: u64, change: impl FnOnce(&mut Told)) {
+    fn change(&mut self, pid: ProcessId, time: u64, change: impl FnOnce(&mut Told)) {
         let mut told = self.life(pid, u64::MAX).map(|life| life.told.clone()).unwrap_or_default();
         change(&mut told);
         self.begin(pid, Life { from: time, is_change: true, is_told: false, told, app: None, last: 0 });
     }
 
-    fn thread(&mut self, tid: TaskId, time: u64, pid: u32) {
+    fn thread(&mut self, tid: TaskId, time: u64, pid: ProcessId) {
         if self.thread_count >= MAX_THREADS {
             self.dropped += 1;
             return;
@@ -144,20 +146,20 @@ impl Processes {
         self.threads.entry(tid).or_default().push((time, pid));
     }
 
-    fn forked(&mut self, tid: TaskId, by: u32, is_thread: bool, time: u64) {
-        let parent = self.pid(by, time).unwrap_or(by);
+    fn forked(&mut self, tid: TaskId, by: TaskId, is_thread: bool, time: u64) {
+        let parent = self.pid(by, time).unwrap_or(by.into());
         if is_thread {
             self.thread(tid, time, parent);
             return;
         }
         // The number may have been a thread's before.
         if self.threads.contains_key(&tid) {
-            self.thread(tid, time, tid);
+            self.thread(tid, time, tid.into());
         }
         let mut told = self.life(parent, time).map(|life| life.told.clone()).unwrap_or_default();
         told.name = None;
         told.is_kernel = parent == KTHREADD;
-        self.begin(tid, Life { from: time, is_change: false, is_told: false, told, app: None, last: 0 });
+        self.begin(tid.into(), Life { from: time, is_change: false, is_told: false, told, app: None, last: 0 });
     }
 
     fn read(&mut self, row: &Row, time: u64) {
@@ -227,7 +229,7 @@ fn same(a: &Told, b: &Told) -> bool {
 
 struct Row {
     at: u64,
-    pid: u32,
+    pid: ProcessId,
     told: Told,
 }
 
@@ -254,7 +256,7 @@ impl<'f> ProcessReader<'f> {
         let mut found = Processes::default();
         for pair in rows(facts, "threads") {
             if let (Some(tid), Some(pid)) = (number(&pair[0]), number(&pair[1])) {
-                found.thread(tid, 0, pid);
+                found.thread(TaskId(tid), 0, ProcessId(pid));
             }
         }
         ProcessReader { facts, plans, waiting, found }
@@ -284,18 +286,19 @@ impl<'f> ProcessReader<'f> {
         match &self.plans[at].1 {
             ProcessFields::New { pid, flags } => {
                 if let (Some(pid), Some(flags)) = (number(pid), number(flags)) {
-                    self.found.forked(pid as u32, tid(schema, data), flags & CLONE_THREAD != 0, time);
+                    self.found.forked(TaskId(pid as u32), tid(schema, data), flags & CLONE_THREAD != 0, time);
                 }
             }
             ProcessFields::Exec { pid, filename } => {
-                let about = pid.as_ref().map_or(Some(tid(schema, data)), |pid| number(pid).map(|pid| pid as u32));
+                let about = pid.as_ref().map_or(Some(tid(schema, data).0), |pid| number(pid).map(|pid| pid as u32));
                 if let (Some(pid), Some(filename)) = (about, string(filename)) {
-                    self.found.change(pid, time, |told| told.command = Some(filename));
+                    self.found.change(ProcessId(pid), time, |told| told.command = Some(filename));
                 }
             }
             ProcessFields::Attach { pid, path } => {
                 if let (Some(pid), Some(path)) = (number(pid), string(path)) {
-                    let pid = self.found.pid(pid as u32, time).unwrap_or(pid as u32);
+                    let task = TaskId(pid as u32);
+                    let pid = self.found.pid(task, time).unwrap_or(task.into());
                     // Of a root nothing follows: another hierarchy may say more.
                     let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| *life.told.cgroup != *path);
                     if path.len() > 1 && is_new {
@@ -324,8 +327,8 @@ fn end_of(text: &str) -> usize {
 
 fn row(row: &Value) -> Option<Row> {
     let own = |key: &str| text(&row[key]).map(|text| Arc::from(&text[..end_of(text)]));
-    let pid = number(&row["pid"])?;
-    let parent = number(&row["parent"]).unwrap_or(0);
+    let pid = ProcessId(number(&row["pid"])?);
+    let parent = ProcessId(number(&row["parent"]).unwrap_or(0));
     let told = Told {
         name: own("name"),
         command: own("command"),
@@ -374,27 +377,30 @@ mod tests {
         let mut reader = ProcessReader::new(&facts, None);
         reader.until(10);
         // A process that was forked is like its parent until the agent has read it.
-        reader.found.forked(300, 101, false, 500);
-        reader.found.forked(301, 300, true, 600);
-        reader.found.change(300, 700, |told| told.command = Some("/bin/sh".into()));
+        reader.found.forked(TaskId(300), TaskId(101), false, 500);
+        reader.found.forked(TaskId(301), TaskId(300), true, 600);
+        reader.found.change(ProcessId(300), 700, |told| told.command = Some("/bin/sh".into()));
         let found = reader.finish();
         let mut names = Names::default();
-        names.set(101, 0, b"demux");
-        names.set(100, 0, b"vlc");
+        names.set(TaskId(101), 0, b"demux");
+        names.set(TaskId(100), 0, b"vlc");
         let of = |tid, time| found.get(&names, tid, TimeNs(time)).unwrap();
-        let demuxer = of(101, 50);
-        assert_eq!((demuxer.pid, demuxer.name, demuxer.command), (100, Some("vlc"), Some("/usr/bin/vlc a.mkv")));
+        let demuxer = of(TaskId(101), 50);
+        assert_eq!((demuxer.pid.0, demuxer.name, demuxer.command), (100, Some("vlc"), Some("/usr/bin/vlc a.mkv")));
         assert!(
             ["vlc", "app-vlc-7.scope", "/usr/bin/vlc", "/usr/bin/vlc a.mkv"].iter().all(|name| demuxer.is_called(name))
         );
         assert!(!demuxer.is_called("demux") && !demuxer.is_called("vl"));
-        assert_eq!(of(9, 50).app.unwrap().kind, AppKind::Kernel);
-        assert_eq!(of(200, 50).app.map(App::to_string).as_deref(), Some("org.videolan.vlc"));
-        assert_eq!((of(301, 650).pid, of(301, 650).app.map(App::to_string).as_deref()), (300, Some("app-vlc-7.scope")));
-        assert_eq!(of(300, 950).app.map(App::to_string).as_deref(), Some("container mnt:[77]"));
-        assert_eq!(of(300, 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
-        assert_eq!(of(1, 5).app, None);
-        assert_eq!(found.get(&names, 4711, TimeNs(5)), None);
+        assert_eq!(of(TaskId(9), 50).app.unwrap().kind, AppKind::Kernel);
+        assert_eq!(of(TaskId(200), 50).app.map(App::to_string).as_deref(), Some("org.videolan.vlc"));
+        assert_eq!(
+            (of(TaskId(301), 650).pid, of(TaskId(301), 650).app.map(App::to_string).as_deref()),
+            (ProcessId(300), Some("app-vlc-7.scope"))
+        );
+        assert_eq!(of(TaskId(300), 950).app.map(App::to_string).as_deref(), Some("container mnt:[77]"));
+        assert_eq!(of(TaskId(300), 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
+        assert_eq!(of(TaskId(1), 5).app, None);
+        assert_eq!(found.get(&names, TaskId(4711), TimeNs(5)), None);
     }
 
     /// 100 MB of command line for a mebibyte of facts, and a chain of changes that every look-up went through.
@@ -405,16 +411,16 @@ mod tests {
         let mut reader = ProcessReader::new(&facts, None);
         reader.until(10);
         for child in 0..50_000 {
-            reader.found.forked(1000 + child, 100, false, 100 + u64::from(child));
+            reader.found.forked(TaskId(1000 + child), TaskId(100), false, 100 + u64::from(child));
         }
         for time in 0..50_000 {
-            reader.found.change(100, 100_000 + time, |told| told.uid = Some(time));
+            reader.found.change(ProcessId(100), 100_000 + time, |told| told.uid = Some(time));
         }
         let found = reader.finish();
         let names = Names::default();
         let of = |tid, time| found.get(&names, tid, TimeNs(time)).unwrap().command.unwrap();
-        assert_eq!((of(100, 7).len(), of(1000, 1000).as_ptr()), (4096, of(100, 7).as_ptr()));
-        assert!((0..50_000).all(|time| of(100, time * 3).as_ptr() == of(50_999, 900_000).as_ptr()));
-        assert_eq!(found.last_life(100, 7).unwrap().told.uid, Some(49_999), "as it was last");
+        assert_eq!((of(TaskId(100), 7).len(), of(TaskId(1000), 1000).as_ptr()), (4096, of(TaskId(100), 7).as_ptr()));
+        assert!((0..50_000).all(|time| of(TaskId(100), time * 3).as_ptr() == of(TaskId(50_999), 900_000).as_ptr()));
+        assert_eq!(found.last_life(ProcessId(100), 7).unwrap().told.uid, Some(49_999), "as it was last");
     }
 }

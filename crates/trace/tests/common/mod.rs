@@ -5,7 +5,7 @@ pub mod dat;
 pub mod report;
 pub mod seeds;
 
-use flashscope_trace::{Encoder, Endian, Event, EventKind, Layout, Missed, TaskId, Trace, encode_frame};
+use flashscope_trace::{Encoder, Endian, Event, EventKind, Layout, Missed, Trace, encode_frame};
 use std::path::{Path, PathBuf};
 
 /// Small deterministic generator (xorshift64*, Vigna 2016).
@@ -185,7 +185,7 @@ impl Stream {
         if self.endian == Endian::Big { v.to_be_bytes() } else { v.to_le_bytes() }
     }
 
-    fn head(&self, id: u16, tid: TaskId) -> Vec<u8> {
+    fn head(&self, id: u16, tid: u32) -> Vec<u8> {
         let mut r = self.u16(id).to_vec();
         r.extend([0, 0]);
         r.extend(self.u32(tid));
@@ -201,21 +201,21 @@ impl Stream {
     }
 
     /// nand_read, nand_program or nand_erase.
-    pub fn nand(&self, id: u16, tid: TaskId, address: u32) -> Vec<u8> {
+    pub fn nand(&self, id: u16, tid: u32, address: u32) -> Vec<u8> {
         let mut r = self.head(id, tid);
         self.ip(&mut r, 0xc045_1234);
         r.extend(self.u32(address));
         r
     }
 
-    pub fn done(&self, tid: TaskId) -> Vec<u8> {
+    pub fn done(&self, tid: u32) -> Vec<u8> {
         let mut r = self.head(READ_DONE, tid);
         self.ip(&mut r, 0xc045_1234);
         self.ip(&mut r, 0xc045_5678);
         r
     }
 
-    pub fn mtd(&self, id: u16, tid: TaskId, address: u64, length: u64) -> Vec<u8> {
+    pub fn mtd(&self, id: u16, tid: u32, address: u64, length: u64) -> Vec<u8> {
         let mut r = self.head(id, tid);
         self.ip(&mut r, 0xc045_9999);
         r.extend(self.u64(address));
@@ -223,7 +223,7 @@ impl Stream {
         r
     }
 
-    pub fn rename(&self, tid: TaskId, old: &str, new: &str) -> Vec<u8> {
+    pub fn rename(&self, tid: u32, old: &str, new: &str) -> Vec<u8> {
         let mut r = self.head(RENAME, tid);
         r.extend(self.u32(tid));
         r.extend(comm(old));
@@ -231,7 +231,7 @@ impl Stream {
         r
     }
 
-    pub fn newtask(&self, parent: u32, tid: TaskId, name: &str) -> Vec<u8> {
+    pub fn newtask(&self, parent: u32, tid: u32, name: &str) -> Vec<u8> {
         let mut r = self.head(NEWTASK, parent);
         r.extend(self.u32(tid));
         r.extend(comm(name));

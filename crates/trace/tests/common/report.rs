@@ -88,7 +88,7 @@ fn parse(line: &str) -> Said {
     Said::Event(Line {
         buffer: buffer.to_string(),
         comm: comm.trim_start().to_string(),
-        tid: tid.parse().unwrap(),
+        tid: TaskId(tid.parse().unwrap()),
         cpu: line[bracket + 2..bracket + 5].parse().unwrap(),
         flags: flags.trim().to_string(),
         time: seconds.parse::<u64>().unwrap() * 1_000_000_000 + decimals.parse::<u64>().unwrap(),
@@ -141,7 +141,7 @@ pub struct Compared {
     /// Kinds of events.
     pub kinds: BTreeSet<String>,
     /// Tasks that trace-cmd calls by another name than the events of the trace do: number, name in the events, trace-cmd's.
-    pub renamed: BTreeSet<(u32, String, String)>,
+    pub renamed: BTreeSet<(TaskId, String, String)>,
 }
 
 /// Compares a file event by event, field by field, with what this host's trace-cmd says of it.
@@ -157,7 +157,7 @@ pub fn compare_text(trace: &Trace, text: &str) -> Compared {
     let mut tids = BTreeSet::new();
     trace.for_each_record(&mut |r| _ = tids.insert(r.tid())).unwrap();
     let end = TimeNs(u64::MAX);
-    let last_names: BTreeMap<u32, &str> =
+    let last_names: BTreeMap<TaskId, &str> =
         tids.into_iter().filter_map(|tid| Some((tid, trace.comm(tid, end)?))).collect();
     let in_events = names_in_events(trace);
     let mut bases = BTreeMap::<(u16, String), Bases>::new();
@@ -207,14 +207,14 @@ pub fn compare_text(trace: &Trace, text: &str) -> Compared {
 }
 
 /// Numbers and names of tasks as the kernel's events say them.
-fn names_in_events(trace: &Trace) -> BTreeSet<(u32, String)> {
+fn names_in_events(trace: &Trace) -> BTreeSet<(TaskId, String)> {
     let pairs = [("prev_pid", "prev_comm"), ("next_pid", "next_comm"), ("pid", "comm"), ("pid", "newcomm")];
     let mut all = BTreeSet::new();
     trace
         .for_each_record(&mut |r| {
             for (pid, comm) in pairs {
                 if let (Some(Value::Signed(pid)), Some(Value::Text(comm))) = (r.get(pid), r.get(comm)) {
-                    all.insert((pid as u32, String::from_utf8_lossy(comm).into_owned()));
+                    all.insert((TaskId(pid as u32), String::from_utf8_lossy(comm).into_owned()));
                 }
             }
         })

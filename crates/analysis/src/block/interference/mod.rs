@@ -299,7 +299,7 @@ pub(super) struct Interference {
 impl Interference {
     pub fn new() -> Interference {
         let (devices, waits, split_waits) = (Vec::new(), Vec::new(), HashMap::new());
-        let (issuing, processors, task) = (None, Processors::default(), 0);
+        let (issuing, processors, task) = (None, Processors::default(), TaskId(0));
         Interference { devices, waits, split_waits, issuing, processors, task, not_measured: 0, shared: 0 }
     }
 

@@ -68,7 +68,7 @@ impl Processors {
             let of_task = runs.iter().filter(|run| run.task == task);
             of_task.map(|run| run.to.min(to).saturating_sub(run.from.max(from))).sum::<u64>()
         };
-        let most = runs.iter().map(|run| run.task).filter(|task| *task != 0).max_by_key(|task| had(*task))?;
+        let most = runs.iter().map(|run| run.task).filter(|task| *task != TaskId(0)).max_by_key(|task| had(*task))?;
         (had(most).saturating_mul(2) >= to.saturating_sub(from)).then_some(most)
     }
 }
@@ -84,11 +84,11 @@ mod tests {
     fn events_near_each_other_show_who_ran() {
         let mut processors = Processors::default();
         for at in [100, 200, 300, 400] {
-            processors.seen(0, 7, at * US, false);
+            processors.seen(0, TaskId(7), at * US, false);
         }
-        processors.seen(0, 9, 450 * US, false);
-        assert_eq!(processors.most_of(100 * US, 450 * US), Some(7));
-        assert_eq!(processors.most_of(0, 450 * US), Some(7), "300 of 450");
+        processors.seen(0, TaskId(9), 450 * US, false);
+        assert_eq!(processors.most_of(100 * US, 450 * US), Some(TaskId(7)));
+        assert_eq!(processors.most_of(0, 450 * US), Some(TaskId(7)), "300 of 450");
         assert_eq!(processors.most_of(0, 601 * US), None, "300 of 601");
         processors.current = 1;
         assert_eq!(processors.most_of(100 * US, 450 * US), None, "nothing is known of that processor");
@@ -99,20 +99,20 @@ mod tests {
         let far = |switches: bool| {
             let mut processors = Processors::default();
             if switches {
-                processors.seen(0, 0, 90 * US, true);
+                processors.seen(0, TaskId(0), 90 * US, true);
             }
-            processors.seen(0, 7, 100 * US, false);
-            processors.seen(0, 7, 5000 * US, switches);
-            processors.seen(0, 9, 5010 * US, false);
+            processors.seen(0, TaskId(7), 100 * US, false);
+            processors.seen(0, TaskId(7), 5000 * US, switches);
+            processors.seen(0, TaskId(9), 5010 * US, false);
             processors.most_of(100 * US, 5010 * US)
         };
-        assert_eq!((far(false), far(true)), (None, Some(7)));
+        assert_eq!((far(false), far(true)), (None, Some(TaskId(7))));
     }
 
     #[test]
     fn the_idle_task_has_nothing() {
         let mut processors = Processors::default();
-        (1..9).for_each(|at| processors.seen(0, 0, at * 100 * US, false));
+        (1..9).for_each(|at| processors.seen(0, TaskId(0), at * 100 * US, false));
         assert_eq!(processors.most_of(100 * US, 800 * US), None);
     }
 }

@@ -1,7 +1,7 @@
 use super::super::matching::Matching;
 use super::*;
 use BlockAction::*;
-use flashscope_trace::{BlockDetail, Device, RequestFlags};
+use flashscope_trace::{BlockDetail, Device, RequestFlags, TaskId};
 
 fn run(steps: &[(u64, BlockAction, u32, u64)]) -> InterferenceFound {
     let mut matching = Matching::new(Interference::new());
@@ -20,7 +20,7 @@ fn run(steps: &[(u64, BlockAction, u32, u64)]) -> InterferenceFound {
             cgroup: 0,
             detail,
         };
-        matching.block(&block, (owner, owner), time, || owner);
+        matching.block(&block, (owner, TaskId(owner)), time, || owner);
     }
     let (interference, devices, ..) = matching.finish();
     interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
@@ -93,12 +93,12 @@ fn an_idle_device_while_another_has_the_processor_is_a_wait_behind_it() {
             let (flags, detail) = (RequestFlags::WRITE, BlockDetail::None);
             let (device, bytes, error, cgroup) = (Device::new(8, 0), 4096, 0, 0);
             let block = BlockEvent { action, device, flags, sector, bytes, error, cgroup, detail };
-            matching.watch.task = owner;
+            matching.watch.task = TaskId(owner);
             matching.watch.processors.current = if action == Issue { issued_on } else { 0 };
             if action == Unplug {
-                matching.watch.processors.seen(0, owner, time, false);
+                matching.watch.processors.seen(0, TaskId(owner), time, false);
             } else {
-                matching.block(&block, (owner, owner), time, || owner);
+                matching.block(&block, (owner, TaskId(owner)), time, || owner);
             }
         };
         // Task 1's own request first, then task 2's: the device served task 2 last.
@@ -108,20 +108,20 @@ fn an_idle_device_while_another_has_the_processor_is_a_wait_behind_it() {
             step(at, Queue, owner, sector);
             step(at + 2, GetRq, owner, sector);
             step(at + 4, Insert, owner, sector);
-            (0..late / (100 * US)).for_each(|n| step(at + 10 * US + n * 100 * US, Unplug, computing, 0));
+            (0..late / (100 * US)).for_each(|n| step(at + 10 * US + n * 100 * US, Unplug, computing.0, 0));
             step(at + 7 + late, Issue, owner, sector);
             step(at + 107 + late, Complete, owner, sector);
         }
         let (interference, devices, ..) = matching.finish();
         interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
     };
-    let held = found(0, 1);
+    let held = found(0, TaskId(1));
     let [pair] = held.pairs.as_slice() else { panic!("{:?}", held.pairs) };
     assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Scheduler));
     assert_eq!((pair.served_ns, pair.handover_ns), (0, 2000 * US));
-    assert_eq!(found(1, 1).pairs, [], "nothing shows who had the processor that handed the request over");
-    assert_eq!(found(0, 2).pairs, [], "it had the processor itself");
-    assert_eq!(found(0, 9).pairs, [], "a task that does not use the device is no originator");
+    assert_eq!(found(1, TaskId(1)).pairs, [], "nothing shows who had the processor that handed the request over");
+    assert_eq!(found(0, TaskId(2)).pairs, [], "it had the processor itself");
+    assert_eq!(found(0, TaskId(9)).pairs, [], "a task that does not use the device is no originator");
 }
 
 #[test]

@@ -19,19 +19,19 @@ pub(super) struct Asked(Vec<Answer>);
 
 impl Default for Asked {
     fn default() -> Asked {
-        Asked(vec![Answer { tid: 0, holds: 0..0, who: (0, false) }; SLOTS])
+        Asked(vec![Answer { tid: TaskId(0), holds: 0..0, who: (0, false) }; SLOTS])
     }
 }
 
 impl Asked {
     #[inline(always)]
     pub fn get(&self, tid: TaskId, time: u64) -> Option<(u32, bool)> {
-        let answer = &self.0[tid as usize % SLOTS];
+        let answer = &self.0[tid.0 as usize % SLOTS];
         (answer.tid == tid && answer.holds.contains(&time)).then_some(answer.who)
     }
 
     pub fn put(&mut self, tid: TaskId, holds: Range<u64>, who: (u32, bool)) {
-        self.0[tid as usize % SLOTS] = Answer { tid, holds, who };
+        self.0[tid.0 as usize % SLOTS] = Answer { tid, holds, who };
     }
 
     pub fn forget(&mut self, tid: TaskId) {
@@ -46,12 +46,15 @@ mod tests {
     #[test]
     fn an_answer_holds_for_its_thread_and_its_times() {
         let mut asked = Asked::default();
-        assert_eq!(asked.get(0, 0), None);
-        asked.put(7, 10..20, (3, true));
-        asked.put(8, 0..u64::MAX, (4, false));
-        assert_eq!((asked.get(7, 9), asked.get(7, 10), asked.get(7, 20)), (None, Some((3, true)), None));
-        assert_eq!((asked.get(71, 10), asked.get(8, 5)), (None, Some((4, false))));
-        asked.forget(7);
-        assert_eq!(asked.get(7, 10), None);
+        assert_eq!(asked.get(TaskId(0), 0), None);
+        asked.put(TaskId(7), 10..20, (3, true));
+        asked.put(TaskId(8), 0..u64::MAX, (4, false));
+        assert_eq!(
+            (asked.get(TaskId(7), 9), asked.get(TaskId(7), 10), asked.get(TaskId(7), 20)),
+            (None, Some((3, true)), None)
+        );
+        assert_eq!((asked.get(TaskId(71), 10), asked.get(TaskId(8), 5)), (None, Some((4, false))));
+        asked.forget(TaskId(7));
+        assert_eq!(asked.get(TaskId(7), 10), None);
     }
 }

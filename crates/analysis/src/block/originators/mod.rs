@@ -45,7 +45,7 @@ const MAX_PAIRS: usize = 1 << 16;
 /// Threads with a cached owner.
 const MAX_RECENT: usize = 1 << 16;
 /// Thread numbers from here on stand for owners that are no task.
-const NOBODY: u32 = u32::MAX - 2;
+const NOBODY: TaskId = TaskId(u32::MAX - 2);
 /// Stands for all carriers of an originator that are too many.
 const OTHER_CARRIERS: u32 = u32::MAX;
 
@@ -120,25 +120,25 @@ impl Told {
 pub(super) struct Originators<L> {
     lookup: L,
     /// Tasks that are no kernel threads, whatever their names.
-    users: HashSet<u32>,
+    users: HashSet<TaskId>,
     owners: Vec<Owner>,
-    ids: HashMap<(u32, String), u32>,
+    ids: HashMap<(TaskId, String), u32>,
     asked: Asked,
     /// The last answer for each thread, whatever its time.
-    recent: HashMap<u32, u32>,
+    recent: HashMap<TaskId, u32>,
     /// Of each file, by page.
     dirty: Ranges<FileId, Dirty>,
     /// By device and first block.
-    pub(super) extents: BoundedMap<(u32, u64), Extent>,
+    pub(super) extents: BoundedMap<(Device, u64), Extent>,
     /// Dirtiers of a whole file since it was last written back: one, or several.
     files: BoundedMap<FileId, Dirty>,
     /// The file that a carrier writes back.
-    writing: BoundedMap<u32, FileId>,
+    writing: BoundedMap<TaskId, FileId>,
     /// The file that a thread reads; empty where the trace has no files.
-    reading: BoundedMap<u32, FileId>,
+    reading: BoundedMap<TaskId, FileId>,
     /// First sectors of partitions, and partitions by whole device and first sector.
-    partitions: BoundedMap<u32, (u32, u64)>,
-    by_sector: BTreeSet<(u32, u64, u32)>,
+    partitions: BoundedMap<Device, (Device, u64)>,
+    by_sector: BTreeSet<(Device, u64, Device)>,
     sizes: Sizes,
     /// Read, written and covered, by owner and carrier.
     bytes: HashMap<(u32, u32), [u64; 3]>,
@@ -202,7 +202,7 @@ where
             return MAX_OWNERS as u32 - 1;
         }
         let (name, tid) = match self.owners.len() {
-            n if n == MAX_OWNERS - 1 => ("(further tasks)".to_owned(), 0),
+            n if n == MAX_OWNERS - 1 => ("(further tasks)".to_owned(), TaskId(0)),
             _ => (key.1.clone(), tid),
         };
         let id = self.owners.len() as u32;
@@ -232,7 +232,7 @@ where
         let name = match &named {
             Some(named) => named.name(),
             // Process 0 runs where nothing else does.
-            None if tid == 0 => "swapper/0",
+            None if tid == TaskId(0) => "swapper/0",
             None => "",
         };
         let is_user = self.users.contains(&tid);
@@ -254,8 +254,9 @@ where
         }
         let name = if name.is_empty() { format!("tid {tid}") } else { super::clip(name).to_owned() };
         // io_uring/io-wq.c, io_wq_worker() and sqpoll.c, io_sq_thread() (6.1): a worker has the number of the task that it works for.
-        let submitter = name.strip_prefix("iou-wrk-").or(name.strip_prefix("iou-sqp-")).and_then(|of| of.parse().ok());
-        if let Some(submitter) = submitter.filter(|&of| of != tid && of != 0) {
+        let of = name.strip_prefix("iou-wrk-").or(name.strip_prefix("iou-sqp-"));
+        let submitter = of.and_then(|of| of.parse().ok()).map(TaskId);
+        if let Some(submitter) = submitter.filter(|&of| of != tid && of != TaskId(0)) {
             if (self.lookup)(submitter, time).is_some_and(|named| !named.name().starts_with("iou-")) {
                 return self.task(submitter, time);
             }
@@ -288,13 +289,13 @@ where
 
     /// An owner's thread; 0: it has none.
     pub fn task_of(&self, owner: u32) -> TaskId {
-        self.owners.get(owner as usize).map_or(0, |owner| owner.tid)
+        self.owners.get(owner as usize).map_or(TaskId(0), |owner| owner.tid)
     }
 
     /// An owner's name (a role's own), kind and thread; `None` where there is no such owner.
-    pub fn owner(&self, owner: u32) -> Option<(Cow<'_, str>, OwnerKind, Option<u32>)> {
+    pub fn owner(&self, owner: u32) -> Option<(Cow<'_, str>, OwnerKind, Option<TaskId>)> {
         let owner = self.owners.get(owner as usize)?;
-        let tid = Some(owner.tid).filter(|&tid| tid != 0 && tid < NOBODY);
+        let tid = Some(owner.tid).filter(|&tid| tid != TaskId(0) && tid < NOBODY);
         let name = match role(&owner.name).filter(|_| owner.kind == OwnerKind::Kernel) {
             Some(role) => Cow::Owned(format!("{role} [{}]", owner.name)),
             None => Cow::Borrowed(owner.name.as_str()),
@@ -310,7 +311,7 @@ where
             Some(owner) => match (role(&owner.name).filter(|_| owner.kind == OwnerKind::Kernel), owner.kind) {
                 (Some(role), _) => format!("{role} [{}]", owner.name),
                 (None, OwnerKind::Shared) => owner.name.clone(),
-                (None, _) if owner.tid == 0 || owner.tid >= NOBODY => owner.name.clone(),
+                (None, _) if owner.tid == TaskId(0) || owner.tid >= NOBODY => owner.name.clone(),
                 // The name of one without a name has its number already.
                 (None, _) if owner.name == format!("tid {}", owner.tid) => owner.name.clone(),
                 (None, _) => format!("{} ({})", owner.name, owner.tid),
@@ -324,12 +325,12 @@ where
     }
 
     fn shared(&mut self) -> u32 {
-        self.id(u32::MAX, "(shared page)", OwnerKind::Shared)
+        self.id(TaskId(u32::MAX), "(shared page)", OwnerKind::Shared)
     }
 
     /// A step of a file.
     pub fn file(&mut self, event: &FileEvent, tid: TaskId, time: TimeNs) {
-        let Some(Device(device)) = event.device else { return };
+        let Some(device) = event.device else { return };
         match event.step {
             FileStep::Write | FileStep::Dirtied => {
                 let (owner, carrier) = self.task(tid, time);
@@ -385,7 +386,7 @@ where
         *given_up = given_up.saturating_add(forgotten).saturating_add(end - reached);
     }
 
-    fn extent(&mut self, device: u32, event: &FileEvent) {
+    fn extent(&mut self, device: Device, event: &FileEvent) {
         let (begin, end) = (event.block, event.block.saturating_add(event.bytes));
         if end == begin {
             return;
@@ -394,7 +395,8 @@ where
         let before = self.extents.range((device, 0)..(device, begin)).next_back();
         let before = before.filter(|((_, at), extent)| at.saturating_add(extent.blocks) > begin);
         let within = self.extents.range((device, begin)..(device, end));
-        let stale: Vec<((u32, u64), Extent)> = before.into_iter().chain(within).map(|(&at, &old)| (at, old)).collect();
+        let stale: Vec<((Device, u64), Extent)> =
+            before.into_iter().chain(within).map(|(&at, &old)| (at, old)).collect();
         for ((_, at), old) in stale {
             self.extents.remove(&(device, at));
             if at < begin {
@@ -412,43 +414,44 @@ where
     /// Where a partition begins, as its bios' way down shows.
     pub fn remapped(&mut self, device: Device, from: Device, sector: u64, from_sector: u64) {
         let Some(begin) = sector.checked_sub(from_sector) else { return };
-        let old = self.partitions.get(&from.0).copied();
-        if old == Some((device.0, begin)) || self.partitions.insert(from.0, (device.0, begin)).is_some() {
+        let old = self.partitions.get(&from).copied();
+        if old == Some((device, begin)) || self.partitions.insert(from, (device, begin)).is_some() {
             return;
         }
         if let Some((device, begin)) = old {
-            self.by_sector.remove(&(device, begin, from.0));
+            self.by_sector.remove(&(device, begin, from));
         }
-        self.by_sector.insert((device.0, begin, from.0));
+        self.by_sector.insert((device, begin, from));
     }
 
     /// What lies at a byte of a device.
-    pub(super) fn at(&self, device: u32, byte: u64) -> At {
+    pub(super) fn at(&self, device: Device, byte: u64) -> At {
         let own = self.on_file_system(device, byte);
         let At::Unknown(mut nothing) = own else { return own };
         // The file system may lie on a partition of this device.
         let sector = byte / 512;
-        let before = self.by_sector.range((device, 0, 0)..=(device, sector, u32::MAX)).rev();
+        let before = self.by_sector.range((device, 0, Device(0))..=(device, sector, Device(u32::MAX))).rev();
         for &(_, begin, part) in before.take(NEAR_PARTITIONS) {
             match self.on_file_system(part, byte.saturating_sub(begin.saturating_mul(512))) {
                 At::Unknown(bytes) => nothing = nothing.min(bytes),
                 file @ At::File(..) => return file,
             }
         }
-        let next = self.by_sector.range((device, sector.saturating_add(1), 0)..=(device, u64::MAX, u32::MAX)).next();
+        let end = (device, u64::MAX, Device(u32::MAX));
+        let next = self.by_sector.range((device, sector.saturating_add(1), Device(0))..=end).next();
         At::Unknown(next.map_or(nothing, |&(_, begin, _)| nothing.min(begin.saturating_mul(512) - byte)))
     }
 
     /// The same of the file system on a device, or partition.
-    fn on_file_system(&self, device: u32, byte: u64) -> At {
-        let unit = self.sizes.block(Device(device));
+    fn on_file_system(&self, device: Device, byte: u64) -> At {
+        let unit = self.sizes.block(device);
         let block = byte / unit;
         if let Some((&(_, first), extent)) = self.extents.range((device, 0)..=(device, block)).next_back() {
             let into = byte - first.saturating_mul(unit).min(byte);
             let whole = extent.blocks.saturating_mul(unit);
             if into < whole {
                 let at = extent.logical.saturating_mul(unit).saturating_add(into);
-                return At::File(FileId::on(Device(device), extent.inode), at, whole - into);
+                return At::File(FileId::on(device, extent.inode), at, whole - into);
             }
         }
         let next = self.extents.range((device, block.saturating_add(1))..=(device, u64::MAX)).next();
@@ -461,7 +464,7 @@ where
         if self.extents.is_empty() && self.reading.is_empty() && self.writing.is_empty() {
             return None;
         }
-        if let At::File(file, ..) = self.at(block.device.0, block.sector.saturating_mul(512)) {
+        if let At::File(file, ..) = self.at(block.device, block.sector.saturating_mul(512)) {
             return Some(file);
         }
         if block.flags.has(RequestFlags::META) {
@@ -473,11 +476,11 @@ where
             // The file that a thread reads is not the one that it discards blocks of.
             _ => return None,
         };
-        let on = |device: u32| {
+        let on = |device: Device| {
             let whole = self.partitions.get(&device).map(|(whole, _)| *whole);
-            device == block.device.0 || whole == Some(block.device.0)
+            device == block.device || whole == Some(block.device)
         };
-        files.get(&tid).copied().filter(|file| file.device.is_some_and(|device| on(device.0)))
+        files.get(&tid).copied().filter(|file| file.device.is_some_and(on))
     }
 
     /// The owner of a bio that this thread queues. Its bytes are counted.
@@ -499,7 +502,7 @@ where
         let end = begin.saturating_add(block.bytes);
         let mut of = None;
         while at < end {
-            let bytes = match self.at(block.device.0, at) {
+            let bytes = match self.at(block.device, at) {
                 At::Unknown(bytes) => {
                     let (owner, bytes) = (self.unmapped(block, tid, carrier, is_carrier), bytes.min(end - at));
                     told.add(owner, bytes);
@@ -532,7 +535,7 @@ where
         }
         if told.bytes.len() > 1 {
             self.written.mixed_bios += u64::from(counts);
-            return self.id(u32::MAX - 1, "(several)", OwnerKind::Shared);
+            return self.id(TaskId(u32::MAX - 1), "(several)", OwnerKind::Shared);
         }
         told.bytes.into_keys().next().unwrap_or(carrier)
     }
@@ -638,8 +641,9 @@ where
         let mut pairs: Vec<_> = self.bytes.iter().collect();
         pairs.sort_unstable();
         for (&(owner, carrier), &[read_bytes, written_bytes, covered_bytes]) in pairs {
-            let (kind, tid) = self.owners.get(owner as usize).map_or((OwnerKind::Unknown, 0), |o| (o.kind, o.tid));
-            let tid = if tid >= NOBODY { 0 } else { tid };
+            let (kind, tid) =
+                self.owners.get(owner as usize).map_or((OwnerKind::Unknown, TaskId(0)), |o| (o.kind, o.tid));
+            let tid = if tid >= NOBODY { TaskId(0) } else { tid };
             let entry = by_owner.entry(owner).or_insert_with(|| Originator {
                 name: self.name(owner),
                 kind,
@@ -683,217 +687,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use flashscope_trace::{BlockAction, BlockDetail};
-
-    const DISK: Device = Device(0xfe0_0000);
-
-    fn names(tid: TaskId, _: TimeNs) -> Option<&'static str> {
-        match tid {
-            1 => Some("app"),
-            2 => Some("other"),
-            7 => Some("kworker/u2:1"),
-            8 => Some("jbd2/nullb0-8"),
-            _ => None,
-        }
-    }
-
-    type Lookup = fn(TaskId, TimeNs) -> Option<&'static str>;
-
-    fn fold() -> Originators<Lookup> {
-        Originators::new(names as Lookup, Sizes::default().with_block(DISK, 1024))
-    }
-
-    fn file(step: FileStep, offset: u64, bytes: u64, block: u64) -> FileEvent {
-        FileEvent { step, device: Some(DISK), inode: 12, offset, bytes, size: None, block, got: None }
-    }
-
-    fn bio(rwbs: &str, sector: u64, bytes: u64) -> BlockEvent {
-        BlockEvent {
-            action: BlockAction::Queue,
-            device: DISK,
-            flags: RequestFlags::from_letters(rwbs.as_bytes()),
-            sector,
-            bytes,
-            error: 0,
-            cgroup: 0,
-            detail: BlockDetail::None,
-        }
-    }
-
-    #[test]
-    fn a_page_leads_to_who_dirtied_it() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        fold.file(&file(FileStep::Write, 0, 8192, 0), 1, t);
-        fold.file(&file(FileStep::Write, 4096, 100, 0), 2, t);
-        fold.file(&file(FileStep::Write, 8192, 4096, 0), 2, t);
-        // Twelve blocks of 1 KiB from block 100 on.
-        fold.file(&file(FileStep::Extent, 0, 12, 100), 7, t);
-        let owner = fold.queue(&bio("W", 200, 12288), 7, t);
-        assert_eq!(fold.name(owner), "(several)");
-        let found = fold.finish();
-        let written = found.written().expect("known");
-        assert_eq!((written.one_bytes, written.shared_bytes, written.mixed_bios), (8192, 4096, 1));
-        let of = |name: &str| found.originators.iter().find(|o| o.name == name).map_or(0, |o| o.written_bytes);
-        assert_eq!((of("app (1)"), of("other (2)"), of("(shared page)")), (4096, 4096, 4096));
-        assert_eq!(found.originators[0].carriers[0].carrier, "kworker/u2:1 (7)");
-        assert_eq!(found.files, [FileBytes { device: "254:0".into(), inode: 12, path: None, written_bytes: 12288 }]);
-    }
-
-    #[test]
-    fn a_discard_moves_no_bytes() {
-        let mut fold = fold();
-        // A read, a discard, a secure erase, a write of zeroes, a zone append.
-        for (rwbs, bytes) in [("R", 4096), ("D", 1 << 30), ("DE", 1 << 20), ("WZ", 1 << 16), ("ZA", 8192)] {
-            fold.queue(&bio(rwbs, 8, bytes), 1, TimeNs(0));
-        }
-        let found = fold.finish();
-        let app = &found.originators[0];
-        let covered = (1 << 30) + (1 << 20) + (1 << 16);
-        assert_eq!((app.read_bytes, app.written_bytes, app.covered_bytes), (4096, 8192, covered));
-    }
-
-    #[test]
-    fn without_extents_the_file_being_written_back_names_them() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        fold.file(&file(FileStep::Dirtied, 0, 4096, 0), 1, t);
-        fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 7, t);
-        let owner = fold.queue(&bio("W", 8, 4096), 7, t);
-        assert_eq!(fold.name(owner), "app (1)");
-        fold.file(&file(FileStep::WritebackEnd, 0, 0, 0), 7, t);
-        let owner = fold.queue(&bio("W", 8, 4096), 7, t);
-        assert_eq!(fold.name(owner), "kworker/u2:1 (7)");
-        let written = fold.finish().written().expect("known");
-        assert_eq!((written.one_bytes, written.unknown_bytes), (4096, 4096));
-    }
-
-    #[test]
-    fn a_bio_is_of_the_file_that_lies_there_or_that_its_thread_handles() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), None);
-        let here = file(FileStep::Read, 0, 4096, 0);
-        let this = Some(here.file());
-        fold.file(&here, 1, t);
-        assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), this);
-        assert_eq!(fold.file_of(&bio("R", 8, 4096), 2), None, "another thread");
-        assert_eq!(fold.file_of(&bio("RM", 8, 4096), 1), None, "metadata");
-        assert_eq!(fold.file_of(&bio("W", 8, 4096), 1), None, "it reads");
-        assert_eq!(fold.file_of(&bio("DS", 8, 4096), 1), None, "blocks of another file, which was deleted");
-        fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 7, t);
-        assert_eq!(fold.file_of(&bio("W", 8, 4096), 7), this);
-        fold.file(&file(FileStep::WritebackEnd, 0, 0, 0), 7, t);
-        assert_eq!(fold.file_of(&bio("W", 8, 4096), 7), None);
-        let elsewhere = FileEvent { device: Some(Device::new(0, 2)), ..here };
-        fold.file(&elsewhere, 1, t);
-        assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), None, "a file of another device");
-    }
-
-    #[test]
-    fn reads_direct_writes_and_journals_are_their_carriers() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        let reader = fold.queue(&bio("RA", 8, 4096), 2, t);
-        let direct = fold.queue(&bio("WS", 8, 4096), 1, t);
-        let journal = fold.queue(&bio("WS", 8, 4096), 8, t);
-        assert_eq!(
-            [reader, direct, journal].map(|o| fold.name(o)),
-            ["other (2)", "app (1)", "ext4 journal [jbd2/nullb0-8]"]
-        );
-        let written = fold.finish().written().expect("known");
-        assert_eq!((written.direct_bytes, written.kernel_bytes), (4096, 4096));
-        let metadata = fold.queue(&bio("WM", 8, 4096), 7, t);
-        assert_eq!(fold.name(metadata), "(metadata)");
-    }
-
-    #[test]
-    fn blocks_that_are_given_out_anew_belong_to_the_new_file() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        fold.file(&file(FileStep::Extent, 0, 16, 100), 7, t);
-        fold.file(&FileEvent { inode: 99, ..file(FileStep::Extent, 0, 4, 104) }, 7, t);
-        let at = |block: u64| match fold.at(DISK.0, block * 1024) {
-            At::File(file, byte, left) => Some((file.inode, byte, left)),
-            At::Unknown(_) => None,
-        };
-        assert_eq!((at(100), at(104), at(108)), (Some((12, 0, 4096)), Some((99, 0, 4096)), Some((12, 8192, 8192))));
-        assert_eq!((at(99), at(116)), (None, None));
-    }
-
-    #[test]
-    fn what_is_too_much_to_remember_is_counted() {
-        let mut fold = fold();
-        for i in 0..MAX_FILES as u64 + 10 {
-            fold.file(&FileEvent { inode: i, ..file(FileStep::Dirtied, 0, 1, 0) }, 1, TimeNs(i));
-        }
-        for tid in 0..MAX_CARRIERS as u32 + 5 {
-            fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 10_000 + tid, TimeNs(0));
-            // The same again is not one more.
-            fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 10_000, TimeNs(0));
-        }
-        for i in 0..MAX_PARTITIONS as u32 + 3 {
-            fold.remapped(DISK, Device(i), 100, 10);
-        }
-        assert_eq!(fold.finish().files_given_up, 18);
-    }
-
-    /// Ranges, not their pages, are what is worked on and remembered: this would take for ever.
-    #[test]
-    fn ranges_of_any_length_are_one_piece() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        for tid in 0..1000 {
-            fold.file(&file(FileStep::Write, 0, u64::MAX, 0), 20 + tid, t);
-            fold.file(&file(FileStep::Extent, 0, u64::MAX, u64::from(tid)), 7, t);
-            let unmapped = bio("W", 1 << 40, u64::MAX / 2);
-            fold.queue(&BlockEvent { device: Device(3), ..unmapped }, 7, t);
-            fold.queue(&unmapped, 7, t);
-        }
-        let found = fold.finish();
-        // What is on its way is dirtied anew by the next one.
-        assert_eq!((found.written_one_bytes.known(), found.pages_given_up), (Some(&u64::MAX), 0));
-    }
-
-    #[test]
-    fn a_write_in_too_many_pieces_is_unknown_beyond_them() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        fold.file(&file(FileStep::Extent, 0, 1 << 20, 0), 7, t);
-        for page in 0..4000 {
-            fold.file(&file(FileStep::Write, page * 8192, 4096, 0), 1, t);
-        }
-        let owner = fold.queue(&bio("W", 0, 4000 * 8192), 7, t);
-        assert_eq!(fold.name(owner), "(several)");
-        let found = fold.finish();
-        // A run and the gap before the next one are 2 pages.
-        let followed = MOST_PIECES as u64;
-        assert_eq!(found.written_one_bytes.known(), Some(&(followed * 4096)));
-        assert_eq!(found.pages_given_up, 8000 - (2 * followed - 1));
-    }
-
-    /// Dirty pages that were never seen written: the oldest are forgotten, one by one.
-    #[test]
-    fn the_oldest_dirty_pages_make_room() {
-        let mut fold = fold();
-        let t = TimeNs(0);
-        for page in 0..MAX_RUNS as u64 + 100 {
-            fold.file(&file(FileStep::Dirtied, page * 8192, 4096, 0), 1, t);
-        }
-        fold.file(&file(FileStep::Extent, 0, 1 << 40, 0), 7, t);
-        let newest = fold.queue(&bio("W", (MAX_RUNS as u64 + 99) * 16, 4096), 7, t);
-        assert_eq!((fold.name(newest).as_str(), fold.finish().pages_given_up), ("app (1)", 100));
-    }
-
-    #[test]
-    fn a_partition_is_found_by_its_bios_way_down() {
-        let mut fold = fold();
-        let part = Device(DISK.0 + 1);
-        let on_part = FileEvent { device: Some(part), ..file(FileStep::Extent, 0, 4, 10) };
-        fold.file(&on_part, 7, TimeNs(0));
-        fold.remapped(DISK, part, 2048 + 80, 80);
-        assert!(matches!(fold.at(DISK.0, (2048 * 512) + 10 * 4096), At::File(FileId { inode: 12, .. }, ..)));
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use crate::formats::dat::own::{self, Own};
 use crate::formats::dat::{MAGIC, option};
 use crate::formats::recorded::pages::PageSource;
 use crate::formats::recorded::{Blob, Ring};
+use crate::ids::TaskId;
 use crate::input::Input;
 use crate::losses::Loss;
 use crate::losses::stats_by_cpu;
@@ -388,7 +389,7 @@ fn cmdlines(trace: &Trace, anonymizer: Option<&Anonymizer>) -> String {
         // The line is the unit: what would break it is left out.
         let comm = anonymizer.map_or(Cow::Borrowed(comm), |names| names.task(comm).into());
         let comm: String = comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        if tid != 0 && !comm.trim().is_empty() {
+        if tid != TaskId(0) && !comm.trim().is_empty() {
             out.push_str(&format!("{tid} {comm}\n"));
         }
     }

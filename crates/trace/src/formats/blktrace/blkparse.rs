@@ -168,7 +168,7 @@ fn head(text: &[u8]) -> Option<Head<'_>> {
         None => (Some(number(next)?), time(word(&mut rest)?)?),
     };
     let digits = text[..text.len() - rest.len()].rsplit(|&b| b == b'.').next().map_or(0, <[u8]>::len);
-    let tid = u32::try_from(self::number(word(&mut rest)?)?).ok()?;
+    let tid = TaskId(u32::try_from(self::number(word(&mut rest)?)?).ok()?);
     let payload = rest.trim_ascii();
     let action = word(&mut rest)?;
     (action.len() <= 2).then_some(Head { device, cpu, number, time_ns, digits, tid, action, rest, payload })

@@ -47,7 +47,7 @@ pub(super) struct Typer {
 impl Typer {
     pub fn new() -> Typer {
         let kind = EventKind::Mark { name: String::new() };
-        Typer { event: Event { time: TimeNs(0), cpu: 0, tid: 0, kind }, unknown: 0, short: 0 }
+        Typer { event: Event { time: TimeNs(0), cpu: 0, tid: TaskId(0), kind }, unknown: 0, short: 0 }
     }
 
     pub fn count(&self, losses: &mut Losses) {
@@ -61,7 +61,7 @@ impl Typer {
         let h = &raw.header;
         if h.is_notify() {
             // Not the record itself: it stays in registers.
-            return self.note(h.action_low(), TimeNs(h.time()), cpu(raw), h.pid(), raw.cgroup_and_pdu().1);
+            return self.note(h.action_low(), TimeNs(h.time()), cpu(raw), TaskId(h.pid()), raw.cgroup_and_pdu().1);
         }
         let Some(action) = BlockAction::from_code((h.action_low() & !CGROUP) as u16) else {
             self.unknown += 1;
@@ -69,7 +69,7 @@ impl Typer {
         };
         self.event.time = TimeNs(h.time());
         self.event.cpu = cpu(raw);
-        self.event.tid = h.pid();
+        self.event.tid = TaskId(h.pid());
         let block = BlockEvent {
             action,
             device: Device(h.device()),

@@ -19,6 +19,7 @@ pub(crate) use open::{Found, find, find_all, of_memory, of_parts, sets};
 use crate::decode::names::Names;
 use crate::events::{Event, TimeNs};
 use crate::formats::{Format, Reader};
+use crate::ids::TaskId;
 use crate::losses::{Loss, Losses};
 use crate::pairs::Pair;
 use crate::record::Record;
@@ -169,10 +170,10 @@ impl Sink for Notes<'_> {
             self.gap.store(true, Ordering::Relaxed);
         }
         if let Some(name) = decode::process(raw) {
-            let pid = raw.header.pid();
+            let tid = TaskId(raw.header.pid());
             // Another CPU may have had its events before.
-            let from = if self.names.knows(pid) { raw.header.time() } else { 0 };
-            self.names.set(pid, from, name);
+            let from = if self.names.knows(tid) { raw.header.time() } else { 0 };
+            self.names.set(tid, from, name);
         }
     }
 }

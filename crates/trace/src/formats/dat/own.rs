@@ -3,6 +3,7 @@
 
 use crate::crc32::crc32;
 use crate::events::phase::Phases;
+use crate::ids::TaskId;
 use crate::losses::Losses;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,7 +28,7 @@ pub(crate) struct Own {
     /// What was lost before the ring data reached this file.
     pub losses: Losses,
     /// Tasks at the beginning of the recording: thread id and name.
-    pub tasks: Vec<(u32, String)>,
+    pub tasks: Vec<(TaskId, String)>,
     pub clock: String,
 }
 

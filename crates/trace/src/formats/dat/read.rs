@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::events::phase::Phases;
 use crate::formats::packed;
 use crate::formats::recorded::{Delivered, Ring, RingBuffer};
+use crate::ids::TaskId;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
@@ -136,7 +137,7 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Opened, Error> {
                 if let Some((pid, comm)) = line.trim_start().split_once(' ')
                     && let Ok(pid) = pid.parse()
                 {
-                    names.set_saved(pid, comm.as_bytes());
+                    names.set_saved(TaskId(pid), comm.as_bytes());
                 }
             }
             let stats = cpu_statistics(&options.cpustat);

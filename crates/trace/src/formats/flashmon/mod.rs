@@ -67,7 +67,7 @@ struct Line<'a> {
 /// What an extended line has beside the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extended {
-    thread: u32,
+    thread: TaskId,
     duration_ns: u64,
     cpu: u16,
 }
@@ -78,7 +78,7 @@ fn parse_extended(rest: &[u8]) -> Option<(&[u8], Extended)> {
     let task = parts.next()?;
     let mut number = || parse_number(parts.next()?);
     let (thread, duration_ns, cpu, _sequence) = (number()?, number()?, number()?, number()?);
-    let extended = Extended { thread: thread.try_into().ok()?, duration_ns, cpu: cpu.try_into().ok()? };
+    let extended = Extended { thread: TaskId(thread.try_into().ok()?), duration_ns, cpu: cpu.try_into().ok()? };
     parts.next().is_none().then_some((task, extended))
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn looks_like(head: &[u8]) -> Looks {
 pub(crate) struct Log {
     file: Arc<Input>,
     pages_per_block: u64,
-    tasks: HashMap<Vec<u8>, u32>,
+    tasks: HashMap<Vec<u8>, TaskId>,
     pub cpus: u16,
     schema: Arc<Schema>,
 }
@@ -211,7 +211,7 @@ impl Log {
         let mut names = Names::default();
         let mut losses = Losses::new();
         let (mut tasks, mut last) = (HashMap::new(), 0);
-        let (mut threads, mut cpus) = (HashMap::<u32, Vec<u8>>::new(), 1);
+        let (mut threads, mut cpus) = (HashMap::<TaskId, Vec<u8>>::new(), 1);
         log.lines(|line| match line {
             None => losses.add(Loss::LinesMalformed, 1),
             Some(line) => {
@@ -232,7 +232,7 @@ impl Log {
                     }
                 } else if line.task.is_empty() || tasks.contains_key(line.task) {
                 } else if tasks.len() < MAX_TASKS && line.task.len() <= MAX_TASK {
-                    let tid = tasks.len() as u32 + 1;
+                    let tid = TaskId(tasks.len() as u32 + 1);
                     names.set(tid, 0, line.task);
                     tasks.insert(line.task.to_vec(), tid);
                 } else {
@@ -271,7 +271,7 @@ impl Log {
     fn tid(&self, line: &Line<'_>) -> TaskId {
         match line.extended {
             Some(extended) => extended.thread,
-            None => self.tasks.get(line.task).copied().unwrap_or(0),
+            None => self.tasks.get(line.task).copied().unwrap_or_default(),
         }
     }
 
@@ -293,7 +293,7 @@ impl Log {
             let Some(line) = line else { return };
             data.clear();
             data.extend_from_slice(&[1, 0, 0, 0]);
-            data.extend_from_slice(&self.tid(&line).to_le_bytes());
+            data.extend_from_slice(&self.tid(&line).0.to_le_bytes());
             data.extend_from_slice(&[line.kind.letter(), 0, 0, 0, 0, 0, 0, 0]);
             data.extend_from_slice(&line.address.to_le_bytes());
             data.extend_from_slice(&((line.task.len() as u32) << 16 | 28).to_le_bytes());

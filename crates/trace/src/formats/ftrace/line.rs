@@ -5,7 +5,7 @@
 //! `trace-cmd report` prints is close to it.
 
 use crate::events::TimeNs;
-use crate::ids::TaskId;
+use crate::ids::{ProcessId, TaskId};
 
 /// Longest name of a task: `TASK_COMM_LEN` and then some, because pids are printed beside it.
 const MAX_COMM: usize = 64;
@@ -43,7 +43,7 @@ pub(super) struct Head<'a> {
     pub comm: &'a [u8],
     pub tid: TaskId,
     /// Its process, where the text has it.
-    pub tgid: Option<u32>,
+    pub tgid: Option<ProcessId>,
     pub cpu: u16,
     /// Empty where the text has none.
     pub flags: &'a [u8],
@@ -57,7 +57,7 @@ pub(super) struct Graph<'a> {
     pub time_ns: Option<u64>,
     pub cpu: u16,
     /// Only with the option funcgraph-proc.
-    pub task: Option<(u32, &'a [u8])>,
+    pub task: Option<(TaskId, &'a [u8])>,
     pub duration_ns: Option<u64>,
     pub depth: u32,
     pub what: GraphPart<'a>,
@@ -194,14 +194,14 @@ pub(crate) fn time(text: &[u8]) -> Option<u64> {
 }
 
 /// `COMM-TID`: a name may hold spaces, dashes and digits.
-pub(super) fn task(text: &[u8]) -> Option<(u32, &[u8])> {
+pub(super) fn task(text: &[u8]) -> Option<(TaskId, &[u8])> {
     let text = text.trim_ascii();
     let dash = text.iter().rposition(|&b| b == b'-')?;
     let (tid, rest) = number(&text[dash + 1..])?;
     if !rest.is_empty() || dash > MAX_COMM {
         return None;
     }
-    Some((u32::try_from(tid).ok()?, own_name(&text[..dash])))
+    Some((TaskId(u32::try_from(tid).ok()?), own_name(&text[..dash])))
 }
 
 /// A task's name without what a pager, a table or `cat -n` put before it: kernel and perf give it a column of 16 letters
@@ -252,7 +252,8 @@ fn head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
     if before.ends_with(b")") {
         // With the option record-tgid.
         let open = before.iter().rposition(|&b| b == b'(')?;
-        tgid = number(before[open + 1..].trim_ascii_start()).and_then(|(tgid, _)| u32::try_from(tgid).ok());
+        tgid = number(before[open + 1..].trim_ascii_start())
+            .and_then(|(tgid, _)| Some(ProcessId(u32::try_from(tgid).ok()?)));
         before = &before[..open];
     }
     let (tid, comm) = task(before)?;
@@ -352,7 +353,7 @@ mod tests {
     fn event(line: &str) -> (String, u32, u16, String, u64, String) {
         let Line::Event(h, rest) = parse(line.as_bytes()) else { panic!("{line}: {:?}", parse(line.as_bytes())) };
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        (text(h.comm), h.tid, h.cpu, text(h.flags), h.time_ns, text(rest))
+        (text(h.comm), h.tid.0, h.cpu, text(h.flags), h.time_ns, text(rest))
     }
 
     #[test]
@@ -426,11 +427,11 @@ mod tests {
         let g = of(" 1) + 16.304 us   |        } /* vfs_read */");
         assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (1, Some(16_304), 3, GraphPart::Exit(b"vfs_read")));
         let g = of("    4.118508 |   0)   my prog-83   |               |  ksys_read() {");
-        assert_eq!((g.time_ns, g.task), (Some(4_118_508_000), Some((83, &b"my prog"[..]))));
+        assert_eq!((g.time_ns, g.task), (Some(4_118_508_000), Some((TaskId(83), &b"my prog"[..]))));
         assert_eq!((g.duration_ns, g.depth, g.what), (None, 0, GraphPart::Entry(b"ksys_read")));
         let g = of(" 0)               |  /* sched_switch: prev_comm=a */");
         assert_eq!(g.what, GraphPart::Event(b"sched_switch: prev_comm=a"));
-        assert_eq!(parse(b" 0)    bash-12    =>   cat-13  "), Line::Switch { cpu: 0, tid: 13, comm: b"cat" });
+        assert_eq!(parse(b" 0)    bash-12    =>   cat-13  "), Line::Switch { cpu: 0, tid: TaskId(13), comm: b"cat" });
         assert_eq!(parse(b" ------------------------------------------ "), Line::Nothing);
     }
 
@@ -478,7 +479,7 @@ mod tests {
             let (h, got) = latency_head(line.as_bytes()).expect(line);
             assert_eq!(
                 (h.comm, h.tid, h.cpu, h.flags, h.time_ns),
-                (comm.as_bytes(), tid, cpu, flags.as_bytes(), time_ns),
+                (comm.as_bytes(), TaskId(tid), cpu, flags.as_bytes(), time_ns),
                 "{line}"
             );
             assert_eq!(got, rest.as_bytes(), "{line}");

@@ -16,6 +16,7 @@ pub(crate) use line::{own_name, time};
 use crate::formats::parsed::{Item, MAX_CPUS, NOTHING_RECORDED, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
+use crate::ids::{ProcessId, TaskId};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 use line::{GraphPart, Head, Line};
@@ -95,7 +96,7 @@ pub(crate) fn of_raw_clock(lines: &[&[u8]]) -> bool {
 #[derive(Default)]
 pub(crate) struct Reader {
     /// Who runs on a CPU, as the function graph's own lines say it.
-    running: HashMap<u16, u32>,
+    running: HashMap<u16, TaskId>,
 }
 
 impl Lines for Reader {
@@ -114,7 +115,7 @@ impl Lines for Reader {
             Line::Event(Head { comm, tid, tgid, cpu, flags, time_ns }, rest) => match event::parse(rest) {
                 Some(parsed) => {
                     // A kernel thread is its own process.
-                    if tgid.is_some_and(|tgid| tgid != tid) {
+                    if tgid.is_some_and(|tgid| tgid != ProcessId::from(tid)) {
                         f(Item::UserTask { tid });
                     }
                     // With the flags behind the CPU a name is cut to eight bytes, and what pasted it may have put something
@@ -138,7 +139,7 @@ impl Reader {
         if let Some((tid, comm)) = graph.task {
             f(Item::Task { tid, comm, time: graph.time_ns.unwrap_or(0) });
         }
-        let tid = graph.task.map(|(tid, _)| tid).or(self.running.get(&graph.cpu).copied()).unwrap_or(0);
+        let tid = graph.task.map(|(tid, _)| tid).or(self.running.get(&graph.cpu).copied()).unwrap_or_default();
         let parsed = match graph.what {
             GraphPart::Event(text) => event::parse(text),
             GraphPart::Entry(function) => Some(graph_fields("funcgraph_entry", function, &graph)),

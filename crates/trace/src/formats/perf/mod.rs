@@ -137,7 +137,7 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     {
         rest = &rest[end + 1..];
     }
-    let tid = u32::try_from(tid).ok()?;
+    let tid = TaskId(u32::try_from(tid).ok()?);
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
 }
 
@@ -234,7 +234,7 @@ mod tests {
             (":-1 0 [000] 3.0: block:block_plug: [cat]", ":-1", 0, 0, 3_000_000_000, "block:block_plug", "[cat]"),
         ] {
             let h = head(line.as_bytes()).expect(line);
-            assert_eq!((h.comm, h.tid, h.cpu, h.time_ns), (comm.as_bytes(), tid, cpu, time_ns), "{line}");
+            assert_eq!((h.comm, h.tid.0, h.cpu, h.time_ns), (comm.as_bytes(), tid, cpu, time_ns), "{line}");
             assert_eq!((format!("{}:{}", h.system, h.name).as_str(), h.rest), (event, rest.as_bytes()), "{line}");
         }
         // ftrace's text, counts of cycles, and a sample without an event's text.

@@ -85,7 +85,7 @@ impl Kinds {
 
 /// Who runs on a CPU, as far as the compact form of `sched_switch` has said it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Running(Option<u32>);
+pub(super) struct Running(Option<TaskId>);
 
 /// A bundle's events in order of time.
 pub(super) struct Bundle {
@@ -179,31 +179,31 @@ impl Bundle {
     }
 
     fn switch(&self, cpu: u16, time: u64, row: usize, running: &mut Running, f: &mut dyn FnMut(Item<'_>)) {
-        let (next, comm) = (self.column(3, row) as u32, self.name(self.column(6, row)));
+        let (next, comm) = (TaskId(self.column(3, row) as u32), self.name(self.column(6, row)));
         if !comm.is_empty() {
             f(Item::Task { tid: next, comm, time });
         }
         // Who left the CPU is who came last; the first of a CPU is not said.
         if let Some(prev) = running.0.replace(next) {
             let mut parsed = Parsed { system: "sched", name: "sched_switch".into(), fields: Vec::with_capacity(5) };
-            parsed.fields.push(("prev_pid", Value::Signed(i64::from(prev))));
+            parsed.fields.push(("prev_pid", Value::Signed(i64::from(prev.0))));
             parsed.fields.push(("prev_state", Value::Signed(self.column(2, row) as i64)));
             parsed.fields.push(("next_comm", Value::Text(&comm[..comm.len().min(64)])));
-            parsed.fields.push(("next_pid", Value::Signed(i64::from(next))));
+            parsed.fields.push(("next_pid", Value::Signed(i64::from(next.0))));
             parsed.fields.push(("next_prio", Value::Signed(self.column(4, row) as i64)));
             f(Item::Event { cpu, time: Some(time), tid: prev, flags: b"", text: b"", parsed: &parsed });
         }
     }
 
     fn waking(&self, cpu: u16, time: u64, row: usize, running: &Running, f: &mut dyn FnMut(Item<'_>)) {
-        let (pid, comm) = (self.column(8, row) as u32, self.name(self.column(11, row)));
+        let (pid, comm) = (TaskId(self.column(8, row) as u32), self.name(self.column(11, row)));
         if !comm.is_empty() {
             f(Item::Task { tid: pid, comm, time });
         }
         if let Some(tid) = running.0 {
             let mut parsed = Parsed { system: "sched", name: "sched_waking".into(), fields: Vec::with_capacity(4) };
             parsed.fields.push(("comm", Value::Text(&comm[..comm.len().min(64)])));
-            parsed.fields.push(("pid", Value::Signed(i64::from(pid))));
+            parsed.fields.push(("pid", Value::Signed(i64::from(pid.0))));
             parsed.fields.push(("prio", Value::Signed(self.column(10, row) as i64)));
             parsed.fields.push(("target_cpu", Value::Signed(self.column(9, row) as i64)));
             f(Item::Event { cpu, time: Some(time), tid, flags: b"", text: b"", parsed: &parsed });
@@ -213,12 +213,12 @@ impl Bundle {
 
 /// One `FtraceEvent`.
 fn event(cpu: u16, time: u64, bytes: &[u8], kinds: &Kinds, f: &mut dyn FnMut(Item<'_>)) {
-    let (mut tid, mut timed, mut found) = (0, false, None);
+    let (mut tid, mut timed, mut found) = (TaskId(0), false, None);
     let mut fields = Fields::new(bytes);
     for (number, value) in fields.by_ref() {
         match (number, value) {
             (1, Wire::Number(_)) => timed = true,
-            (2, Wire::Number(n)) => tid = n as u32,
+            (2, Wire::Number(n)) => tid = TaskId(n as u32),
             // Flags that an event may have (`common_flags`).
             (5, _) => {}
             (number, Wire::Bytes(message)) => found = Some((number, message)),
@@ -341,12 +341,12 @@ fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut
             _ => None,
         };
         if let (Some(tid), Some(Value::Text(comm))) = (id, field(parsed, name)) {
-            f(Item::Task { tid, comm, time });
+            f(Item::Task { tid: TaskId(tid), comm, time });
         }
     };
     match (parsed.system, parsed.name.as_str()) {
         // Who asks, by the name of who runs.
-        ("block", _) => task(Some(Value::Unsigned(u64::from(tid))), "comm"),
+        ("block", _) => task(Some(Value::Unsigned(u64::from(tid.0))), "comm"),
         ("sched", "sched_switch") => {
             task(field(parsed, "prev_pid"), "prev_comm");
             task(field(parsed, "next_pid"), "next_comm");

@@ -12,6 +12,7 @@ mod wire;
 use super::parsed::{self, Item, Parser};
 use super::{Format, Reader};
 use crate::error::Error;
+use crate::ids::TaskId;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
@@ -129,7 +130,7 @@ impl Parser for Perfetto {
             f(Item::Loss(loss, count));
         }
         for (tid, comm) in &self.index.names {
-            f(Item::Task { tid: *tid, comm, time: 0 });
+            f(Item::Task { tid: TaskId(*tid), comm, time: 0 });
         }
         let mut lanes: Vec<CpuBundles<'_>> = self
             .index

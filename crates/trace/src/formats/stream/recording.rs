@@ -56,15 +56,15 @@ fn opened(file: &Arc<Input>, source: &SourceState, phases: &Phases, session_loss
     let highest = source.lanes.keys().map(|&(_, cpu)| u32::from(cpu) + 1).max();
     let said = source.hello.map_or(0, |h| h.cpus.min(8192));
     let mut names = Names::default();
-    for (pid, tgid, comm) in &source.tasks {
-        names.set(*pid, 0, until_nul(comm));
+    for &(tid, tgid, ref comm) in &source.tasks {
+        names.set(tid, 0, until_nul(comm));
         // A kernel thread is its own process.
-        if tgid != pid {
-            names.executed(*pid);
+        if tgid != tid.into() {
+            names.executed(tid);
         }
     }
     if let Some(mut named) = identity::merged(&source.names) {
-        let threads = source.tasks.iter().filter(|(tid, tgid, _)| tid != tgid);
+        let threads = source.tasks.iter().filter(|&&(tid, tgid, _)| tgid != tid.into());
         named["threads"] = threads.map(|(tid, tgid, _)| serde_json::json!([tid, tgid])).collect();
         if !facts.is_object() {
             facts = serde_json::json!({});

@@ -6,6 +6,7 @@ use crate::bytes::Endian;
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
 use crate::facts::Facts;
+use crate::ids::{ProcessId, TaskId};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, MAX_SUBBUF, Schema, Schemas};
@@ -151,7 +152,7 @@ pub(crate) struct SourceState {
     names_values: usize,
     pub schemas: Arc<Schemas>,
     raw_formats: Vec<(String, String)>,
-    pub tasks: Vec<(u32, u32, [u8; 16])>,
+    pub tasks: Vec<(TaskId, ProcessId, [u8; 16])>,
     pub lanes: BTreeMap<(u16, u16), Arc<RunIndex>>,
     building: BTreeMap<(u16, u16), RunIndex>,
     expected: u32,
@@ -591,10 +592,10 @@ impl Assembler {
             return Ok(());
         }
         for t in tasks {
-            let (pid, tgid) = (Endian::Little.u32(t, 0).unwrap_or(0), Endian::Little.u32(t, 4).unwrap_or(0));
+            let (tid, tgid) = (Endian::Little.u32(t, 0).unwrap_or(0), Endian::Little.u32(t, 4).unwrap_or(0));
             let mut comm = [0; 16];
             comm.copy_from_slice(&t[8..24]);
-            self.sources[i].tasks.push((pid, tgid, comm));
+            self.sources[i].tasks.push((TaskId(tid), ProcessId(tgid), comm));
         }
         if !rest.is_empty() {
             return Err(Malformed);
@@ -609,9 +610,9 @@ impl Assembler {
         let id = self.sources[i].id;
         let (phases, losses) = (&mut self.phases, &mut self.losses);
         match phase_kind {
-            0 => phases.begin(&name, time, pid, id, losses),
+            0 => phases.begin(&name, time, TaskId(pid), id, losses),
             1 => phases.end(&name, time, losses),
-            2 => phases.mark(&name, time, pid, id, losses),
+            2 => phases.mark(&name, time, TaskId(pid), id, losses),
             _ => return Err(Malformed),
         }
         Ok(())
