@@ -153,13 +153,13 @@ mod tests {
         let mut schemas = Schemas::new();
         schemas.insert(Schema::parse("sched", EXIT, Endian::Little, 8).unwrap());
         let (mut reader, mut names) = (TaskReader::new(&schemas), Names::default());
-        names.set(8, 0, b"known");
+        names.set(TaskId(8), 0, b"known");
         for pid in [7u32, 8] {
             let mut data = vec![0; 28];
             data[8..12].copy_from_slice(b"sync");
             data[24..].copy_from_slice(&pid.to_le_bytes());
             reader.record(500, schemas.get(300).unwrap(), &data, &mut names);
         }
-        assert_eq!((names.get(7, 100), names.get(8, 600)), (Some("sync"), Some("known")));
+        assert_eq!((names.get(TaskId(7), 100), names.get(TaskId(8), 600)), (Some("sync"), Some("known")));
     }
 }
