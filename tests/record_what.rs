@@ -384,6 +384,21 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
     assert!(agent.0.wait().expect("the agent").success());
 }
 
+/// Runs a shell whose `sync` of a file on the device hangs for more than a second: the file system beneath is frozen meanwhile.
+fn stuck_sync(script: &str, file: &Path, lower_mount: &Path, device: &Loop) {
+    stdout(Command::new("fsfreeze").arg("-f").arg(lower_mount));
+    let mut work = Busy(Command::new("sh").args(["-c", script]).arg(file).spawn().expect("a shell"));
+    let shell = work.0.id();
+    wait_for("a sync that is stuck", || {
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
+        let stat = |child: &str| std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        children.split(' ').any(|child| stat(child).contains("(sync) D")) && sysfs(device, "inflight")[1] > 0
+    });
+    std::thread::sleep(Duration::from_millis(1200));
+    stdout(Command::new("fsfreeze").arg("-u").arg(lower_mount));
+    work.0.wait().expect("a shell");
+}
+
 /// Though the process has ended when the capture is written, and the second file is deleted.
 #[test]
 fn a_capture_names_the_file_and_the_process_of_its_sync() {
@@ -412,29 +427,18 @@ fn a_capture_names_the_file_and_the_process_of_its_sync() {
     for (name, then, shown) in [("kept.db", ":", ""), ("gone.db", "sleep 0.4; rm \"$0\"", " (deleted)")] {
         let file = mount.join(name);
         let script = format!("head -c 300000 /dev/zero >\"$0\"; sync -d \"$0\"; {then}");
-        stdout(Command::new("fsfreeze").arg("-f").arg(&lower_mount));
-        let work = Busy(Command::new("sh").args(["-c", &script]).arg(&file).spawn().expect("a shell"));
-        let shell = work.0.id();
-        wait_for("a sync that is stuck", || {
-            let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
-            let stat = |child: &str| std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            children.split(' ').any(|child| stat(child).contains("(sync) D")) && sysfs(&device, "inflight")[1] > 0
-        });
-        std::thread::sleep(Duration::from_millis(1200));
-        stdout(Command::new("fsfreeze").arg("-u").arg(&lower_mount));
-        // Syncs of others on this machine may be captured before it.
-        let own = |capture: &Path| {
+        // A sync of others on this machine may have fired already: then this one is no reason for a capture, and is tried again.
+        let mut attempt = |_: u32| {
+            stuck_sync(&script, &file, &lower_mount, &device);
+            seen += 1;
+            let capture = &captures(&into, seen)[seen - 1];
             let report = stdout(flashscope().args(["report", "--json"]).arg(capture));
             let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
             let slowest = report["calls"]["slowest"][0].clone();
             println!("{}: {} {slowest}", capture.display(), report["system"]["captured"]);
             (slowest["call"] == "fdatasync").then_some(slowest)
         };
-        let call = (0..5).find_map(|_| {
-            seen += 1;
-            own(&captures(&into, seen)[seen - 1])
-        });
-        let call = call.expect("a capture of this sync");
+        let call = (0..5).find_map(&mut attempt).expect("a capture of this sync");
         let task = call["task"].as_str().expect("a task");
         assert!(task.starts_with("sync (") && task.contains(&call["tid"].to_string()), "{call}");
         assert_eq!(call["path"], format!("{}{shown}", file.display()), "{call}");
