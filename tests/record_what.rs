@@ -424,7 +424,7 @@ fn a_capture_names_the_file_and_the_process_of_its_sync() {
     let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "fsync>300ms"];
     let mut agent = armed("block,cache,syscall", &into, &more);
     let mut seen = 0;
-    for (name, then, shown) in [("kept.db", ":", ""), ("gone.db", "sleep 0.4; rm \"$0\"", " (deleted)")] {
+    for (name, then, shown) in [("kept.db", ":", ""), ("gone.db", "rm \"$0\"", " (deleted)")] {
         let file = mount.join(name);
         let script = format!("head -c 300000 /dev/zero >\"$0\"; sync -d \"$0\"; {then}");
         // A sync of others on this machine may have fired already: then this one is no reason for a capture, and is tried again.
