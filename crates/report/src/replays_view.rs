@@ -224,11 +224,13 @@ fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Optio
     let known: Vec<(&LeverFound, [f64; 3])> =
         levers.iter().filter_map(|lever| Some((*lever, lever.wait_ms?))).collect();
     let (none, none_wait) = *known.iter().find(|(lever, _)| lever.lever == "none")?;
-    // It waits less for the others, and its reads take less in all: a lever may cost more alone than the others do.
+    // It waits less for the others, and not only because the lever makes it slow alone.
     type Known<'a> = Vec<&'a (&'a LeverFound, [f64; 3])>;
     let (harmful, harmless): (Known<'_>, Known<'_>) = known
         .iter()
-        .filter(|(lever, wait)| better(*wait, none_wait) && better(lever.read_ms, none.read_ms))
+        .filter(|(lever, wait)| {
+            better(*wait, none_wait) && lever.slower_ms.is_some_and(|slower| better(slower, none_wait))
+        })
         .partition(|(lever, _)| harm(lever, none).is_some());
     let keeps = |(lever, _): &&(&LeverFound, [f64; 3])| lever.others_mib_s[0] >= none.others_mib_s[0] * OTHERS_KEEP;
     let by_wait = |a: &&(&LeverFound, [f64; 3]), b: &&(&LeverFound, [f64; 3])| a.1[0].total_cmp(&b.1[0]);
@@ -281,6 +283,7 @@ mod tests {
             read_ms: wait,
             alone_ms: Some(0.0),
             wait_ms: Some(wait),
+            slower_ms: Some(wait),
             late_frames: None,
             others_mib_s: [others; 3],
             systemd: format!("{name}=yes"),
@@ -304,7 +307,8 @@ mod tests {
         assert!(text.ends_with("systemd: cheap=yes"), "{text}");
         assert!(said(&[none.clone(), strict]).contains("use strict. "), "nothing else helps");
         assert_eq!(said(&[lever("other", [1.0; 3], 1.0)]), "", "nothing to compare with");
-        let slow_alone = LeverFound { read_ms: [700.0, 690.0, 710.0], ..lever("slow", [100.0, 90.0, 110.0], 30.0) };
+        let slow_alone =
+            LeverFound { slower_ms: Some([700.0, 690.0, 710.0]), ..lever("slow", [100.0, 90.0, 110.0], 30.0) };
         assert!(said(&[none, slow_alone]).contains("no lever"), "it takes longer in all");
         let unknown = |name| LeverFound { wait_ms: None, ..lever(name, [0.0; 3], 30.0) };
         assert_eq!(said(&[unknown("none"), unknown("other")]), "", "no run alone");

@@ -40,6 +40,18 @@ fn alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Optio
     all.iter().find(lever).or_else(other).and_then(since).map(|one| one.total_ns)
 }
 
+/// The application's reads alone and without a lever, from the moment at which the others of this run begin.
+fn alone_without_lever_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
+    let spec = &specs[index];
+    let same_start = |other: &ReplaySpec| {
+        other.case.name == spec.case.name
+            && other.kernel == spec.kernel
+            && other.lever.name == "none"
+            && other.others_begin_ns() == spec.others_begin_ns()
+    };
+    alone_ns(groups, specs, specs.iter().position(same_start)?)
+}
+
 fn reads_ns(group: &ReplayGroup) -> u64 {
     group.reads_since.first().map_or(0, |one| one.total_ns)
 }
@@ -111,6 +123,7 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
             ("p99_ms", Some(lever.p99_ms)),
             ("read_ms", Some(lever.read_ms)),
             ("wait_ms", lever.wait_ms),
+            ("slower_ms", lever.slower_ms),
             ("late_frames", lever.late_frames),
             ("others_mib_s", Some(lever.others_mib_s)),
         ] {
@@ -155,7 +168,9 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             frames.map(|frames| spread(&frames))
         };
         let alone: Option<Vec<f64>> = runs.iter().map(|&i| alone_ns(groups, specs, i).map(ms)).collect();
-        let wait = |alone: &Vec<f64>| {
+        let without: Option<Vec<f64>> =
+            runs.iter().map(|&i| alone_without_lever_ns(groups, specs, i).map(ms)).collect();
+        let longer_than = |alone: &Vec<f64>| {
             spread(&runs.iter().zip(alone).map(|(&i, alone)| ms(reads_ns(&groups[i])) - alone).collect::<Vec<_>>())
         };
         found.push(LeverFound {
@@ -166,7 +181,8 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
             read_ms: of(&|i| ms(reads_ns(&groups[i]))),
             alone_ms: alone.as_ref().map(|alone| spread(alone)[0]),
-            wait_ms: alone.as_ref().map(wait),
+            wait_ms: alone.as_ref().map(longer_than),
+            slower_ms: without.as_ref().map(longer_than),
             late_frames: late(&runs),
             others_mib_s: of(&|i| rate(&groups[i])),
             systemd: spec.lever.systemd.clone(),

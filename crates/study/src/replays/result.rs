@@ -9,7 +9,7 @@ use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 
 /// Version of this document's shape; raised when a field changes its meaning.
-pub const REPLAYS_SCHEMA: u32 = 4;
+pub const REPLAYS_SCHEMA: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
@@ -151,6 +151,8 @@ pub struct LeverFound {
     pub alone_ms: Option<f64>,
     /// How much longer its reads took than that: what the others cost it.
     pub wait_ms: Option<[f64; 3]>,
+    /// How much longer they took than alone without a lever: what the others and the lever cost it together.
+    pub slower_ms: Option<[f64; 3]>,
     /// `None`: the application plays no film.
     pub late_frames: Option<[f64; 3]>,
     /// MiB a second of the others.
