@@ -8,7 +8,7 @@ use flashscope_study::replays::{LeverFound, ReplayGroup, ReplaysResult};
 /// What there is to show, in order.
 pub fn views(result: &ReplaysResult) -> Vec<View> {
     let all = [
-        ("What protects the application", levers(result)),
+        ("What protects the application", levers(&result.levers)),
         ("Levers that a kernel does not have", refused(result)),
         ("The application's read() calls", players(result)),
         ("Stages of its requests", stages(result)),
@@ -22,11 +22,17 @@ fn spread([mean, least, most]: [f64; 3]) -> String {
     format!("{mean:.1} ({least:.1} to {most:.1})")
 }
 
-fn levers(result: &ReplaysResult) -> Rows {
+/// Of one start there is no range.
+fn over(starts: u64, values: [f64; 3]) -> String {
+    if starts < 2 { format!("{:.1}", values[0]) } else { spread(values) }
+}
+
+fn levers(found: &[LeverFound]) -> Rows {
     let heads: &[&str] = &[
         "case",
         "lever",
         "kernel",
+        "starts",
         "p99 of\nread(), ms",
         "reads beside\nothers, ms",
         "the same\nalone, ms",
@@ -34,17 +40,18 @@ fn levers(result: &ReplaysResult) -> Rows {
         "late\nframes",
         "others,\nMiB/s",
     ];
-    Rows::new("tttnnnnnn", heads, result.levers.iter(), usize::MAX, |lever| {
+    Rows::new("tttnnnnnnn", heads, found.iter(), usize::MAX, |lever| {
         vec![
             lever.case.clone(),
             lever.lever.clone(),
             lever.kernel.clone(),
-            spread(lever.p99_ms),
-            spread(lever.read_ms),
+            grouped(lever.runs),
+            over(lever.runs, lever.p99_ms),
+            over(lever.runs, lever.read_ms),
             lever.alone_ms.map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:.1}")),
-            lever.wait_ms.map_or_else(|| "unknown".to_owned(), spread),
-            lever.late_frames.map_or_else(|| "–".to_owned(), spread),
-            spread(lever.others_mib_s),
+            lever.wait_ms.map_or_else(|| "unknown".to_owned(), |wait| over(lever.runs, wait)),
+            lever.late_frames.map_or_else(|| "–".to_owned(), |frames| over(lever.runs, frames)),
+            over(lever.runs, lever.others_mib_s),
         ]
     })
 }
@@ -178,22 +185,32 @@ const OTHERS_KEEP: f64 = 0.9;
 /// A mean that is this part larger counts as the same.
 const SAME: f64 = 0.05;
 
-/// A sentence a case and kernel: the lever to use, where its gain is beyond chance and nothing gets worse.
-pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
-    let mut said: Vec<String> = Vec::new();
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    for lever in &result.levers {
-        let key = (lever.case.as_str(), lever.kernel.as_str());
-        // Without repetitions nothing says how far results differ by chance.
-        if seen.contains(&key) || lever.runs < 2 {
-            continue;
-        }
-        seen.push(key);
-        let of_case: Vec<&LeverFound> =
-            result.levers.iter().filter(|other| (other.case.as_str(), other.kernel.as_str()) == key).collect();
-        said.extend(recommendation(key, &of_case));
+/// A sentence a case and kernel: the lever to use, where its gain is beyond chance and nothing gets worse. Then one for each other case in
+/// which that lever was tried as well.
+pub fn recommendations(levers: &[LeverFound]) -> Vec<String> {
+    let (mut said, mut followed) = (Vec::new(), Vec::new());
+    let cases = cases(levers);
+    for case in &cases {
+        let Some(choice) = Choice::of(case) else { continue };
+        said.push(choice.sentence());
+        let others = cases.iter().filter(|other| other[0].case != case[0].case && other[0].kernel == case[0].kernel);
+        followed.extend(others.filter_map(|other| choice.followed_in(other)));
     }
+    said.extend(followed);
     said
+}
+
+/// The levers of each case on each kernel. Without repetitions nothing says how far results differ by chance.
+fn cases(levers: &[LeverFound]) -> Vec<Vec<&LeverFound>> {
+    let mut cases: Vec<Vec<&LeverFound>> = Vec::new();
+    for lever in levers.iter().filter(|lever| lever.runs >= 2) {
+        let same = |case: &&mut Vec<&LeverFound>| case[0].case == lever.case && case[0].kernel == lever.kernel;
+        match cases.iter_mut().find(same) {
+            Some(case) => case.push(lever),
+            None => cases.push(vec![lever]),
+        }
+    }
+    cases
 }
 
 fn width([_, least, most]: [f64; 3]) -> f64 {
@@ -220,53 +237,114 @@ fn harm(lever: &LeverFound, none: &LeverFound) -> Option<String> {
     worse(late, none).then(|| format!("{} of its frames are late, not {}", spread(late), spread(none)))
 }
 
-fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Option<String> {
-    let known: Vec<(&LeverFound, [f64; 3])> =
-        levers.iter().filter_map(|lever| Some((*lever, lever.wait_ms?))).collect();
-    let (none, none_wait) = *known.iter().find(|(lever, _)| lever.lever == "none")?;
-    // It waits less for the others, and not only because the lever makes it slow alone.
-    type Known<'a> = Vec<&'a (&'a LeverFound, [f64; 3])>;
-    let (harmful, harmless): (Known<'_>, Known<'_>) = known
-        .iter()
-        .filter(|(lever, wait)| {
-            better(*wait, none_wait) && lever.slower_ms.is_some_and(|slower| better(slower, none_wait))
-        })
-        .partition(|(lever, _)| harm(lever, none).is_some());
-    let keeps = |(lever, _): &&(&LeverFound, [f64; 3])| lever.others_mib_s[0] >= none.others_mib_s[0] * OTHERS_KEEP;
-    let by_wait = |a: &&(&LeverFound, [f64; 3]), b: &&(&LeverFound, [f64; 3])| a.1[0].total_cmp(&b.1[0]);
-    let but: String = harmful
-        .iter()
-        .filter_map(|(lever, _)| Some(format!(" Not {}: {}.", lever.lever, harm(lever, none)?)))
-        .collect();
-    let Some(&(least, least_wait)) = harmless.iter().copied().min_by(by_wait) else {
-        return Some(format!(
-            "{case} on Linux {kernel}: no lever makes the application wait less, for the others and in all, by more than chance, and its \
-             slowest reads no slower.{but}"
-        ));
-    };
-    let &(used, wait) = harmless.iter().copied().filter(keeps).min_by(by_wait).unwrap_or(&(least, least_wait));
-    let systemd = if used.systemd.is_empty() { String::new() } else { format!(" systemd: {}", used.systemd) };
-    let further = if used.lever != least.lever && better(least_wait, wait) {
+/// A lever whose wait is known.
+type Known<'a> = (&'a LeverFound, [f64; 3]);
+
+fn known<'a>(levers: &[&'a LeverFound]) -> Vec<Known<'a>> {
+    levers.iter().filter_map(|lever| Some((*lever, lever.wait_ms?))).collect()
+}
+
+fn named<'a>(known: &[Known<'a>], name: &str) -> Option<Known<'a>> {
+    known.iter().find(|(lever, _)| lever.lever == name).copied()
+}
+
+/// Mean, least and most of what the wait is with a lever, in percent of that without.
+fn percent(wait: [f64; 3], none: [f64; 3]) -> Option<[f64; 3]> {
+    (none[1] > 0.0).then(|| [wait[0] / none[0] * 100.0, wait[1] / none[2] * 100.0, wait[2] / none[1] * 100.0])
+}
+
+/// What is recommended in a case.
+struct Choice<'a> {
+    none: Known<'a>,
+    /// The lever to use.
+    used: Option<Known<'a>>,
+    /// The one with the least wait, whatever it costs the others.
+    least: Option<Known<'a>>,
+    /// The application waits less, but something gets worse.
+    harmful: Vec<&'a LeverFound>,
+}
+
+impl<'a> Choice<'a> {
+    fn of(levers: &[&'a LeverFound]) -> Option<Choice<'a>> {
+        let known = known(levers);
+        let none = named(&known, "none")?;
+        // It waits less for the others, and not only because the lever makes it slow alone.
+        let gains = |(lever, wait): &Known<'_>| {
+            better(*wait, none.1) && lever.slower_ms.is_some_and(|slower| better(slower, none.1))
+        };
+        let (harmful, mut harmless): (Vec<Known<'a>>, Vec<Known<'a>>) =
+            known.into_iter().filter(gains).partition(|(lever, _)| harm(lever, none.0).is_some());
+        harmless.sort_by(|a, b| a.1[0].total_cmp(&b.1[0]));
+        let keeps = |lever: &LeverFound| lever.others_mib_s[0] >= none.0.others_mib_s[0] * OTHERS_KEEP;
+        let least = harmless.first().copied();
+        let used = harmless.iter().copied().find(|(lever, _)| keeps(lever)).or(least);
+        Some(Choice { none, used, least, harmful: harmful.into_iter().map(|(lever, _)| lever).collect() })
+    }
+
+    fn sentence(&self) -> String {
+        let (none, none_wait) = self.none;
+        let (case, kernel) = (&none.case, &none.kernel);
+        let but: String = self
+            .harmful
+            .iter()
+            .filter_map(|lever| Some(format!(" Not {}: {}.", lever.lever, harm(lever, none)?)))
+            .collect();
+        let (Some((used, wait)), Some((least, least_wait))) = (self.used, self.least) else {
+            return format!(
+                "{case} on Linux {kernel}: no lever makes the application wait less, for the others and in all, by more than chance, and \
+                 its slowest reads no slower.{but}"
+            );
+        };
+        let systemd = if used.systemd.is_empty() { String::new() } else { format!(" systemd: {}", used.systemd) };
+        let further = if used.lever != least.lever && better(least_wait, wait) {
+            format!(
+                " With {} it waits {} ms, but the others get {:.1} MiB/s.",
+                least.lever,
+                spread(least_wait),
+                least.others_mib_s[0]
+            )
+        } else {
+            String::new()
+        };
         format!(
-            " With {} it waits {} ms, but the others get {:.1} MiB/s.",
-            least.lever,
-            spread(least_wait),
-            least.others_mib_s[0]
+            "{case} on Linux {kernel}: use {}. The others cost the application's reads {} ms, not {} (its reads beside them: {} ms, not \
+             {}); the others get {:.1} MiB/s, not {:.1}.{further}{but}{systemd}",
+            used.lever,
+            spread(wait),
+            spread(none_wait),
+            spread(used.read_ms),
+            spread(none.read_ms),
+            used.others_mib_s[0],
+            none.others_mib_s[0]
         )
-    } else {
-        String::new()
-    };
-    Some(format!(
-        "{case} on Linux {kernel}: use {}. The others cost the application's reads {} ms, not {} (its reads beside them: {} ms, not {}); the \
-         others get {:.1} MiB/s, not {:.1}.{further}{but}{systemd}",
-        used.lever,
-        spread(wait),
-        spread(none_wait),
-        spread(used.read_ms),
-        spread(none.read_ms),
-        used.others_mib_s[0],
-        none.others_mib_s[0]
-    ))
+    }
+
+    /// The gain that this case promises of its lever, beside the gain in another case where it was tried.
+    fn followed_in(&self, other: &[&LeverFound]) -> Option<String> {
+        let (used, wait) = self.used?;
+        let promised = percent(wait, self.none.1)?;
+        let other = known(other);
+        let ((there, there_wait), (none, none_wait)) = (named(&other, &used.lever)?, named(&other, "none")?);
+        let measured = percent(there_wait, none_wait)?;
+        let text = |[mean, least, most]: [f64; 3]| format!("{mean:.0} ({least:.0} to {most:.0})");
+        let verdict = if measured[1] > promised[2] {
+            "less gain than promised"
+        } else if measured[2] < promised[1] {
+            "more gain than promised"
+        } else {
+            "the gain that was promised, as far as these starts show"
+        };
+        let but = harm(there, none).map_or_else(String::new, |harm| format!(" But {harm}."));
+        Some(format!(
+            "{} follows {} on Linux {}: with {} the wait is {} % of that without, promised {} %: {verdict}.{but}",
+            none.case,
+            used.case,
+            none.kernel,
+            used.lever,
+            text(measured),
+            text(promised)
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -291,7 +369,7 @@ mod tests {
     }
 
     fn said(levers: &[LeverFound]) -> String {
-        recommendation(("c", "6.1"), &levers.iter().collect::<Vec<_>>()).unwrap_or_default()
+        Choice::of(&levers.iter().collect::<Vec<_>>()).map(|choice| choice.sentence()).unwrap_or_default()
     }
 
     #[test]
@@ -312,6 +390,59 @@ mod tests {
         assert!(said(&[none, slow_alone]).contains("no lever"), "it takes longer in all");
         let unknown = |name| LeverFound { wait_ms: None, ..lever(name, [0.0; 3], 30.0) };
         assert_eq!(said(&[unknown("none"), unknown("other")]), "", "no run alone");
+    }
+
+    /// Sentences of the case `c` and of `d`, where the others' levers were tried.
+    fn followed(c: &[LeverFound], d: &[LeverFound]) -> Vec<String> {
+        let d = d.iter().map(|lever| LeverFound { case: "d".to_owned(), ..lever.clone() });
+        let levers: Vec<LeverFound> = c.iter().cloned().chain(d).collect();
+        recommendations(&levers)
+    }
+
+    #[test]
+    fn a_recommendation_that_was_followed_elsewhere_stands_beside_its_promise() {
+        let none = lever("none", [500.0, 450.0, 550.0], 30.0);
+        let good = lever("good", [200.0, 180.0, 220.0], 29.0);
+        for (there, verdict) in [
+            ([70.0, 60.0, 80.0], "70 (55 to 89) % of that without, promised 40 (33 to 49) %: less gain than promised."),
+            (
+                [50.0, 45.0, 60.0],
+                "50 (41 to 67) % of that without, promised 40 (33 to 49) %: the gain that was promised, as far as these starts show.",
+            ),
+            ([20.0, 10.0, 25.0], "20 (9 to 28) % of that without, promised 40 (33 to 49) %: more gain than promised."),
+        ] {
+            let said = followed(
+                &[none.clone(), good.clone()],
+                &[lever("none", [100.0, 90.0, 110.0], 30.0), lever("good", there, 30.0)],
+            );
+            let wanted = format!("d follows c on Linux 6.1: with good the wait is {verdict}");
+            assert!(said.contains(&wanted), "{said:?}");
+        }
+        let slow = LeverFound { p99_ms: [9.0, 8.0, 10.0], ..lever("good", [45.0, 40.0, 46.0], 30.0) };
+        let said = followed(&[none.clone(), good.clone()], &[lever("none", [100.0, 90.0, 110.0], 30.0), slow]);
+        assert!(
+            said.last().is_some_and(|last| last.ends_with(
+                "starts show. But the p99 of its reads becomes 9.0 (8.0 to 10.0) ms, not 0.0 (0.0 to 0.0)."
+            )),
+            "{said:?}"
+        );
+        // Nothing to compare with: no such lever there, one start, another kernel.
+        let one = LeverFound { runs: 1, ..good.clone() };
+        let other = LeverFound { kernel: "newest".to_owned(), ..good.clone() };
+        for there in [lever("bad", [1.0; 3], 30.0), one, other] {
+            let said = followed(&[none.clone(), good.clone()], &[lever("none", [100.0, 90.0, 110.0], 30.0), there]);
+            assert!(!said.iter().any(|said| said.contains("follows")), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn one_start_has_no_range_and_no_recommendation() {
+        let one = |name, wait| LeverFound { runs: 1, ..lever(name, wait, 30.0) };
+        let found = [one("none", [500.0; 3]), one("good", [100.0; 3])];
+        assert_eq!(recommendations(&found), Vec::<String>::new());
+        assert_eq!(levers(&found).rows[1][3..6], ["1", "0.0", "100.0"]);
+        let three = [lever("good", [100.0; 3], 30.0)];
+        assert_eq!(levers(&three).rows[0][3..6], ["3", "0.0 (0.0 to 0.0)", "100.0 (100.0 to 100.0)"]);
     }
 
     #[test]

@@ -162,7 +162,8 @@ pub fn runs(result: &RunsResult) -> String {
 
 /// What protects an application, in words, and the tables of its replays.
 pub fn replays(result: &ReplaysResult) -> String {
-    let said: String = replays_view::recommendations(result).iter().map(|said| format!("- {}\n", text(said))).collect();
+    let said: String =
+        replays_view::recommendations(&result.levers).iter().map(|said| format!("- {}\n", text(said))).collect();
     let gap = if said.is_empty() { "" } else { "\n" };
     said + gap + &tables(replays_view::views(result))
 }

@@ -87,7 +87,13 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
     );
     svg.vertical_text(16.0, area.y + area.height / 2.0, "label", "waits for the others, ms");
     let title = format!("{case} on Linux {kernel}: the application's wait over the others' throughput");
-    let caption = "A mark a lever: the mean of the shifted runs, with their least and most. The wait is what reads beside the others take more than alone with the \
-                   same setting. Lower and further right is better; the line joins the levers that no other beats in both.";
-    Some(Figure::new(svg, format!("levers-{case}-{kernel}"), case, title, caption.to_owned()))
+    let mark = match shown.iter().map(|&i| result.levers[i].runs).min() {
+        Some(0 | 1) => "A mark a lever, of one start: the run-to-run variation is unknown",
+        _ => "A mark a lever: the mean of the shifted runs, with their least and most",
+    };
+    let caption = format!(
+        "{mark}. The wait is what reads beside the others take more than alone with the same setting. Lower and further right is better; \
+         the line joins the levers that no other beats in both."
+    );
+    Some(Figure::new(svg, format!("levers-{case}-{kernel}"), case, title, caption))
 }

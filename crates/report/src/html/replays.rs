@@ -12,7 +12,7 @@ pub fn replays_study(result: &ReplaysResult) -> String {
     page.heading("published", "Published values beside ours");
     page.add("published values", &published(&result.published));
     page.heading("tables", "Tables");
-    for said in recommendations(result) {
+    for said in recommendations(&result.levers) {
         page.add("what to use", &format!("<p>{}</p>\n", escape(&said)));
     }
     for view in views(result) {

@@ -12,7 +12,7 @@ pub fn replays_study(result: &ReplaysResult, style: &Style) -> String {
     let width = style.width();
     let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
         + &paragraph(&visible(&result.header.question), width, 0, 0);
-    for said in recommendations(result) {
+    for said in recommendations(&result.levers) {
         out += &paragraph(&visible(&said), width, 0, 2);
     }
     for view in views(result) {
