@@ -1,7 +1,9 @@
-//! `bench replay` of everything a program asks of its files, recorded by strace on a board and done again there: the device
-//! gets the same requests in the same order, and it takes as long.
+//! `bench replay` of everything a program asks of its files, recorded on a board and done again there: the device gets the same
+//! requests in the same order, and it takes as long. strace records calls, and a trace the faults of mapped files.
 
-use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, stdout};
+use std::ops::RangeBounds;
+
+use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, stdout, work};
 use flashscope_trace::{BlockAction, EventKind, RequestFlags, RequestKind};
 
 const AGENT: &str = "/flashscope/agent";
@@ -88,13 +90,13 @@ fn programs() -> Vec<(String, String)> {
 
 /// Requests for data that went to the driver, in order: reads or writes, and bytes. The journal's and the directory's blocks
 /// are marked as metadata: where those lie is another file's business.
-fn requests(booted: &Booted, recording: usize, since_ns: u64) -> Vec<(RequestKind, u64)> {
+fn requests(booted: &Booted, recording: usize, times: impl RangeBounds<u64>) -> Vec<(RequestKind, u64)> {
     let mut found = Vec::new();
     events(&booted.recording(recording), |event| {
         if let EventKind::Block(block) = &event.kind
             && block.action == BlockAction::Issue
             && block.bytes > 0
-            && event.time.0 >= since_ns
+            && times.contains(&event.time.0)
             && !block.flags.has(RequestFlags::META)
         {
             found.push((block.flags.kind(), block.bytes));
@@ -178,32 +180,47 @@ fn a_replay_asks_the_device_for_the_same_in_the_same_time() {
 /// Records these programs in one boot and replays them in another. What is not the same comes back as text.
 fn compare(programs: &[(String, String)]) -> Vec<String> {
     let dir = TempDir::new("fidelity");
-    let recorded = record(programs);
-    let scripts: Vec<String> = (0..programs.len()).map(|at| script(&dir, &recorded, at)).collect();
+    let booted = record(programs);
+    let recorded = programs.iter().enumerate().map(|(at, (name, _))| Recorded {
+        name: name.clone(),
+        script: script(&dir, &booted, at),
+        requests: requests(&booted, at, ..),
+    });
+    replayed(&recorded.collect::<Vec<_>>(), "pauses")
+}
+
+/// A program as it was recorded.
+struct Recorded {
+    name: String,
+    script: String,
+    requests: Vec<(RequestKind, u64)>,
+}
+
+/// Replays these in one boot. What is not the same comes back as text.
+fn replayed(recorded: &[Recorded], timing: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for at in 0..programs.len() {
+    for at in 0..recorded.len() {
         lines.extend([
             "record-start --events block --mode ring --ring 8192".to_owned(),
             format!(
-                "run replay{at} {AGENT} bench replay --script /script{at} --dir /mnt --contents random --drop-caches --timing pauses"
+                "run replay{at} {AGENT} bench replay --script /script{at} --dir /mnt --contents random --drop-caches --timing {timing}"
             ),
             format!("run settle{at} busybox sync"),
             "record-stop".to_owned(),
             format!("run clean{at} busybox sh /clean"),
         ]);
     }
-    let files = scripts.iter().enumerate().map(|(at, script)| (format!("/script{at}"), script.clone())).collect();
+    let files = recorded.iter().enumerate().map(|(at, one)| (format!("/script{at}"), one.script.clone())).collect();
     let again = plan(lines, files);
 
     let mut apart = Vec::new();
-    for (at, (name, _)) in programs.iter().enumerate() {
-        let script = &scripts[at];
+    for (at, Recorded { name, script, requests: before }) in recorded.iter().enumerate() {
         let duration = flashscope_study::replays::Script::parse("script", script).expect("a script").duration_ns();
         let result = again.json(&format!("replay{at}"));
         let time = |value: &serde_json::Value| value.as_u64().expect("a time");
         let took = time(&result["measured"]["end_ns"]) - time(&result["measured"]["begin_ns"]);
-        let (before, after) = (requests(&recorded, at, 0), requests(&again, at, time(&result["start_ns"])));
-        let same = common(&before, &after);
+        let after = requests(&again, at, time(&result["start_ns"])..);
+        let same = common(before, &after);
         println!("{name},{},{},{same},{duration},{took}", before.len(), after.len());
         assert!(before.len() >= 8, "{before:?}");
         if same * 100 < 99 * before.len().max(after.len()) || (took as f64 / duration as f64 - 1.0).abs() > 0.02 {
@@ -213,4 +230,47 @@ fn compare(programs: &[(String, String)]) -> Vec<String> {
         }
     }
     apart
+}
+
+/// Seeds of the programs that use mapped files alone.
+const MAPPED: [u64; 4] = [1, 2, 3, 4];
+const SETTINGS_BYTES: u64 = 1 << 18;
+
+/// strace does not see faults. A trace has them, and `bench replay TRACE --script` makes the script. One recording has all programs, each
+/// of which has a name of its own. Pages that a program has changed are written long after it, when a replay's files are gone.
+#[test]
+fn a_replay_of_faults_asks_the_device_for_the_same_in_the_same_time() {
+    let dir = TempDir::new("fidelity-mapped");
+    let binary = work("armv7", "fidelity/mapped.c", dir.path());
+    let mut plan = Plan::new("armv7-blk", "6.1");
+    plan.packages = &["busybox"];
+    let paths: Vec<String> = (0..MAPPED.len()).map(|at| format!("/map{at}")).collect();
+    plan.files = paths.iter().map(|path| (path.as_str(), 0o755, binary.clone())).collect();
+    plan.lines.push("record-start --events block,cache,syscall --mode stream --ring 8192".to_owned());
+    for (at, seed) in MAPPED.iter().enumerate() {
+        plan.lines.extend([
+            format!("create /mnt/film{at} {FILM_BYTES} random 1"),
+            format!("create /mnt/settings{at} {SETTINGS_BYTES} random 2"),
+            "run sync busybox sync".to_owned(),
+            "write /proc/sys/vm/drop_caches 3".to_owned(),
+            format!("run mapped{at} /map{at} /mnt/film{at} /mnt/settings{at} {seed}"),
+            format!("run clean{at} busybox rm /mnt/film{at} /mnt/settings{at}"),
+        ]);
+    }
+    plan.lines.push("record-stop".to_owned());
+    let booted = plan.boot();
+    let recorded = (0..MAPPED.len()).map(|at| {
+        let program = booted.step(&format!("mapped{at}"));
+        assert_eq!(program.status, Some(0), "{}", String::from_utf8_lossy(&program.stderr));
+        let mut import = flashscope();
+        import.args(["bench", "replay", "-q", "--script", "-", "--process", &format!("map{at}")]);
+        let script = stdout(import.arg(booted.outcome.port_file()));
+        for line in [format!("file {FILM_BYTES} "), format!("file {SETTINGS_BYTES} "), "fault-write ".to_owned()] {
+            assert!(script.contains(&line), "{line}: {script}");
+        }
+        let times = program.begin_ns.expect("a begin")..program.end_ns.expect("an end");
+        Recorded { name: format!("mapped files {at}"), script, requests: requests(&booted, 0, times) }
+    });
+    let apart = replayed(&recorded.collect::<Vec<_>>(), "recorded");
+    assert!(apart.is_empty(), "{}", apart.join("\n\n"));
 }

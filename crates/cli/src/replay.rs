@@ -1,17 +1,13 @@
-//! The script of `bench replay` (docs/reference/replay-script.md), made from the file reads of a trace.
+//! The script of `bench replay` (docs/reference/replay-script.md), made from the file reads and faults of a trace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use flashscope_study::replays::ScriptError;
-use flashscope_trace::{EventKind, FileId, FileStep, TaskId, TimeNs, Trace, Value};
+use flashscope_study::replays::{self, Call, ScriptError, Task, Verb};
+use flashscope_trace::{EventKind, FileEvent, FileId, FileStep, TaskId, TimeNs, Trace, Value};
 
 use crate::args::BenchReplayArgs;
 use crate::failure::Failure;
-
-/// The first line of a script that is made of a trace, which has reads alone.
-const FIRST_LINE: &str = "flashscope-replay 1";
 
 /// What the agent takes (agent/bench/bench_replay.c).
 pub const MAX_SCRIPT_BYTES: usize = 16 << 20;
@@ -34,6 +30,8 @@ pub struct Wanted<'a> {
 pub struct Script {
     pub text: String,
     pub reads: usize,
+    /// Of pages of mapped files.
+    pub faults: usize,
     /// Files whose size is not known, but at least what was read.
     pub open_ended: usize,
     /// Reads that got nothing, being at the end of their file or refused.
@@ -52,6 +50,53 @@ struct Read {
     asked: u64,
     /// What the call returned; `None` where the trace does not say it.
     got: Option<u64>,
+}
+
+/// A page of a mapped file that a task touched.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    time: TimeNs,
+    tid: TaskId,
+    file: FileId,
+    offset: u64,
+    /// The page became dirty.
+    writes: bool,
+}
+
+/// What a trace has of files in the page cache.
+#[derive(Default)]
+struct Found {
+    reads: Vec<Read>,
+    faults: Vec<Fault>,
+    /// The end of the last page of a file that came into the cache.
+    cached: HashMap<FileId, u64>,
+    /// A file's bytes, where events of its faults say them.
+    sizes: HashMap<FileId, u64>,
+    /// By task and inode: the place of its last fault.
+    last: HashMap<(TaskId, u64), usize>,
+}
+
+impl Found {
+    fn is_full(&self) -> bool {
+        self.reads.len() + self.faults.len() == MAX_READS
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        self.last.insert((fault.tid, fault.file.inode), self.faults.len());
+        self.faults.push(fault);
+    }
+
+    /// A page became dirty outside of a call: the task wrote to a mapped file. The event names the whole disk's device, so the file is
+    /// the one of this number that the task has mapped.
+    fn dirtied(&mut self, tid: TaskId, time: TimeNs, event: &FileEvent) {
+        let Some(&at) = self.last.get(&(tid, event.inode)) else { return };
+        let Fault { file, offset, .. } = self.faults[at];
+        if offset == event.offset {
+            self.faults[at].writes = true;
+        } else if !self.is_full() {
+            self.fault(Fault { time, tid, file, offset: event.offset, writes: true });
+        }
+    }
 }
 
 /// Scripts that cannot be are refused before a board is booted for them.
@@ -94,11 +139,11 @@ pub fn with_neighbours(args: &BenchReplayArgs, text: &str) -> Result<String, Fai
 /// Reads the trace and writes the script.
 pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
     let in_ram = devices_in_ram(trace);
-    let mut reads: Vec<Read> = Vec::new();
+    let mut found = Found::default();
     // The reads of the call that a task is in, by their places in `reads`: sendfile() and its like read piece by piece.
     let mut inside: HashMap<TaskId, Vec<usize>> = HashMap::new();
-    // The end of the last page of a file that came into the cache.
-    let mut cached: HashMap<FileId, u64> = HashMap::new();
+    // Tasks that are in a call, once there are calls: pages that they make dirty are the call's.
+    let mut calling: Option<HashSet<TaskId>> = None;
     let mut too_many = false;
     trace.for_each_access(&mut |pair| {
         if let Some(record) = pair.record
@@ -106,6 +151,12 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
         {
             // The first return after a read is the read's own: a task is in one call at a time.
             let of_call = inside.remove(&record.tid()).unwrap_or_default();
+            let calling = calling.get_or_insert_default();
+            if record.schema.name.starts_with("sys_enter") {
+                calling.insert(record.tid());
+            } else {
+                calling.remove(&record.tid());
+            }
             if record.schema.name.starts_with("sys_exit") {
                 let ret = match record.get("ret") {
                     Some(Value::Signed(ret)) => Some(u64::try_from(ret).unwrap_or(0)),
@@ -114,53 +165,63 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
                     _ => None,
                 };
                 if let Some(ret) = ret {
-                    returned(&mut reads, &of_call, ret);
+                    returned(&mut found.reads, &of_call, ret);
                 }
             }
         }
         let Some(event) = pair.event else { return };
         let EventKind::File(file) = &event.kind else { return };
         let id = file.file();
+        let wanted = || {
+            let device = file.device.map(|device| device.to_string());
+            let of_device = match wanted.device {
+                Some(wanted) => device.as_deref() == Some(wanted),
+                None => device.is_none_or(|device| !in_ram.contains(&device)),
+            };
+            of_device && wanted.process.is_none_or(|name| trace.last_name(event.tid, event.time) == Some(name))
+        };
         match file.step {
             FileStep::Cached => {
-                let end = cached.entry(id).or_default();
+                let end = found.cached.entry(id).or_default();
                 *end = (*end).max(file.offset.saturating_add(file.bytes));
             }
+            FileStep::Dirtied => {
+                if calling.as_ref().is_some_and(|calling| !calling.contains(&event.tid)) {
+                    found.dirtied(event.tid, event.time, file);
+                }
+            }
+            FileStep::Read if !wanted() || file.bytes == 0 => drop(inside.remove(&event.tid)),
+            FileStep::Fault if !wanted() => {}
+            FileStep::Read | FileStep::Fault if found.is_full() => too_many = true,
             FileStep::Read => {
-                let device = file.device.map(|device| device.to_string());
-                let taken = match wanted.device {
-                    Some(wanted) => device.as_deref() == Some(wanted),
-                    None => device.is_none_or(|device| !in_ram.contains(&device)),
-                };
-                let of_process = wanted.process.is_none_or(|name| trace.last_name(event.tid, event.time) == Some(name));
-                if !taken || !of_process || file.bytes == 0 {
-                    inside.remove(&event.tid);
-                    return;
-                }
-                if reads.len() == MAX_READS {
-                    too_many = true;
-                    return;
-                }
-                inside.entry(event.tid).or_default().push(reads.len());
+                inside.entry(event.tid).or_default().push(found.reads.len());
                 let (offset, asked) = (file.offset, file.bytes);
-                reads.push(Read { time: event.time, tid: event.tid, file: id, offset, asked, got: None });
+                found.reads.push(Read { time: event.time, tid: event.tid, file: id, offset, asked, got: None });
+            }
+            FileStep::Fault => {
+                if let Some(size) = file.size {
+                    let known = found.sizes.entry(id).or_default();
+                    *known = (*known).max(size);
+                }
+                let (time, tid, offset) = (event.time, event.tid, file.offset);
+                found.fault(Fault { time, tid, file: id, offset, writes: false });
             }
             _ => {}
         }
     })?;
     if too_many {
         return Err(Failure::new(format!(
-            "{}: more than {MAX_READS} reads; take a part with --process or --device",
+            "{}: more than {MAX_READS} reads and faults; take a part with --process or --device",
             trace.path().display()
         )));
     }
-    if reads.is_empty() {
+    if found.reads.is_empty() && found.faults.is_empty() {
         return Err(Failure::new(format!(
-            "{}: it holds no such file reads; record with --events cache (and syscall), and see --process and --device",
+            "{}: it holds no such reads or faults of files; record with --events cache (and syscall), and see --process and --device",
             trace.path().display()
         )));
     }
-    write(reads, &cached, wanted.beyond, |tid, time| trace.last_name(tid, time))
+    write(found, wanted.beyond, |tid, time| trace.last_name(tid, time))
 }
 
 /// File systems that lie in memory: reading them again says nothing of storage.
@@ -206,17 +267,16 @@ fn infer(reads: &mut [Read]) {
     }
 }
 
-fn write<'t>(
-    mut reads: Vec<Read>,
-    cached: &HashMap<FileId, u64>,
-    beyond: u64,
-    comm: impl Fn(TaskId, TimeNs) -> Option<&'t str>,
-) -> Result<Script, Failure> {
-    infer(&mut reads);
-    // A read that got less than it asked for met the end of its file.
-    let mut ends: BTreeMap<FileId, u64> = BTreeMap::new();
-    let mut known: HashMap<FileId, u64> = HashMap::new();
-    for read in &reads {
+/// The last byte that is known of each file, and the sizes that are known.
+struct Sizes {
+    ends: BTreeMap<FileId, u64>,
+    known: HashMap<FileId, u64>,
+}
+
+/// A read that got less than it asked for met the end of its file. Where the end is known, one at it or beyond got nothing.
+fn sizes(found: &mut Found) -> Sizes {
+    let (mut ends, mut known) = (BTreeMap::<FileId, u64>::new(), std::mem::take(&mut found.sizes));
+    for read in &found.reads {
         let got = read.got.unwrap_or(read.asked);
         if read.got.is_some_and(|got| 0 < got && got < read.asked) {
             known.insert(read.file, read.offset.saturating_add(got));
@@ -224,56 +284,79 @@ fn write<'t>(
         let end = ends.entry(read.file).or_default();
         *end = (*end).max(if got == 0 { 0 } else { read.offset.saturating_add(got) });
     }
-    // Where the end is known, a read at it or beyond got nothing, whatever it asked for.
-    for read in &mut reads {
+    for read in &mut found.reads {
         if let (None, Some(&end)) = (read.got, known.get(&read.file)) {
             read.got = Some(end.saturating_sub(read.offset).min(read.asked));
             ends.insert(read.file, end);
         }
     }
-    let empty = reads.iter().filter(|read| read.got == Some(0)).count();
-    reads.retain(|read| read.got != Some(0));
-    let unconfirmed = reads.iter().filter(|read| read.got.is_none()).count();
+    for fault in &found.faults {
+        let end = ends.entry(fault.file).or_default();
+        *end = (*end).max(fault.offset.saturating_add(1));
+    }
+    Sizes { ends, known }
+}
 
-    let mut text = format!("{FIRST_LINE}\n");
-    let mut files: HashMap<FileId, usize> = HashMap::new();
-    let mut tasks: HashMap<TaskId, usize> = HashMap::new();
-    let mut open_ended = 0;
-    let mut lines = String::new();
-    let begin = reads.first().map_or(0, |read| read.time.0);
-    for read in &reads {
-        let count = files.len();
-        let file = *files.entry(read.file).or_insert_with(|| {
-            let FileId { device, inode } = read.file;
-            let end = ends.get(&read.file).copied().unwrap_or_default();
-            let size = match known.get(&read.file) {
-                Some(&size) => size.max(end),
-                None => {
-                    open_ended += 1;
-                    end.max(cached.get(&read.file).copied().unwrap_or_default()).saturating_add(beyond)
-                }
-            };
-            let device = device.map_or_else(|| "?".to_owned(), |d| d.to_string());
-            let _ = writeln!(text, "file {size} {device}:{inode}");
-            count
-        });
-        let count = tasks.len();
-        let task = *tasks.entry(read.tid).or_insert_with(|| {
-            let name = flashscope_report::visible(comm(read.tid, read.time).unwrap_or("?")).replace('\n', "?");
-            let _ = writeln!(text, "task {name} {}", read.tid);
-            count
-        });
-        // The agent's requests are bounded; what asks for more asks more than once.
+/// What a task did with a file at a time.
+type Step = (TimeNs, TaskId, FileId, Verb);
+
+/// The reads that got something and the faults, in order of time. A read is as long as the agent's calls may be; what asks for more
+/// asks more than once.
+fn steps(found: &Found) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for read in &found.reads {
         let (mut offset, mut left) = (read.offset, read.got.unwrap_or(read.asked));
         while left > 0 {
             let length = left.min(MAX_READ_BYTES);
-            let _ = writeln!(lines, "read {} {task} {file} {offset} {length}", read.time.0.saturating_sub(begin));
+            steps.push((read.time, read.tid, read.file, Verb::Read { offset, length }));
             offset = offset.saturating_add(length);
             left -= length;
         }
-        if text.len() + lines.len() > MAX_SCRIPT_BYTES {
-            return Err(Failure::new("the script becomes larger than 16 MiB; take a part with --process or --device"));
-        }
+    }
+    for fault in &found.faults {
+        let verb = if fault.writes { Verb::FaultWrite(fault.offset) } else { Verb::Fault(fault.offset) };
+        steps.push((fault.time, fault.tid, fault.file, verb));
+    }
+    steps.sort_by_key(|(time, ..)| *time);
+    steps
+}
+
+fn write<'t>(
+    mut found: Found,
+    beyond: u64,
+    comm: impl Fn(TaskId, TimeNs) -> Option<&'t str>,
+) -> Result<Script, Failure> {
+    infer(&mut found.reads);
+    let Sizes { ends, known } = sizes(&mut found);
+    let empty = found.reads.iter().filter(|read| read.got == Some(0)).count();
+    found.reads.retain(|read| read.got != Some(0));
+    let unconfirmed = found.reads.iter().filter(|read| read.got.is_none()).count();
+
+    let mut script = replays::Script::default();
+    let mut files: HashMap<FileId, usize> = HashMap::new();
+    let mut tasks: HashMap<TaskId, usize> = HashMap::new();
+    let mut open_ended = 0;
+    let steps = steps(&found);
+    let begin = steps.first().map_or(0, |(time, ..)| time.0);
+    for (time, tid, file, verb) in steps {
+        let file = *files.entry(file).or_insert_with(|| {
+            let end = ends.get(&file).copied().unwrap_or_default();
+            let size = match known.get(&file) {
+                Some(&size) => size.max(end),
+                None => {
+                    open_ended += 1;
+                    end.max(found.cached.get(&file).copied().unwrap_or_default()).saturating_add(beyond)
+                }
+            };
+            let device = file.device.map_or_else(|| "?".to_owned(), |d| d.to_string());
+            script.files.push(replays::File { size: Some(size), label: format!("{device}:{}", file.inode) });
+            script.files.len() - 1
+        });
+        let task = *tasks.entry(tid).or_insert_with(|| {
+            script.tasks.push(Task { name: comm(tid, time).unwrap_or("?").to_owned(), ..Task::default() });
+            script.tasks.len() - 1
+        });
+        script.calls.push(Call { time_ns: time.0.saturating_sub(begin), took_ns: 0, task, file, verb });
     }
     if tasks.len() > MAX_TASKS {
         return Err(Failure::new(format!(
@@ -281,8 +364,11 @@ fn write<'t>(
             tasks.len()
         )));
     }
-    text.push_str(&lines);
-    Ok(Script { text, reads: reads.len(), open_ended, empty, unconfirmed })
+    let text = script.text();
+    if text.len() > MAX_SCRIPT_BYTES {
+        return Err(Failure::new("the script becomes larger than 16 MiB; take a part with --process or --device"));
+    }
+    Ok(Script { text, reads: found.reads.len(), faults: found.faults.len(), open_ended, empty, unconfirmed })
 }
 
 #[cfg(test)]
@@ -297,7 +383,7 @@ mod tests {
     fn of(reads: Vec<Read>, cached: &[(u64, u64)], beyond: u64) -> Script {
         let cached =
             cached.iter().map(|&(inode, end)| (FileId { device: Some(Device(31 << 20)), inode }, end)).collect();
-        write(reads, &cached, beyond, |_, _| Some("cat")).unwrap()
+        write(Found { reads, cached, ..Found::default() }, beyond, |_, _| Some("cat")).unwrap()
     }
 
     #[test]
@@ -311,7 +397,7 @@ mod tests {
         let script = of(reads, &[(2, 8192)], 1000);
         assert_eq!(
             script.text,
-            "flashscope-replay 1\nfile 5000 31:0:1\ntask cat 7\nfile 9192 31:0:2\ntask cat 8\n\
+            "flashscope-replay 2\nfile 5000 31:0:1\nfile 9192 31:0:2\ntask cat\ntask cat\n\
              read 0 0 0 0 4096\nread 50 1 1 10 5\nread 100 0 0 4096 904\n"
         );
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (3, 1, 1, 0));
@@ -322,7 +408,7 @@ mod tests {
     fn a_next_read_tells_where_the_file_ended() {
         let reads = vec![read(0, TaskId(7), 1, 0, 131_072, None), read(9, TaskId(7), 1, 5000, 131_072, None)];
         let script = of(reads, &[(1, 8192)], 1 << 20);
-        assert_eq!(script.text, "flashscope-replay 1\nfile 5000 31:0:1\ntask cat 7\nread 0 0 0 0 5000\n");
+        assert_eq!(script.text, "flashscope-replay 2\nfile 5000 31:0:1\ntask cat\nread 0 0 0 0 5000\n");
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (1, 0, 1, 0));
     }
 
@@ -343,12 +429,49 @@ mod tests {
         returned(&mut [], &[], 7);
     }
 
+    /// A page that becomes dirty after its fault was written to; so was another page of the same file that had been read before.
+    #[test]
+    fn faults_stand_between_reads_and_those_that_write_are_told_apart() {
+        let (tid, file) = (TaskId(7), FileId { device: Some(Device(31 << 20)), inode: 3 });
+        let fault = |time, offset| Fault { time: TimeNs(time), tid, file, offset, writes: false };
+        let mut found = Found {
+            reads: vec![read(250, TaskId(7), 1, 0, 4096, Some(4096))],
+            sizes: HashMap::from([(file, 9000)]),
+            ..Found::default()
+        };
+        found.fault(fault(100, 0));
+        found.fault(fault(200, 8192));
+        let dirtied = |inode, offset| FileEvent {
+            step: FileStep::Dirtied,
+            device: None,
+            inode,
+            offset,
+            bytes: 4096,
+            size: None,
+            got: None,
+            block: 0,
+        };
+        found.dirtied(tid, TimeNs(210), &dirtied(3, 8192));
+        found.dirtied(tid, TimeNs(300), &dirtied(3, 0));
+        found.dirtied(tid, TimeNs(310), &dirtied(4, 0));
+        found.dirtied(TaskId(8), TimeNs(320), &dirtied(3, 0));
+        let script = write(found, 0, |_, _| Some("a player")).unwrap();
+        assert_eq!(
+            script.text,
+            "flashscope-replay 2\nfile 9000 31:0:3\nfile 4096 31:0:1\ntask a%20player\n\
+             fault 0 0 0 0\nfault-write 100 0 0 8192\nread 150 0 1 0 4096\nfault-write 200 0 0 0\n"
+        );
+        assert_eq!((script.reads, script.faults, script.open_ended), (1, 3, 1));
+        replays::Script::parse("s", &script.text).unwrap();
+    }
+
     #[test]
     fn huge_and_odd_numbers_make_a_script_or_an_error() {
         let reads = vec![read(5, TaskId(7), 1, u64::MAX - 1, 1 << 30, None), read(3, TaskId(7), 1, 0, 1, None)];
         let script = of(reads, &[], u64::MAX);
         assert_eq!(script.reads, 2);
-        let many = (0..300).map(|tid| read(0, TaskId(tid), 1, 0, 1, None)).collect();
-        assert!(write(many, &HashMap::new(), 0, |_, _| None).unwrap_err().to_string().contains("300 tasks"));
+        let reads = (0..300).map(|tid| read(0, TaskId(tid), 1, 0, 1, None)).collect();
+        let many = Found { reads, ..Found::default() };
+        assert!(write(many, 0, |_, _| None).unwrap_err().to_string().contains("300 tasks"));
     }
 }

@@ -170,6 +170,9 @@ fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure
     let script = replay::script(&trace, &wanted)?;
     terminal
         .line(&format!("{} reads; {} at a file's end, which got nothing, are left out", script.reads, script.empty));
+    if script.faults > 0 {
+        terminal.line(&format!("{} faults of mapped files", script.faults));
+    }
     if script.unconfirmed > 0 {
         terminal.line(&format!(
             "{} reads get their requested length; to get the actual one, record with --events cache,syscall",
