@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip};
+use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip};
 
 const HEAD: &str = "flashscope-replay 2\nfile 4096 a\ntask t\n";
 
@@ -112,5 +112,48 @@ fn a_kernel_without_the_lever_says_which_option_it_lacks() {
             let pid = rest.split('_').nth(1).unwrap_or_default();
             assert!(Path::new("/proc").join(pid).exists(), "{dir}/{name} is left of a run");
         }
+    }
+}
+
+/// Plays a script on a board, where no cgroup2 is mounted, and prints what is there afterwards: controllers that are on for groups, groups,
+/// files and mounts.
+const ON_BOARD: &str = "\
+busybox mount > /before
+/flashscope/agent bench replay --script $1 --dir /mnt
+status=$?
+busybox mount | busybox cmp - /before
+busybox mkdir -p /look
+busybox mount -t cgroup2 none /look
+echo $(busybox cat /look/cgroup.subtree_control) $(busybox ls /look | busybox grep -c flashscope_) $(busybox ls /mnt | busybox grep -vc lost)
+busybox umount /look
+exit $status
+";
+
+/// A 32-bit kernel within 300 s of its boot, which has no io.latency.
+#[test]
+fn a_board_refuses_a_lever_that_would_crash_it_or_that_it_lacks() {
+    let cases = [
+        ("io.max={device}%20wbps=4000000", "io.max: a 32-bit kernel crashes on it in the first 300 s after boot"),
+        ("io.latency={device}%20target=10", ": it needs CONFIG_BLK_CGROUP_IOLATENCY; leave it out"),
+        ("memory.nothing=1", ": it needs CONFIG_MEMCG; leave it out"),
+    ];
+    let mut plan = Plan::new("armv7-blk", "6.1");
+    plan.packages = &["busybox"];
+    let names: Vec<String> = (0..cases.len()).map(|at| format!("/script{at}")).collect();
+    for (name, (setting, _)) in names.iter().zip(cases) {
+        let script =
+            format!("flashscope-replay 2\ncgroup x {setting}\nfile 4096 a\ntask t cgroup=x\nread 0 0 0 0 4096\n");
+        plan.files.push((name, 0o644, script.into_bytes()));
+        plan.lines.push(format!("-run refused{} busybox sh /on-board {name}", plan.lines.len()));
+    }
+    plan.files.push(("/on-board", 0o644, ON_BOARD.into()));
+    let booted = plan.boot();
+    for (at, (setting, words)) in cases.into_iter().enumerate() {
+        let step = booted.step(&format!("refused{at}"));
+        let said = String::from_utf8_lossy(&step.stderr).into_owned();
+        println!("{setting}: {:?}, {said}", step.status);
+        assert_eq!(step.status, Some(1), "{setting}: {said}");
+        assert!(said.lines().count() == 1 && said.contains(words), "{setting}: {said}");
+        assert_eq!(String::from_utf8_lossy(&step.stdout), "0 0\n", "left behind of {setting}");
     }
 }
