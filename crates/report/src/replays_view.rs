@@ -435,6 +435,54 @@ mod tests {
         }
     }
 
+    /// Raw values of the study of applications, with the lever that is recommended for the player.
+    const MEASURED: &str = include_str!("../../../bench/runs/2026-11-27-levers.csv");
+
+    /// A lever's three starts, compared with the application alone from the same moments.
+    fn measured(case: &str, alone: &str, name: &str) -> LeverFound {
+        let rows: Vec<Vec<&str>> = MEASURED.lines().skip(1).map(|line| line.split(',').collect()).collect();
+        let ms = |row: &[&str], column: usize| row[column].parse::<f64>().expect("a number") / 1e3;
+        let spread = |values: &[f64]| {
+            let most = values.iter().copied().fold(f64::MIN, f64::max);
+            let least = values.iter().copied().fold(f64::MAX, f64::min);
+            [values.iter().sum::<f64>() / values.len() as f64, least, most]
+        };
+        let starts: Vec<&Vec<&str>> =
+            rows.iter().filter(|row| row[0].starts_with(&format!("{case}.{name}.s"))).collect();
+        assert_eq!(starts.len(), 3, "{case}.{name}");
+        let longer = |lever: &str| {
+            let of = |start: &&Vec<&str>| {
+                let same = |row: &&Vec<&str>| row[0] == format!("{alone}.{lever}") && row[2] == start[2];
+                ms(start, 3) - ms(rows.iter().find(same).expect("a run alone"), 3)
+            };
+            spread(&starts.iter().map(of).collect::<Vec<_>>())
+        };
+        let of = |column: usize| spread(&starts.iter().map(|row| ms(row, column)).collect::<Vec<_>>());
+        LeverFound {
+            case: case.to_owned(),
+            p99_ms: of(6),
+            read_ms: of(3),
+            slower_ms: Some(longer("none")),
+            ..lever(name, longer(name), of(13)[0] * 1e3)
+        }
+    }
+
+    #[test]
+    fn the_lever_recommended_for_the_player_gains_for_the_queries_what_it_promises() {
+        let levers: Vec<LeverFound> = [("with-writer", "alone"), ("queries-with-writer", "queries-alone")]
+            .into_iter()
+            .flat_map(|(case, alone)| ["none", "sync-mount"].map(|name| measured(case, alone, name)))
+            .collect();
+        let said = recommendations(&levers);
+        assert!(said[0].starts_with("with-writer on Linux 6.1: use sync-mount. "), "{said:?}");
+        assert!(said[1].starts_with("queries-with-writer on Linux 6.1: use sync-mount. "), "{said:?}");
+        assert_eq!(
+            said[2],
+            "queries-with-writer follows with-writer on Linux 6.1: with sync-mount the wait is 73 (68 to 79) % of that without, promised \
+             66 (64 to 69) %: the gain that was promised, as far as these starts show."
+        );
+    }
+
     #[test]
     fn one_start_has_no_range_and_no_recommendation() {
         let one = |name, wait| LeverFound { runs: 1, ..lever(name, wait, 30.0) };
