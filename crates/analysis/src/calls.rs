@@ -23,7 +23,7 @@ const MAX_GROUPS: usize = 8192;
 /// Processes and files with a call that are known, those without a group of their own among them.
 const MAX_KNOWN: usize = 1 << 16;
 /// The name of a call's group of all that have none of their own.
-const FURTHER: &str = "(further ones)";
+pub const FURTHER: &str = "(further ones)";
 /// The slowest calls that are listed.
 const MAX_LISTED: usize = 64;
 /// Threads that are in a call at one time.
@@ -63,6 +63,16 @@ pub struct SlowCall {
     pub bytes: u64,
 }
 
+/// Calls of one kind by one process that submit I/O.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct AsynchronousCalls {
+    /// `io_uring_enter` or `io_submit`
+    pub call: String,
+    /// `NAME (THREAD)`
+    pub name: String,
+    pub n: u64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallsFound {
     /// Of all processes. Most time first, as in the others.
@@ -85,6 +95,10 @@ pub struct CallsFound {
     /// How many of these are `fsync` and the like.
     #[serde(default)]
     pub not_of_device_syncs: u64,
+    /// Calls that submit I/O and go on without it. What they submit is no call of its own, and in no sum; its bios are in the tables of
+    /// bios. Most calls first.
+    #[serde(default)]
+    pub asynchronous: Vec<AsynchronousCalls>,
     /// Calls that began before the trace or had not ended.
     pub cut: u64,
     /// The call selected by its number.
@@ -129,6 +143,10 @@ fn followed(call: &str) -> bool {
     let names = ["open", "openat", "openat2", "creat", "unlink", "unlinkat", "rename", "renameat", "renameat2"];
     let more = ["truncate", "ftruncate", "fallocate", "sendfile", "sendfile64", "splice", "copy_file_range"];
     is_read(call) || is_write(call) || is_sync(call) || names.contains(&call) || more.contains(&call)
+}
+
+fn submits(call: &str) -> bool {
+    matches!(call, "io_uring_enter" | "io_submit")
 }
 
 /// Whether calls of this kind may be of a pipe or a socket.
@@ -234,6 +252,7 @@ pub struct Calls<L> {
     unseen: Unseen,
     not_of_device: u64,
     not_of_device_syncs: u64,
+    asynchronous: HashMap<(String, String), u64>,
     cut: u64,
     number: Option<u64>,
     wanted: Option<SlowCall>,
@@ -265,6 +284,7 @@ where
             unseen: Unseen::default(),
             not_of_device: 0,
             not_of_device_syncs: 0,
+            asynchronous: HashMap::new(),
             cut: 0,
             number: None,
             wanted: None,
@@ -389,6 +409,15 @@ where
             if followed(call) && self.open.len() < MAX_OPEN {
                 let open = self.begins(call, time.0);
                 self.cut += u64::from(self.open.insert(tid, open).is_some());
+            } else if submits(call)
+                && self.counts
+                && let Some(task) = self.task(tid, time)
+            {
+                // Processes beyond those that have a group of their own count together.
+                let group = (call.to_owned(), task);
+                let has_room = self.asynchronous.len() < MAX_GROUPS || self.asynchronous.contains_key(&group);
+                let group = if has_room { group } else { (group.0, FURTHER.to_owned()) };
+                *self.asynchronous.entry(group).or_default() += 1;
             }
         } else if let Some(call) = name.strip_prefix("sys_exit_") {
             match self.open.remove(&tid) {
@@ -507,7 +536,13 @@ where
     fn finish(mut self) -> CallsFound {
         self.cut += (self.open.len() + self.faults.len()) as u64;
         self.keep_slowest();
+        let mut asynchronous: Vec<AsynchronousCalls> = Vec::new();
+        for ((call, name), &n) in &self.asynchronous {
+            asynchronous.push(AsynchronousCalls { call: call.clone(), name: name.clone(), n });
+        }
+        asynchronous.sort_by(|a, b| (Reverse(a.n), &a.name, &a.call).cmp(&(Reverse(b.n), &b.name, &b.call)));
         CallsFound {
+            asynchronous,
             by_call: self.by_call.finish(),
             by_process: self.by_process.finish(),
             by_file: self.by_file.finish(),
@@ -536,6 +571,21 @@ mod tests {
     fn file(step: FileStep, inode: u64, bytes: u64) -> EventKind {
         let device = Some(Device::new(8, 1));
         EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None })
+    }
+
+    #[test]
+    fn calls_that_submit_io_are_told_apart() {
+        let mut calls = Calls::new(|_, _| Some("app"));
+        for (time, name) in
+            [(0, "sys_enter_io_uring_enter"), (5, "sys_exit_io_uring_enter"), (9, "sys_enter_io_uring_enter")]
+        {
+            calls.event(&event(time, 7, other(name)));
+        }
+        calls.event(&event(20, 8, other("sys_enter_io_submit")));
+        let found = calls.finish();
+        let of = |call: &str, name: &str, n| AsynchronousCalls { call: call.into(), name: name.into(), n };
+        assert_eq!(found.asynchronous, [of("io_uring_enter", "app (7)", 2), of("io_submit", "app (8)", 1)]);
+        assert!(found.is_empty() && found.cut == 0, "{found:?}");
     }
 
     #[test]

@@ -36,8 +36,12 @@ pub fn limited_to(limits: &[String]) -> Vec<String> {
 pub fn captured(reasons: &[String], calls: &CallsFound) -> Vec<String> {
     let sentence = |reason: &String| {
         let task = reason.split_once(" of task ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<u32>().ok());
-        // The call of that task that took longest is the one that fired it.
-        let call = task.and_then(|tid| calls.slowest.iter().find(|call| call.tid.0 == tid && is_sync(&call.call)));
+        let told = reason.split_once(" took ").or_else(|| reason.split_once(" has taken "));
+        let told_ms = told.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+        // The call of that task that took longest is the one that fired it; a shorter one is another, whose end the capture has.
+        let is_it =
+            |tid: u32, ns: u64| told_ms.is_some_and(|told| ns as f64 / 1e6 + 0.1 >= told) && tid == task.unwrap_or(0);
+        let call = calls.slowest.iter().find(|call| is_sync(&call.call) && is_it(call.tid.0, call.duration_ns));
         let call = call.map_or(String::new(), |call| {
             let file = call.path.as_ref().or(call.file.as_ref()).map_or(String::new(), |file| format!(" of {file}"));
             format!(
@@ -69,6 +73,18 @@ pub fn left_out(calls: &CallsFound) -> Option<String> {
             grouped(syncs)
         )
     })
+}
+
+/// I/O that is in no table of calls, since it is none.
+pub fn asynchronous(calls: &CallsFound) -> Option<String> {
+    let most = calls.asynchronous.first()?;
+    let n: u64 = calls.asynchronous.iter().map(|one| one.n).sum();
+    let others = if n > most.n { format!("most by {}", most.name) } else { format!("by {}", most.name) };
+    Some(format!(
+        "{} of io_uring or io_submit, {others}: the reads, writes and syncs that they submit are no calls, and in none of these tables. \
+         Their bios are in the tables of block I/O, by device, task and file.",
+        counted(n, "call")
+    ))
 }
 
 /// Long reads and writes in which nothing of storage happened.
@@ -187,14 +203,19 @@ mod tests {
             slowest: vec![call(3, "write", 7), call(5, "fsync", 8), call(9, "fsync", 7), call(11, "fsync", 7)],
             ..CallsFound::default()
         };
-        let reasons = ["fsync>5ms: a sync of task 7 took 18.7 ms", "error: a request to 8:0 at sector 3 ended with -5"];
+        let reasons = [
+            "fsync>5ms: a sync of task 7 (dd) took 18.7 ms",
+            "error: a request to 8:0 at sector 3 ended with -5",
+            "fsync>5ms: a sync of task 8 (dd) has taken 270.1 ms and is not done",
+        ];
         let said = captured(&reasons.map(str::to_owned), &calls);
         assert_eq!(
             said,
             [
-                "Captured because of fsync>5ms: a sync of task 7 took 18.7 ms. It is fsync() of /data/y by dd (7). What it \
+                "Captured because of fsync>5ms: a sync of task 7 (dd) took 18.7 ms. It is fsync() of /data/y by dd (7). What it \
                  waited for: flashscope report TRACE --call 9",
-                "Captured because of error: a request to 8:0 at sector 3 ended with -5."
+                "Captured because of error: a request to 8:0 at sector 3 ended with -5.",
+                "Captured because of fsync>5ms: a sync of task 8 (dd) has taken 270.1 ms and is not done."
             ]
         );
     }

@@ -95,7 +95,7 @@ fn findings(findings: &[Finding]) -> String {
 /// How long calls took; markup, empty where the trace has none.
 fn calls(found: &CallsFound, begin_ns: u64) -> String {
     const MAX_CALLS: usize = 30;
-    let notes: String = [calls_view::unseen(found), calls_view::left_out(found)]
+    let notes: String = [calls_view::asynchronous(found), calls_view::unseen(found), calls_view::left_out(found)]
         .iter()
         .flatten()
         .map(|line| format!("<p class=\"note\">{}</p>\n", escape(line)))

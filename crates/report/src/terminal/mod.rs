@@ -177,7 +177,7 @@ fn paragraph_numbered(text: &str, width: usize, number: usize) -> String {
 /// How long calls took; nothing where the trace has none.
 fn calls(found: &CallsFound, begin_ns: u64, style: &Style) -> String {
     let width = style.width();
-    let notes: String = [calls_view::unseen(found), calls_view::left_out(found)]
+    let notes: String = [calls_view::asynchronous(found), calls_view::unseen(found), calls_view::left_out(found)]
         .iter()
         .flatten()
         .map(|line| table::paragraph(line, width, 2, 2))
