@@ -98,16 +98,17 @@ bool fs_trigger_parse(const char *text, struct fs_trigger *trigger)
 
 /* --- firing ------------------------------------------------------------- */
 
-static void fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
+static bool fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 
-static void fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
+/* Whether the next capture is of it: only the first one is. */
+static bool fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint64_t at_ns, const char *format, ...)
 {
 	va_list args;
 
 	watch->times++;
 	if (watch->fired)
-		return;
+		return false;
 	watch->fired = true;
 	watch->task = task;
 	watch->fired_ns = at_ns;
@@ -115,6 +116,20 @@ static void fire(struct fs_watch *watch, uint64_t task, uint64_t began_ns, uint6
 	va_start(args, format);
 	vsnprintf(watch->reason, sizeof(watch->reason), format, args);
 	va_end(args);
+	return true;
+}
+
+/* "task 77 (logger)"; without the name where it is gone. */
+static const char *task_name(uint64_t task, char *text, size_t size)
+{
+	char path[FS_PATH_MAX], *name = fs_read_value(fs_path(path, sizeof(path), "/proc/%" PRIu64 "/comm", task));
+
+	if (name && *name)
+		snprintf(text, size, "task %" PRIu64 " (%.32s)", task, name);
+	else
+		snprintf(text, size, "task %" PRIu64, task);
+	free(name);
+	return text;
 }
 
 static const struct fs_trigger *of_kind(const struct fs_watch *watch, enum fs_trigger_kind kind)
@@ -142,10 +157,11 @@ static void request_took(struct fs_watch *watch, uint64_t dev, uint64_t sector, 
 static void sync_took(struct fs_watch *watch, uint64_t task, uint64_t begin_ns, uint64_t end_ns)
 {
 	const struct fs_trigger *trigger = of_kind(watch, FS_TRIGGER_FSYNC);
+	char name[64];
 
 	if (trigger && end_ns > begin_ns && end_ns - begin_ns > trigger->limit_ns)
-		fire(watch, task, begin_ns, end_ns, "%s: a sync of task %" PRIu64 " took %.1f ms", trigger->text, task,
-		     ms(end_ns - begin_ns));
+		fire(watch, task, begin_ns, end_ns, "%s: a sync of %s took %.1f ms", trigger->text,
+		     task_name(task, name, sizeof(name)), ms(end_ns - begin_ns));
 }
 
 /* --- pairs -------------------------------------------------------------- */
@@ -169,12 +185,18 @@ static void add(struct fs_pending *items, size_t *count, size_t most, uint64_t a
 	}
 	if (!there)
 		there = &items[(*count)++];
-	*there = (struct fs_pending){ a, b, begin_ns, false };
+	*there = (struct fs_pending){ .key_a = a, .key_b = b, .begin_ns = begin_ns };
 }
 
 static void drop(struct fs_pending *items, size_t *count, struct fs_pending *item)
 {
 	*item = items[--*count];
+}
+
+/* Whether its end is one that nothing has told yet. */
+static bool ends_untold(const struct fs_watch *watch, const struct fs_pending *item)
+{
+	return !item->told && !(item->counted && watch->fired);
 }
 
 static uint64_t number(const unsigned char *data, size_t length, struct fs_field field)
@@ -207,7 +229,7 @@ static void completed(struct fs_watch *watch, uint64_t dev, uint64_t sector, uin
 	struct fs_pending *begin = find(watch->requests, watch->request_count, dev, sector), *end;
 
 	if (begin) {
-		if (!begin->told)
+		if (ends_untold(watch, begin))
 			request_took(watch, dev, sector, begin->begin_ns, time_ns);
 		drop(watch->requests, &watch->request_count, begin);
 		return;
@@ -215,7 +237,7 @@ static void completed(struct fs_watch *watch, uint64_t dev, uint64_t sector, uin
 	end = find(watch->early, ARRAY_SIZE(watch->early), dev, sector);
 	if (!end)
 		end = &watch->early[watch->early_at++ % ARRAY_SIZE(watch->early)];
-	*end = (struct fs_pending){ dev, sector, time_ns, false };
+	*end = (struct fs_pending){ .key_a = dev, .key_b = sector, .begin_ns = time_ns };
 }
 
 static void synced(struct fs_watch *watch, uint16_t id, uint64_t task, uint64_t time_ns)
@@ -229,7 +251,7 @@ static void synced(struct fs_watch *watch, uint16_t id, uint64_t task, uint64_t 
 			continue;
 		begin = find(watch->syncs, watch->sync_count, task, 0);
 		if (begin) {
-			if (!begin->told)
+			if (ends_untold(watch, begin))
 				sync_took(watch, task, begin->begin_ns, time_ns);
 			drop(watch->syncs, &watch->sync_count, begin);
 		}
@@ -299,16 +321,28 @@ static int by_time(const void *a, const void *b)
 	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
 }
 
-/* What has not ended yet and takes too long already: a device that hangs completes nothing. */
+/*
+ * What has not ended yet and takes too long already: a device that hangs completes nothing. What another one's capture may not
+ * hold to its end has one of its own after it.
+ */
 static void in_flight(struct fs_watch *watch, struct fs_pending *items, size_t count, const struct fs_trigger *trigger,
-		      const char *what, uint64_t now)
+		      uint64_t now)
 {
 	for (size_t i = 0; trigger && i < count; i++) {
-		if (items[i].told || now <= items[i].begin_ns || now - items[i].begin_ns <= trigger->limit_ns + LATE_NS)
+		struct fs_pending *item = &items[i];
+		const bool is_sync = trigger->kind == FS_TRIGGER_FSYNC;
+		char what[96], name[64];
+
+		if (!ends_untold(watch, item) || now <= item->begin_ns || now - item->begin_ns <= trigger->limit_ns + LATE_NS)
 			continue;
-		items[i].told = true;
-		fire(watch, trigger->kind == FS_TRIGGER_FSYNC ? items[i].key_a : 0, items[i].begin_ns, now, "%s: %s has taken %.1f ms and is not done", trigger->text, what,
-		     ms(now - items[i].begin_ns));
+		if (is_sync)
+			snprintf(what, sizeof(what), "a sync of %s", task_name(item->key_a, name, sizeof(name)));
+		else
+			snprintf(what, sizeof(what), "a request to %u:%u at sector %" PRIu64,
+				 (unsigned int)(item->key_a >> 20), (unsigned int)(item->key_a & 0xfffff), item->key_b);
+		item->counted = true;
+		item->told = fire(watch, is_sync ? item->key_a : 0, item->begin_ns, now, "%s: %s has taken %.1f ms and is not done",
+				  trigger->text, what, ms(now - item->begin_ns));
 	}
 }
 
@@ -371,8 +405,8 @@ void fs_watch_follow(struct fs_watch *watch, uint64_t until_ns)
 	if (i)
 		memmove(watch->read, watch->read + i, (watch->read_count - i) * sizeof(*watch->read));
 	watch->read_count -= i;
-	in_flight(watch, watch->requests, watch->request_count, of_kind(watch, FS_TRIGGER_D2C), "a request", until_ns);
-	in_flight(watch, watch->syncs, watch->sync_count, of_kind(watch, FS_TRIGGER_FSYNC), "a sync", until_ns);
+	in_flight(watch, watch->requests, watch->request_count, of_kind(watch, FS_TRIGGER_D2C), until_ns);
+	in_flight(watch, watch->syncs, watch->sync_count, of_kind(watch, FS_TRIGGER_FSYNC), until_ns);
 }
 
 void fs_watch_look(struct fs_watch *watch)
@@ -391,6 +425,10 @@ void fs_watch_again(struct fs_watch *watch)
 {
 	watch->fired = false;
 	watch->times = 0;
+	for (size_t i = 0; i < watch->request_count; i++)
+		watch->requests[i].counted = false;
+	for (size_t i = 0; i < watch->sync_count; i++)
+		watch->syncs[i].counted = false;
 }
 
 /* --- arming ------------------------------------------------------------- */

@@ -38,7 +38,8 @@ bool fs_trigger_parse(const char *text, struct fs_trigger *trigger);
 struct fs_pending {
 	uint64_t key_a, key_b; /* device and sector, or thread */
 	uint64_t begin_ns;
-	bool told; /* it fired while it was in flight */
+	bool counted; /* it was too long already while another one's capture waited, and is one of its `times` */
+	bool told;    /* it fired while it was in flight */
 };
 
 /* An event of the watch's ring: device and sector of a request, or the thread of a call. */

@@ -82,4 +82,40 @@ void test_trigger(void)
 	fs_watch_follow(&watch, 500 * MS);
 	CHECK(watch.fired && watch.task == 77);
 	free(watch.read);
+
+	/* Two syncs that hang: the second is one of the first one's capture, and has a capture of its own after it, once. */
+	ring(&watch, &trigger, "fsync>100ms");
+	watch.sync_events = 1;
+	watch.sync_enter[0] = SYNC;
+	watch.sync_exit[0] = SYNC + 1;
+	test_root_begin();
+	test_root_file("/proc/78/comm", "logger\n");
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 10 * MS, .key_a = 77, .id = SYNC });
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 300 * MS, .key_a = 78, .id = SYNC });
+	fs_watch_follow(&watch, 500 * MS);
+	CHECK(watch.fired && watch.times == 1);
+	CHECK_TEXT(watch.reason, "fsync>100ms: a sync of task 77 has taken 490.0 ms and is not done");
+	fs_watch_follow(&watch, 700 * MS);
+	fs_watch_follow(&watch, 800 * MS);
+	CHECK(watch.task == 77 && watch.times == 2);
+	fs_watch_again(&watch);
+	fs_watch_follow(&watch, 900 * MS);
+	CHECK(watch.fired && watch.task == 78 && watch.times == 1 && watch.began_ns == 300 * MS);
+	CHECK_TEXT(watch.reason, "fsync>100ms: a sync of task 78 (logger) has taken 600.0 ms and is not done");
+	fs_watch_again(&watch);
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 950 * MS, .key_a = 78, .id = SYNC + 1 });
+	fs_watch_follow(&watch, 1000 * MS);
+	CHECK(!watch.fired);
+	/* One that ends within the other's capture is in it. */
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 1000 * MS, .key_a = 79, .id = SYNC });
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 1001 * MS, .key_a = 80, .id = SYNC });
+	fs_watch_read(&watch, &(struct fs_watched){ .time_ns = 1500 * MS, .key_a = 80, .id = SYNC + 1 });
+	fs_watch_follow(&watch, 1400 * MS);
+	fs_watch_follow(&watch, 1600 * MS);
+	CHECK(watch.fired && watch.task == 79 && watch.times == 2);
+	fs_watch_again(&watch);
+	fs_watch_follow(&watch, 1700 * MS);
+	CHECK(!watch.fired);
+	free(watch.read);
+	test_root_end();
 }
