@@ -1,6 +1,6 @@
 //! Names instead of numbers, in every table of a report; and beside them in its JSON.
 
-use flashscope_analysis::block::{BlockReport, GroupBy};
+use flashscope_analysis::block::{BlockReport, GroupBy, device_and_kind};
 use flashscope_analysis::cache::AccuracyFindings;
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::{CallPath, Evidence, FileUse, FlashReport, NamesFound};
@@ -32,10 +32,10 @@ pub fn block_for_people(report: &BlockReport) -> BlockReport {
             GroupBy::File => {
                 group.name = names.file(group.path.as_deref(), &group.name);
             }
-            // `254:0 read`
+            // `254:0 reads`
             GroupBy::Device => {
-                if let Some((device, kind)) = group.name.rsplit_once(' ') {
-                    group.name = format!("{} {kind}", names.device(device));
+                if let Some((device, kind)) = device_and_kind(&group.name) {
+                    group.name = format!("{} {}", names.device(device), kind.plural());
                 }
             }
             _ => {}

@@ -2,11 +2,11 @@
 //!
 //! Input: the report on the last seconds. Output: a row for each owner, file or device, as plain data.
 
-use flashscope_analysis::block::{BlockReport, Group, GroupBy, OwnerLoad};
+use flashscope_analysis::block::{BlockReport, Group, GroupBy, OwnerLoad, RequestKind, device_and_kind};
 use flashscope_analysis::{Evidence, FlashReport, LatencyNs, NamesFound};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Version of [`TopSnapshot`].
 pub const TOP_SCHEMA: u32 = 1;
@@ -140,7 +140,9 @@ impl TopSnapshot {
     pub fn of_flash(report: &FlashReport, time_s: f64, interval_s: f64) -> TopSnapshot {
         let found = &report.found;
         let mut top = TopSnapshot::empty(time_s, interval_s);
-        let page = report.chips.first().map(|chip| f64::from(chip.page_bytes));
+        // The counts are of all chips together.
+        let page = report.chips.first().map(|chip| chip.page_bytes);
+        let page = page.filter(|page| report.chips.iter().all(|chip| chip.page_bytes == *page)).map(f64::from);
         let row = |name: &str, reads: u64, programs: u64, erases: u64| TopRow {
             name: name.to_owned(),
             read_bytes_per_s: page.map(|page| reads as f64 * page / interval_s),
@@ -261,13 +263,13 @@ fn users(names: &NamesFound, file: &str) -> Vec<String> {
 fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
     let mut rows: BTreeMap<&str, (TopRow, u64)> = BTreeMap::new();
     for group in report.found.groups.iter().filter(|group| group.by == GroupBy::Device) {
-        let Some((device, kind)) = group.name.rsplit_once(' ') else { continue };
+        let Some((device, kind)) = device_and_kind(&group.name) else { continue };
         let (row, most) = rows.entry(device).or_default();
         row.ios_per_s += group.bios as f64 / interval_s;
         let rate = group.bytes as f64 / interval_s;
         match kind {
-            "reads" => row.read_bytes_per_s = Some(rate),
-            "writes" => row.written_bytes_per_s = Some(rate),
+            RequestKind::Read => row.read_bytes_per_s = Some(rate),
+            RequestKind::Write => row.written_bytes_per_s = Some(rate),
             _ => {}
         }
         if group.bios > *most {
@@ -313,9 +315,11 @@ pub fn prometheus(top: &TopSnapshot) -> String {
     for (name, help, figure) in figures {
         out += &format!("# HELP flashscope_{name} {help}\n# TYPE flashscope_{name} gauge\n");
         for by in [TopBy::Process, TopBy::Device] {
+            let mut labels = HashSet::new();
             for row in top.rows(by) {
+                let label = unique(label(&row.name), &mut labels);
                 if let Some(value) = figure(row) {
-                    out += &format!("flashscope_{name}{{{}=\"{}\"}} {value}\n", by.name(), label(&row.name));
+                    out += &format!("flashscope_{name}{{{}=\"{label}\"}} {value}\n", by.name());
                 }
             }
         }
@@ -325,7 +329,80 @@ pub fn prometheus(top: &TopSnapshot) -> String {
     out
 }
 
+/// Names that are cut, or whose escapes another one has as its letters, would be one series twice, for which the collector refuses the
+/// whole file.
+fn unique(label: String, known: &mut HashSet<String>) -> String {
+    let mut found = label.clone();
+    for n in 2.. {
+        if known.insert(found.clone()) {
+            break;
+        }
+        found = format!("{label} #{n}");
+    }
+    found
+}
+
 /// A label's value: backslash, quote and line feed are escaped, and nothing in it acts on a terminal.
 fn label(text: &str) -> String {
     crate::text::visible(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of the text format (prometheus/docs, instrumenting/exposition_formats.md): name, labels, value.
+    fn series(line: &str) -> (String, Vec<(String, String)>, f64) {
+        let (name, rest) = line.split_at(line.find(['{', ' ']).expect("a name"));
+        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{line}");
+        let mut labels = Vec::new();
+        let mut rest = rest.strip_prefix('{').unwrap_or(rest);
+        while !rest.starts_with([' ', '}']) {
+            let (key, value) = rest.split_once("=\"").expect("a label");
+            let (mut text, mut chars) = (String::new(), value.char_indices());
+            let end = loop {
+                let (at, c) = chars.next().expect("an end of the label");
+                match c {
+                    '"' => break at,
+                    '\\' => match chars.next().expect("an escape").1 {
+                        'n' => text.push('\n'),
+                        c @ ('\\' | '"') => text.push(c),
+                        other => panic!("\\{other} is no escape: {line}"),
+                    },
+                    c => text.push(c),
+                }
+            };
+            labels.push((key.to_owned(), text));
+            rest = value[end + 1..].trim_start_matches(',');
+        }
+        let value = rest.trim_start_matches('}').strip_prefix(' ').expect("a value");
+        (name.to_owned(), labels, value.parse().expect("a number"))
+    }
+
+    #[test]
+    fn every_series_is_there_once_whatever_processes_are_called() {
+        let row = |name: &str, ios_per_s| TopRow { name: name.to_owned(), ios_per_s, ..TopRow::default() };
+        // Names that end up alike: an escape, the letters of that escape; two that are cut at the same place.
+        let long = "x".repeat(100_000);
+        let names = ["\u{1b}a", "\\x1ba", "a\"b\\", "a\nb", &(long.clone() + "1"), &(long + "2")];
+        let process = names.iter().zip(1..).map(|(name, n)| row(name, f64::from(n))).collect();
+        let top = TopSnapshot { process, device: vec![row("7:0", 9.0)], ..TopSnapshot::empty(1.0, 1.0) };
+        let text = prometheus(&top);
+        let (mut families, mut seen) = (HashSet::new(), HashSet::new());
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(said) = line.strip_prefix("# TYPE ") {
+                family = said.split(' ').next().expect("a name").to_owned();
+                assert!(families.insert(family.clone()), "{line}");
+            } else if !line.starts_with("# HELP ") {
+                let (name, labels, _) = series(line);
+                assert_eq!(name, family);
+                assert!(seen.insert((name, labels)), "twice: {line}");
+            }
+        }
+        let ios = text.lines().filter(|line| line.starts_with("flashscope_ios_per_second{process"));
+        let mut values: Vec<f64> = ios.map(|line| series(line).2).collect();
+        values.sort_by(f64::total_cmp);
+        assert_eq!(values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    }
 }

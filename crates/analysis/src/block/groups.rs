@@ -50,6 +50,13 @@ pub enum GroupBy {
     Parts,
 }
 
+/// The device and the direction that the name of a group by device is made of: `8:0 zone appends`. Of kinds that end alike (`8:0 resets
+/// of all zones`), the one with the longest name.
+pub fn device_and_kind(name: &str) -> Option<(&str, RequestKind)> {
+    let of = |kind: &RequestKind| Some((name.strip_suffix(kind.plural())?.strip_suffix(' ')?, *kind));
+    RequestKind::ALL.iter().filter_map(of).min_by_key(|(device, _)| device.len())
+}
+
 /// Times of one stage.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StageTimes {

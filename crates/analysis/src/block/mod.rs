@@ -43,7 +43,7 @@ pub use errors::{ErrorsFound, Failure};
 pub(crate) use files::FURTHER_FILES;
 pub use flashscope_trace::RequestKind;
 pub use flushes::FlushesFound;
-pub use groups::{Distribution, Group, GroupBy, StageTimes};
+pub use groups::{Distribution, Group, GroupBy, StageTimes, device_and_kind};
 pub use interference::{InterferenceFound, OwnWork, OwnerLoad, TOLD_APART, WaitBehind, WaitStage};
 pub use levels::StackSurvey;
 pub use loops::{LoopBacking, LoopFound, Loops};

@@ -289,6 +289,34 @@ mod tests {
     }
 
     #[test]
+    fn what_no_side_has_did_not_stay_the_same() {
+        use super::super::Condition;
+        let before = run([("mean", 1e4, 100e3), ("p50", 1e4, 90e3), ("p99", 1e4, 200e3)]);
+        let after = run([("mean", 2e4, 100e3), ("p50", 1e4, 90e3), ("p99", 1e4, 200e3)]);
+        let of = |condition: &str, [a, b]: [&RunFigures; 2]| {
+            let condition = Condition::parse(condition).expect("a condition");
+            condition.check_change(&Comparison::new(&[a.clone()], &[b.clone()]), b)
+        };
+        let Evidence::Unknown(why) = of("regress(d2c, read) > 1%", [&before, &after]).met else {
+            panic!("neither side has it")
+        };
+        assert!(why.missing.contains("no regress(d2c, read) in common") && why.missing.contains("p50"), "{why:?}");
+        assert_eq!(of("regress(p50) > 1%", [&before, &after]).met, Evidence::Known(false));
+        // From no error to one, and back.
+        let errors = of("regress > 10%", [&before, &after]);
+        assert_eq!(
+            (errors.met, errors.seen[0].figure.as_str(), errors.seen[0].value),
+            (Evidence::Known(true), "errors", 1.0)
+        );
+        assert_eq!(of("regress > 10%", [&after, &before]).met, Evidence::Known(false));
+        // Names with commas, and of a task that has none.
+        for name in ["p99(d2c, write, mmcblk0p2 (ext4, /data)) > 1ms", "bytes(app=<...>) > 1MiB"] {
+            let Evidence::Unknown(why) = of(name, [&before, &after]).met else { panic!("{name}") };
+            assert!(why.missing.contains(name.rsplit_once(" >").unwrap().0), "{why:?}");
+        }
+    }
+
+    #[test]
     fn a_tail_of_a_few_times_is_no_regression() {
         use super::super::Condition;
         // 8 I/Os, of which one was slow; and 2,000, of which 20 were.

@@ -75,7 +75,8 @@ pub struct Outcome {
 impl Condition {
     /// Reads one. The error says which part is wrong.
     pub fn parse(text: &str) -> Result<Condition, String> {
-        let at = text.find(['<', '>']).ok_or("a > or < is missing")?;
+        // The last one: a task without a name is called <...>.
+        let at = text.rfind(['<', '>']).ok_or("a > or < is missing")?;
         let (figure, rest) = text.split_at(at);
         let (above, value) = (rest.starts_with('>'), rest[1..].trim());
         let value = value.strip_prefix('=').map_or(Ok(value), |_| Err("compare by > or <"))?;
@@ -90,7 +91,7 @@ impl Condition {
             return Err(format!("\"{function}\" is not the name of a figure"));
         }
         let arguments: Vec<(String, String)> =
-            arguments.split(',').map(str::trim).filter(|one| !one.is_empty()).map(argument).collect();
+            between_commas(arguments).map(str::trim).filter(|one| !one.is_empty()).map(argument).collect();
         let (limit, unit, per_seconds) = limit(value)?;
         let regress = function.eq_ignore_ascii_case("regress");
         if regress && (unit != Quantity::Percent || per_seconds.is_some() || !above) {
@@ -193,24 +194,30 @@ impl Condition {
                 change.figure
             ));
         }
+        if enough.is_empty() {
+            return self.unknown(self.no_such_change(comparison));
+        }
         let mut seen: Vec<Outcome> = enough
             .into_iter()
             .filter(|change| change.is_beyond_variation())
-            .filter_map(|change| {
-                let value = change.percent?;
-                Some(Outcome {
+            .map(|change| match change.percent {
+                Some(value) => Outcome {
                     figure: change.figure.clone(),
                     unit: OutcomeUnit::Percent,
                     value,
                     met: value > self.limit,
-                })
+                },
+                // From 0: no percentage says how much it grew.
+                None => Outcome {
+                    figure: change.figure.clone(),
+                    unit: OutcomeUnit::Figure(change.unit),
+                    value: change.after,
+                    met: change.after > 0.0,
+                },
             })
             .collect();
-        seen.sort_by(|a, b| b.value.total_cmp(&a.value));
+        seen.sort_by(|a, b| b.met.cmp(&a.met).then(b.value.total_cmp(&a.value)));
         seen.truncate(MOST_LISTED);
-        if comparison.changes.is_empty() {
-            return self.unknown("the two sides have no figure in common".into());
-        }
         let met = seen.iter().any(|one| one.met);
         Checked { condition: self.text.clone(), met: Evidence::Known(met), seen }
     }
@@ -229,11 +236,20 @@ impl Condition {
     }
 
     fn figure_name(&self) -> String {
-        self.text.split(['<', '>']).next().unwrap_or("").trim().to_owned()
+        self.text.rsplit_once(['<', '>']).map_or("", |(figure, _)| figure).trim().to_owned()
     }
 
     fn unknown(&self, why: String) -> Checked {
         Checked { condition: self.text.clone(), met: Evidence::unknown(why, ""), seen: Vec::new() }
+    }
+
+    fn no_such_change(&self, comparison: &Comparison) -> String {
+        let lower = comparison.changes.iter().filter(|change| change.better == Better::Lower);
+        let names: Vec<String> = lower.map(|change| change.figure.clone()).collect();
+        match names.is_empty() {
+            true => "the two sides have no time and no error count in common".into(),
+            false => format!("the two sides have no {} in common; they have {}", self.figure_name(), listed(names)),
+        }
     }
 
     fn no_such_figure(&self, run: &RunFigures) -> String {
@@ -242,14 +258,31 @@ impl Condition {
         if names.is_empty() {
             names = run.figures.iter().map(Figure::name).collect();
         }
-        let more = names.len().saturating_sub(MOST_LISTED);
-        names.truncate(MOST_LISTED);
-        let further = if more > 0 { format!(" and {more} more") } else { String::new() };
         match names.is_empty() {
             true => "this trace has no figures".into(),
-            false => format!("this trace has no {}; it has {}{further}", self.figure_name(), names.join(", ")),
+            false => format!("this trace has no {}; it has {}", self.figure_name(), listed(names)),
         }
     }
+}
+
+fn listed(mut names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(MOST_LISTED);
+    names.truncate(MOST_LISTED);
+    let further = if more > 0 { format!(" and {more} more") } else { String::new() };
+    names.join(", ") + &further
+}
+
+/// Parts between commas; those within brackets are of a name: `mmcblk0p2 (ext4, /data)`.
+fn between_commas(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    text.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
 }
 
 /// `app=logd`, or a name alone.

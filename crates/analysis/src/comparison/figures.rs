@@ -1,9 +1,8 @@
 //! The figures of a report by name: `p99(d2c, write, 179:0)`, `bytes(write, app=logd)`.
 
-use crate::block::{BlockReport, GroupBy, Unit, kind_name};
+use crate::block::{BlockReport, Group, GroupBy, Unit, device_and_kind, kind_name};
 use crate::flash_report::FlashReport;
 use crate::latency::LatencyNs;
-use flashscope_trace::RequestKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -153,10 +152,20 @@ fn first_word(device: &str) -> &str {
     device.split(' ').next().unwrap_or(device)
 }
 
-/// What a group by device is of: `8:0 zone appends`. Of kinds that end alike, the one with the longest name.
-fn kind_and_device(group: &str) -> Option<(&'static str, &str)> {
-    let of = |kind: &RequestKind| Some((kind_name(*kind), group.strip_suffix(kind.plural())?.strip_suffix(' ')?));
-    RequestKind::ALL.iter().filter_map(of).min_by_key(|(_, device)| device.len())
+/// What a figure calls a device: as one types it (`mmcblk0p2`), or by its number where the recording has no name, or has it twice. Then
+/// its other names.
+fn device_names<'a>(report: &'a BlockReport, device: &'a str) -> (&'a str, [&'a str; 3]) {
+    let shown = report.names.device(device);
+    let short = first_word(shown);
+    let of_others = |other: &str| other != device && first_word(report.names.device(other)) == short;
+    let mut devices =
+        groups(report).filter_map(|group| Some(device_and_kind(&group.name)?.0)).filter(|other| of_others(other));
+    let name = if devices.next().is_some() { device } else { short };
+    (name, [device, shown, short])
+}
+
+fn groups(report: &BlockReport) -> impl Iterator<Item = &Group> {
+    report.found.groups.iter().filter(|group| group.by == GroupBy::Device)
 }
 
 /// The figures of a report on block I/O.
@@ -167,15 +176,16 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     for group in &found.groups {
         let (kind, device) = match group.by {
             GroupBy::All => ("", ""),
-            GroupBy::Device => match kind_and_device(&group.name) {
-                Some(found) => found,
+            GroupBy::Device => match device_and_kind(&group.name) {
+                Some((device, kind)) => (kind_name(kind), device),
                 None => continue,
             },
             _ => continue,
         };
+        let (name, aliases) = device_names(report, device);
         let of = |figure: Figure| match kind {
             "" => figure,
-            kind => figure.of("", kind, &[]).of("", device, &[first_word(device)]),
+            kind => figure.of("", kind, &[]).of("", name, &aliases),
         };
         figures.push(of(Figure::part(unit, FigureUnit::Count, group.bios)));
         figures.push(of(Figure::part("bytes", FigureUnit::Bytes, group.bytes)));
@@ -290,8 +300,9 @@ mod tests {
             ("8:0 writes of zeroes", "write_zeroes", "8:0"),
             ("8:0 secure erases", "secure_erase", "8:0"),
         ] {
-            assert_eq!(kind_and_device(group), Some((kind, device)), "{group}");
+            let found = device_and_kind(group).map(|(device, kind)| (kind_name(kind), device));
+            assert_eq!(found, Some((kind, device)), "{group}");
         }
-        assert_eq!(kind_and_device("8:0"), None);
+        assert_eq!(device_and_kind("8:0"), None);
     }
 }
