@@ -1,6 +1,6 @@
 //! `report --by file|device|call`: only the tables that are split so, with the figures of the whole report.
 
-use flashscope_tests::{flashscope, output, stdout, top};
+use flashscope_tests::{TempDir, flashscope, output, stdout, top};
 use serde_json::Value;
 
 /// A case, or a recording of the formats' tests.
@@ -35,6 +35,26 @@ fn by_device_has_the_operations_of_each_device() {
     assert!(!of_devices.is_empty());
     assert_eq!(split["block"].as_array().expect("groups").iter().collect::<Vec<_>>(), of_devices);
     assert_eq!(headings(&text("emmc-fsync-spike", "device")), ["By device and operation", "Losses"]);
+}
+
+#[test]
+fn by_device_has_the_chips_of_raw_flash() {
+    let dir = TempDir::new("by-chip");
+    let input = dir.path().join("flash.dat");
+    let mut export = flashscope();
+    export.args(["export", "-q", "--to", "trace.dat", "--recording", "0", "-o"]).arg(&input);
+    stdout(export.arg(top().join("crates/trace/tests/data/stream/armv7-6.1.port")));
+    let report = |args: &[&str]| stdout(flashscope().arg("report").args(args).arg(&input));
+    let of = |args: &[&str]| -> Value { serde_json::from_str(&report(args)).expect("JSON") };
+    let (whole, split) = (of(&["--json"]), of(&["--json", "--by", "device"]));
+    flashscope_tests::valid("report-by", &split);
+    let sum =
+        |key: &str| split["chips"].as_array().expect("chips").iter().filter_map(|chip| chip[key].as_u64()).sum::<u64>();
+    assert!(sum("reads") > 0);
+    for key in ["reads", "programs", "erases"] {
+        assert_eq!(whole["counts"]["total"][key], sum(key), "{key}");
+    }
+    assert_eq!(headings(&report(&["--by", "device"])), ["By chip", "Losses"]);
 }
 
 #[test]

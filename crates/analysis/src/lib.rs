@@ -32,7 +32,7 @@ pub use flashscope_trace::{FileId, TaskId, file_label};
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 pub use names::*;
 pub use own_wear::OwnWear;
-pub use split::{SPLIT_REPORT_SCHEMA, SplitBy, SplitReport};
+pub use split::{ChipOps, SPLIT_REPORT_SCHEMA, SplitBy, SplitReport};
 
 use flashscope_trace::Event;
 

@@ -2,7 +2,7 @@
 
 use crate::block::{BlockReport, Group, GroupBy, SyncCall};
 use crate::calls::{CallGroup, SlowCall};
-use crate::flash::FileWear;
+use crate::flash::{FileWear, OpCounts};
 use crate::{FileUse, FlashReport, LossCount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,15 @@ pub enum SplitBy {
     Call,
 }
 
+/// Operations of one chip of raw flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct ChipOps {
+    /// `null`: of a chip of unknown shape, or of blocks beyond those that are kept apart.
+    pub chip: Option<u16>,
+    #[serde(flatten)]
+    pub counts: OpCounts,
+}
+
 /// The parts of a report that are split so; those that it has nothing of are empty.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SplitReport {
@@ -26,6 +35,9 @@ pub struct SplitReport {
     pub by: SplitBy,
     /// Block I/O by file, or by device and operation.
     pub block: Vec<Group>,
+    /// Operations of raw flash by chip.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chips: Vec<ChipOps>,
     /// Who used which file.
     pub files: Vec<FileUse>,
     /// Pages of raw flash that were programmed for a file.
@@ -60,7 +72,8 @@ impl SplitReport {
             SplitBy::File => (report.names.files.clone(), report.found.wear.by_file.clone()),
             SplitBy::Device | SplitBy::Call => Default::default(),
         };
-        SplitReport { files, wear, ..empty }.with_calls(&report.calls)
+        let chips = if by == SplitBy::Device { chips(report) } else { Vec::new() };
+        SplitReport { chips, files, wear, ..empty }.with_calls(&report.calls)
     }
 
     fn new(title: &str, by: SplitBy, losses: &[LossCount]) -> SplitReport {
@@ -69,6 +82,7 @@ impl SplitReport {
             title: title.to_owned(),
             by,
             block: Vec::new(),
+            chips: Vec::new(),
             files: Vec::new(),
             wear: Vec::new(),
             calls: Vec::new(),
@@ -94,7 +108,29 @@ impl SplitReport {
 
     /// Whether the trace has nothing that is split so.
     pub fn is_empty(&self) -> bool {
-        let Self { block, files, wear, calls, syncs, .. } = self;
-        block.is_empty() && files.is_empty() && wear.is_empty() && calls.is_empty() && syncs.is_empty()
+        let Self { block, chips, files, wear, calls, syncs, .. } = self;
+        block.is_empty()
+            && chips.is_empty()
+            && files.is_empty()
+            && wear.is_empty()
+            && calls.is_empty()
+            && syncs.is_empty()
     }
+}
+
+/// By chip; what is of no block last.
+fn chips(report: &FlashReport) -> Vec<ChipOps> {
+    let mut chips: Vec<ChipOps> = Vec::new();
+    // Blocks are in the order of their chips.
+    for block in &report.found.blocks.blocks {
+        match chips.last_mut().filter(|last| last.chip == Some(block.chip)) {
+            Some(last) => last.counts += block.counts,
+            None => chips.push(ChipOps { chip: Some(block.chip), counts: block.counts }),
+        }
+    }
+    let unplaced = report.found.blocks.not_placed;
+    if unplaced.sum() > 0 {
+        chips.push(ChipOps { chip: None, counts: unplaced });
+    }
+    chips
 }

@@ -120,7 +120,7 @@ fn nothing_so(split: &SplitReport) -> Result<(), Failure> {
     }
     let missing = match split.by {
         SplitBy::File => "nothing in it names a file; record with `flashscope record --events block,cache,syscall`",
-        SplitBy::Device => "it has no I/O of a block device; leave out --by device to see the chips of raw flash",
+        SplitBy::Device => "it has no I/O of a block device and no operation of raw flash",
         SplitBy::Call => {
             "it has no call from entry to return; record with `flashscope record --events block,cache,syscall`"
         }

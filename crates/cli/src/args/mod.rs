@@ -230,7 +230,7 @@ pub struct ReportArgs {
     /// layer: the time of reads, writes and syncs by layer of the kernel (`record --events layers`, or trace-cmd's function_graph with
     /// block and syscall events). app, process, thread: what the tables of originators, tasks and files count I/O for; app is the
     /// systemd unit, container or Android package [default: thread]. file, device, call: only the tables by file, by device and
-    /// operation, or by kind of call.
+    /// operation (of raw flash: by chip), or by kind of call.
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
     /// Show one call, by its number in the tables of calls: its way through the layers, and what delayed it.

@@ -195,7 +195,7 @@ fn errors(report: &FlashReport, style: &Style, width: usize) -> String {
 }
 
 /// Rows of a name and its operations, the first ones of many.
-fn operations(
+pub(super) fn operations(
     what: &str,
     rows: impl ExactSizeIterator<Item = (String, Option<String>, OpCounts)>,
     width: usize,

@@ -1,5 +1,6 @@
 //! `report --by file|device|call` on a terminal: only the tables that are split so.
 
+use super::flash::operations;
 use super::table::paragraph;
 use super::{Style, losses, names_section, rows};
 use crate::block_view;
@@ -9,7 +10,7 @@ use crate::text::visible;
 use crate::wear_view;
 use flashscope_analysis::block::{BlockReport, GroupBy};
 use flashscope_analysis::calls::CallsFound;
-use flashscope_analysis::{FlashReport, LossCount, SplitBy};
+use flashscope_analysis::{ChipOps, FlashReport, LossCount, SplitBy, SplitReport};
 
 /// Rows of a table; the JSON has all.
 const MAX_ROWS: usize = 40;
@@ -44,6 +45,12 @@ pub fn flash_by(report: &FlashReport, by: SplitBy, style: &Style) -> String {
     if by == SplitBy::File {
         tables += &section("Programmed for which file", &wear_view::files(&report.found.wear, most), style);
         tables += &names_section(&report.names, style, most);
+    }
+    let chips = SplitReport::of_flash(report, by).chips;
+    if !chips.is_empty() {
+        let name = |one: &ChipOps| one.chip.map_or_else(|| "(unknown)".to_owned(), |chip| chip.to_string());
+        let rows = chips.iter().map(|one| (name(one), None, one.counts));
+        tables += &style.section("By chip", &operations("chip", rows, style.width()));
     }
     tables += &of_calls(&report.calls, by, report.found.begin_ns, style);
     around(&report.title, &tables, &report.losses, style)
