@@ -347,6 +347,8 @@ static void send_file(struct fs_names *names, const struct fs_inode *file)
 			fs_json_string(json, "state", file->again ? "again" : states[file->state]);
 		if (file->was && strcmp(file->was, file->path))
 			fs_json_string(json, "was", file->was);
+		if (file->other && strcmp(file->other, file->path))
+			fs_json_string(json, "or", file->other);
 	} else {
 		fs_json_string(json, "why", fs_paths_why(&names->paths, file));
 	}
@@ -458,6 +460,7 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 		/* A walk reads from the device that is watched: that may be what fires next. */
 		if (names->mode == FS_NAMES_WALK || (names->mode == FS_NAMES_AUTO && !names->flight))
 			fs_paths_walk(paths, part(begin, limit_ns, 4));
+		fs_paths_subvolumes(paths, part(begin, limit_ns, 4));
 		send_files(names);
 	}
 	send_devices(names);

@@ -21,6 +21,7 @@
 #endif
 
 #include "reader.h"
+#include "subvolumes.h"
 #include "util.h"
 
 /* A path that is longer is kept without its beginning. */
@@ -64,13 +65,29 @@ static void without_gone(char *path)
 		path[length - tail] = '\0';
 }
 
-static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, bool foreign, bool deleted)
+static const struct fs_mount *mount_of(const struct fs_paths *paths, uint32_t device)
+{
+	for (size_t i = 0; i < paths->mounts.count; i++)
+		if (paths->mounts.items[i].device == device)
+			return &paths->mounts.items[i];
+	return NULL;
+}
+
+/* subvolume: the device that stat(2) has for it, where that is another one than events have; else 0. */
+static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, uint32_t subvolume, bool foreign, bool deleted)
 {
 	if (*path != '/')
 		return;
 	if (strlen(path) > PATH_KEPT)
 		path += strlen(path) - PATH_KEPT;
 	file->looked_ns = fs_now_ns();
+	/* Of another subvolume, with the same inode number: nothing was renamed. */
+	if (file->path && subvolume && file->subvolume && subvolume != file->subvolume) {
+		if (!file->other)
+			fs_inode_set_path(&paths->touched, &file->other, path);
+		return;
+	}
+	file->subvolume = subvolume ? subvolume : file->subvolume;
 	if (!file->path) {
 		if (!fs_inode_set_path(&paths->touched, &file->path, path))
 			return;
@@ -133,6 +150,7 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 	bool whole = true;
 
 	while (dir && (entry = readdir(dir))) {
+		uint32_t device, stat_device;
 		struct fs_inode *file;
 		struct statx st;
 		ssize_t length;
@@ -148,9 +166,9 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 			  STATX_TYPE | STATX_INO | STATX_NLINK, &st) ||
 		    !(S_ISREG(st.stx_mode) || S_ISDIR(st.stx_mode)))
 			continue;
-		file = fs_touched_file(&paths->touched,
-				       device_of(paths, makedev(st.stx_dev_major, st.stx_dev_minor), pid, entry->d_name),
-				       st.stx_ino, !only_touched && S_ISREG(st.stx_mode));
+		stat_device = kernel_device(makedev(st.stx_dev_major, st.stx_dev_minor));
+		device = device_of(paths, makedev(st.stx_dev_major, st.stx_dev_minor), pid, entry->d_name);
+		file = fs_touched_file(&paths->touched, device, st.stx_ino, !only_touched && S_ISREG(st.stx_mode));
 		if (!file || (only_touched && !file->touched))
 			continue;
 		length = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
@@ -159,7 +177,7 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 		target[length] = '\0';
 		if (!st.stx_nlink)
 			without_gone(target);
-		sighted(paths, file, target, foreign, !st.stx_nlink);
+		sighted(paths, file, target, device != stat_device ? stat_device : 0, foreign, !st.stx_nlink);
 	}
 	if (dir)
 		closedir(dir);
@@ -191,7 +209,7 @@ static void mapped_files(struct fs_paths *paths, int32_t pid, bool foreign, bool
 		fs_unescape(name);
 		without_gone(name);
 		/* Whether it is gone or was renamed onto, the walk finds out. */
-		sighted(paths, file, name, foreign, false);
+		sighted(paths, file, name, 0, foreign, false);
 	}
 	free(text);
 }
@@ -276,7 +294,7 @@ static bool sighted_by_handle(struct fs_paths *paths, struct fs_inode *file)
 
 	if (fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, &found) != FS_HANDLE_NAMED)
 		return false;
-	sighted(paths, file, found.path, found.foreign, found.deleted);
+	sighted(paths, file, found.path, 0, found.foreign, found.deleted);
 	return file->path != NULL;
 }
 
@@ -309,7 +327,8 @@ void fs_paths_check(struct fs_paths *paths, uint64_t end_ns)
 
 		if (!file->path || settled(file) ||
 		    fs_mounts_are_remote(&paths->mounts, 0, file->path) || lstat(file->path, &st) ||
-		    st.st_ino != file->inode || (major(st.st_dev) && kernel_device(st.st_dev) != file->device))
+		    st.st_ino != file->inode || (major(st.st_dev) && kernel_device(st.st_dev) != file->device) ||
+		    (file->subvolume && kernel_device(st.st_dev) != file->subvolume))
 			continue;
 		file->foreign = false;
 		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
@@ -490,6 +509,9 @@ static void directory(struct walk *walk, int fd, size_t length, dev_t device, in
 			continue;
 		}
 		file = fs_touched_file(&walk->paths->touched, walk->device, entry->d_ino, false);
+		/* Of another subvolume than the file that was seen. */
+		if (file && file->subvolume && file->subvolume != kernel_device(device))
+			file = NULL;
 		if (!(file && file->touched && !settled(file)) && type != DT_DIR && type != DT_UNKNOWN)
 			continue;
 		walk->path[length] = '/';
@@ -536,6 +558,37 @@ static void mounted(struct walk *walk, const struct fs_mount *mount)
 	if (file && file->touched && !settled(file))
 		found(walk, fd, ".", file);
 	directory(walk, fd, strlen(walk->path), st.st_dev, 0);
+}
+
+void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns)
+{
+	struct fs_touched *touched = &paths->touched;
+	size_t count, *most = fs_touched_most_first(touched, &count);
+	struct fs_subvolumes *all = fs_alloc(sizeof(*all));
+
+	memset(all, 0, sizeof(*all));
+	for (size_t i = 0; i < count && fs_now_ns() < end_ns; i++) {
+		struct fs_inode *file = &touched->files[most[i]];
+		const struct fs_mount *mount = mount_of(paths, file->device);
+		uint32_t own = file->subvolume;
+		struct stat st;
+		char *other;
+
+		if (!mount || strcmp(mount->type, "btrfs") || !file->path || file->other || file->foreign ||
+		    fs_subvolumes_open(all, &paths->mounts, file->device) < 2)
+			continue;
+		if (!own && !lstat(file->path, &st) && st.st_ino == file->inode)
+			own = kernel_device(st.st_dev);
+		if (!own)
+			continue;
+		other = fs_subvolumes_other(all, file->inode, own);
+		if (other)
+			fs_inode_set_path(touched, &file->other, other);
+		free(other);
+	}
+	fs_subvolumes_close(all);
+	free(all);
+	free(most);
 }
 
 static size_t wanted_of(const struct fs_paths *paths, uint32_t device)
@@ -654,14 +707,6 @@ void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns)
 }
 
 /* --- why there is none -------------------------------------------------- */
-
-static const struct fs_mount *mount_of(const struct fs_paths *paths, uint32_t device)
-{
-	for (size_t i = 0; i < paths->mounts.count; i++)
-		if (paths->mounts.items[i].device == device)
-			return &paths->mounts.items[i];
-	return NULL;
-}
 
 /* Inodes that hold a file system's own data and have no name. */
 static bool is_metadata(const char *type, uint64_t inode)

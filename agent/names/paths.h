@@ -51,6 +51,8 @@ void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns);
 void fs_paths_check(struct fs_paths *paths, uint64_t end_ns);
 /* What the kernel calls those that have no true path yet, until end_ns. */
 void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns);
+/* Which of the files on btrfs are one of several with the same inode number, until end_ns. */
+void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns);
 /* Looks for what has no path until end_ns (UINT64_MAX: without end). The file systems share the time, the smallest first. */
 void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns);
 /* Why a file has no path; NULL where it has one. */

@@ -81,10 +81,13 @@ bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *pat
 
 void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file)
 {
-	touched->path_bytes -= (file->path ? strlen(file->path) : 0) + (file->was ? strlen(file->was) : 0);
-	free(file->path);
-	free(file->was);
-	file->path = file->was = NULL;
+	char **const paths[] = { &file->path, &file->was, &file->other };
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		touched->path_bytes -= *paths[i] ? strlen(*paths[i]) : 0;
+		free(*paths[i]);
+		*paths[i] = NULL;
+	}
 }
 
 /* "char name[32]" of writeback events (include/trace/events/writeback.h): there it holds the backing device's name. */
@@ -354,6 +357,7 @@ void fs_touched_free(struct fs_touched *touched)
 	for (size_t i = 0; i < touched->count; i++) {
 		free(touched->files[i].path);
 		free(touched->files[i].was);
+		free(touched->files[i].other);
 	}
 	for (size_t i = 0; i < touched->ended_count; i++)
 		fs_inode_forget_paths(touched, &touched->ended[i]);

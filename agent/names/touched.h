@@ -35,11 +35,13 @@ struct fs_inode {
 	uint32_t tid;	 /* of the first event */
 	uint32_t events; /* that name it */
 	char *path, *was;
+	char *other; /* btrfs: a file, or a subvolume with one, that has the same inode number */
 	uint64_t seen_ns; /* of CLOCK_REALTIME: when it first had its path */
 	uint64_t looked_ns; /* of the trace clock: when its path was last looked at */
 	uint64_t last_ns;   /* the same of its last event, about */
 	uint64_t from_ns;   /* the same: before, its inode number was another file's; 0: not known */
 	uint64_t until_ns;  /* the same: from then on its inode number is another file's; 0: it is its own */
+	uint32_t subvolume; /* btrfs: the device that stat(2) has for the file at `path`; 0: not known */
 	uint8_t state; /* enum fs_inode_state */
 	bool touched;  /* an event names it */
 	bool foreign;  /* its path is another mount namespace's */

@@ -37,6 +37,8 @@ pub enum FileName {
         was: Option<String>,
         /// The path is one in an overlay: where that is.
         overlay: Option<String>,
+        /// btrfs: a file of another subvolume, or that subvolume, with the same inode number. Events do not tell them apart.
+        other: Option<String>,
     },
     /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `busy`, `not_looked_for`.
     Unnamed { why: String },
@@ -45,7 +47,11 @@ pub enum FileName {
 impl FileName {
     /// The path, and what is to be known of it: `/data/a (deleted)`, `/data/b (was /data/a)`.
     pub fn display(&self) -> Option<String> {
-        let FileName::Path { path, state, was, overlay } = self else { return None };
+        let FileName::Path { path, state, was, overlay, other } = self else { return None };
+        if let Some(other) = other {
+            let deleted = if *state == NameState::Deleted { "deleted, " } else { "" };
+            return Some(format!("{path} ({deleted}or {other}: same inode number in another subvolume)"));
+        }
         if let Some(overlay) = overlay {
             let deleted = if *state == NameState::Deleted { ", deleted" } else { "" };
             return Some(format!("{path} ({overlay}{deleted})"));
@@ -161,7 +167,8 @@ impl FileNames {
                 Some(path) => {
                     let state = serde_json::from_value(row["state"].clone()).unwrap_or(NameState::Named);
                     let overlay = text(&row["layer"]).map(|_| overlay(&containers, row["mnt_ns"].as_u64()));
-                    FileName::Path { path: path.to_owned(), state, was, overlay }
+                    let other = text(&row["or"]).map(str::to_owned);
+                    FileName::Path { path: path.to_owned(), state, was, overlay, other }
                 }
                 None => FileName::Unnamed { why: text(&row["why"]).unwrap_or("not_looked_for").to_owned() },
             };
@@ -186,24 +193,30 @@ impl FileNames {
     }
 
     /// The path with what is to be known of it; `None` where there is none. Where several files had the number, all are named: the
-    /// figures beside it are theirs together.
+    /// figures beside it are theirs together. `/c (same inode number before: /b, /a)`.
     pub fn display(&self, device: Device, inode: u64) -> Option<String> {
-        const MOST: usize = 3;
-        let turns = self.files.get(&FileId::on(device, inode))?;
-        if let [only] = turns.as_slice() {
-            return only.name.display();
+        const NAMELESS: &str = "a file without a name";
+        const MOST: usize = 2;
+        let (last, before) = self.files.get(&FileId::on(device, inode))?.split_last()?;
+        fn name(turn: &Turn) -> &str {
+            turn.name.path().unwrap_or(NAMELESS)
         }
-        let mut names: Vec<String> =
-            turns.iter().map(|turn| turn.name.display().unwrap_or_else(|| "a deleted file".to_owned())).collect();
-        // Each once, where it came last.
-        let mut kept = std::collections::HashSet::new();
-        names.reverse();
-        names.retain(|name| kept.insert(name.clone()));
-        names.reverse();
-        let more = names.len().saturating_sub(MOST);
+        // Each once, the latest first. A file that is made again under its own path is that path.
+        let mut known = std::collections::HashSet::from([name(last)]);
+        let mut others: Vec<&str> = before.iter().rev().map(name).filter(|path| known.insert(path)).collect();
+        if others.is_empty() {
+            return last.name.display();
+        }
+        let more = others.len().saturating_sub(MOST);
+        others.truncate(MOST);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        names.drain(..names.len().saturating_sub(MOST));
-        Some(format!("reused inode: {}{more}", names.join(", ")))
+        let before = format!("same inode number before: {}{more}", others.join(", "));
+        Some(match &last.name {
+            FileName::Path { path, state: NameState::Deleted, overlay: None, other: None, .. } => {
+                format!("{path} (deleted; {before})")
+            }
+            name => format!("{} ({before})", name.display().unwrap_or_else(|| NAMELESS.to_owned())),
+        })
     }
 
     /// The path of one of the files that had this number.
@@ -301,6 +314,18 @@ mod tests {
             {"device": "7:0", "inode": 21, "path": "/app/b", "layer": "/up/app/b", "mnt_ns": 78},
             {"device": "7:0", "inode": 18, "path": "/f", "state": "deleted", "until_ns": 200},
             {"device": "7:0", "inode": 18, "why": "deleted", "until_ns": 100},
+            {"device": "7:0", "inode": 22, "path": "/db-journal", "state": "deleted", "until_ns": 100},
+            {"device": "7:0", "inode": 22, "path": "/db-journal", "state": "deleted", "until_ns": 200},
+            {"device": "7:0", "inode": 22, "path": "/db-journal", "state": "deleted"},
+            {"device": "7:0", "inode": 23, "path": "/a", "state": "deleted", "until_ns": 100},
+            {"device": "7:0", "inode": 23, "path": "/b", "state": "deleted", "until_ns": 200},
+            {"device": "7:0", "inode": 23, "path": "/c", "state": "deleted", "until_ns": 300},
+            {"device": "7:0", "inode": 23, "path": "/d", "state": "deleted"},
+            {"device": "7:0", "inode": 24, "path": "/a", "state": "deleted", "until_ns": 100},
+            {"device": "7:0", "inode": 24, "why": "deleted"},
+            {"device": "7:0", "inode": 25, "why": "deleted", "until_ns": 100},
+            {"device": "7:0", "inode": 25, "why": "deleted"},
+            {"device": "7:0", "inode": 26, "path": "/a/f", "or": "/b/g"},
             {"device": "7", "inode": 16, "path": "/mnt/d"}, {"inode": 16}, 7],
             "processes": [{"pid": 1, "mnt_ns": 77, "cgroup": "/lxc/web"}]}});
         let names = FileNames::of_facts(&facts);
@@ -322,7 +347,12 @@ mod tests {
         assert_eq!([50, 100, 101, 200, 201, 900].map(|time| turn(&names, time)), [0, 0, 1, 1, 2, 2]);
         let path = |turn| names.of_turn(Device::new(7, 0), 18, turn).and_then(FileName::path);
         assert_eq!([0, 1, 2, 3].map(path), [None, Some("/f"), Some("/e"), None]);
-        assert_eq!(of(18).as_deref(), Some("reused inode: a deleted file, /f (deleted), /e"));
+        assert_eq!(of(18).as_deref(), Some("/e (same inode number before: /f, a file without a name)"));
+        assert_eq!(of(22).as_deref(), Some("/db-journal (deleted)"));
+        assert_eq!(of(23).as_deref(), Some("/d (deleted; same inode number before: /c, /b and 1 more)"));
+        assert_eq!(of(24).as_deref(), Some("a file without a name (same inode number before: /a)"));
+        assert_eq!(of(25), None);
+        assert_eq!(of(26).as_deref(), Some("/a/f (or /b/g: same inode number in another subvolume)"));
         assert_eq!(turn(&names.clone().later_by(50), 150), 0);
         assert_eq!(names.turn(Device::new(7, 1), 18, TimeNs(0)), 0);
         assert!(names.looked_for && !FileNames::of_facts(&json!({})).looked_for);

@@ -449,7 +449,7 @@ impl Anonymizer {
         }
         let names = matches!(
             key,
-            "name" | "path" | "was" | "layer" | "point" | "root" | "file" | "cgroup" | "model" | "card" | "dm"
+            "name" | "path" | "was" | "or" | "layer" | "point" | "root" | "file" | "cgroup" | "model" | "card" | "dm"
         );
         let known = || text.split(' ').all(|word| WORDS.contains(&word));
         if is_device(text) || (!names && (known() || is_number(text))) || (key == "name" && is_number(text)) {
