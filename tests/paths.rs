@@ -83,10 +83,14 @@ struct Disk {
 
 impl Disk {
     fn new(name: &str) -> Disk {
+        Disk::with(name, "64M", &["mkfs.ext4", "-q", "-F"])
+    }
+
+    fn with(name: &str, size: &str, mkfs: &[&str]) -> Disk {
         let dir = TempDir::new(name);
         let image = dir.path().join("fs.img");
-        stdout(Command::new("truncate").args(["-s", "64M"]).arg(&image));
-        stdout(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+        stdout(Command::new("truncate").args(["-s", size]).arg(&image));
+        stdout(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image));
         let device = stdout(Command::new("losetup").args(["-f", "--show"]).arg(&image)).trim().to_owned();
         let disk = Disk { dir, device };
         std::fs::create_dir(disk.mount()).expect("a directory");
@@ -172,6 +176,59 @@ fn files_of_one_inode_number_are_told_apart() {
     }
 }
 
+/// Subvolumes of a btrfs number their inodes alike, and events do not say which one a file is of: no name stands for both.
+#[test]
+fn files_of_two_subvolumes_with_one_number_are_both_named() {
+    if !can_record_loops() {
+        return;
+    }
+    let tools =
+        ["mkfs.btrfs", "btrfs"].map(|tool| output(Command::new("sh").args(["-c", &format!("command -v {tool}")])));
+    if tools.iter().any(|tool| !tool.status.success())
+        || !stdout(Command::new("cat").arg("/proc/filesystems")).contains("btrfs")
+    {
+        return skip("needs btrfs and its tools");
+    }
+    let disk = Disk::with("paths-btrfs", "256M", &["mkfs.btrfs", "-q", "-f"]);
+    let names = disk.names(
+        "btrfs -q subvolume create $m/a; btrfs -q subvolume create $m/b
+        for f in a/one b/two a/alone; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; stat -c %i $m/$f >>$m/../inodes; done
+        for f in a/gone b/stays; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; stat -c %i $m/$f >>$m/../inodes; done
+        rm $m/a/gone",
+    );
+    let inodes = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("inode numbers");
+    let inodes: Vec<u64> = inodes.lines().map(|line| line.parse().expect("a number")).collect();
+    let &[one, two, alone, _, stays] = inodes.as_slice() else { panic!("{inodes:?}") };
+    assert!(one == two && alone == stays, "{inodes:?}");
+    let mount = disk.mount().display().to_string();
+    let rows = names["files"].as_array().expect("files");
+    let row = |inode: u64| {
+        let of =
+            |row: &&Value| row["inode"] == inode && row["path"].as_str().is_none_or(|path| path.starts_with(&mount));
+        rows.iter().find(of).unwrap_or_else(|| panic!("{inode}: {names}"))
+    };
+    let both = |row: &Value| {
+        let mut both = ["path", "or"].map(|key| row[key].as_str().unwrap_or("").replace(&mount, ""));
+        both.sort();
+        both
+    };
+    assert_eq!(both(row(one)), ["/a/one", "/b/two"]);
+    assert_eq!(both(row(alone)), ["/a/alone", "/b/stays"]);
+    let shown = format!("{mount}/a/one (or {mount}/b/two: same inode number in another subvolume)").replace(&mount, "");
+    let report = stdout(flashscope().args(["report", "--json"]).arg(disk.dir.path().join("t.stream")));
+    assert!(report.replace(&mount, "").contains(&shown), "{shown}: {report}");
+    // In the first subvolume alone.
+    let names = disk.names("for f in first second; do dd if=/dev/zero of=$m/a/$f bs=4k count=3 conv=fsync status=none; done; stat -c %i $m/a/second >$m/../inodes");
+    let inode = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("an inode number");
+    let inode: u64 = inode.trim().parse().expect("a number");
+    let rows = names["files"].as_array().expect("files");
+    let second = rows
+        .iter()
+        .find(|row| row["inode"] == inode && row["path"].as_str().is_some_and(|path| path.starts_with(&mount)));
+    let second = second.unwrap_or_else(|| panic!("{inode}: {names}"));
+    assert_eq!(both(second), ["", "/a/second"]);
+}
+
 /// Nothing of a report calls a device's page cache `0:3 inode 266338304`.
 #[test]
 fn a_devices_own_pages_are_named() {
@@ -232,6 +289,7 @@ fn calls_of_other_devices_are_in_no_figure() {
     let elsewhere = other.mount().join("elsewhere");
     disk.names(&format!(
         "for i in 1 2 3; do dd if=/dev/zero of={} bs=64k count=1 conv=fsync; done 2>/dev/null; \
+         dd if=/dev/zero of=$m/../on-the-host bs=4k count=16 2>/dev/null; \
          dd if=/dev/zero of=$m/here bs=64k count=1 conv=fsync 2>/dev/null",
         elsewhere.display()
     ));
@@ -240,6 +298,11 @@ fn calls_of_other_devices_are_in_no_figure() {
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let calls = &report["calls"];
     let groups = calls["by_process"].as_array().expect("calls");
+    // Events of writeback name the disk that the loop device's file lies on, whatever file it is.
+    let files =
+        calls["by_file"].as_array().expect("calls").iter().chain(report["names"]["files"].as_array().expect("files"));
+    let host = |file: &Value| file["path"].as_str().is_some_and(|path| path.ends_with("/on-the-host"));
+    assert_eq!(files.filter(|file| host(file)).collect::<Vec<_>>(), Vec::<&Value>::new());
     let syncs: u64 = groups.iter().filter(|one| one["call"] == "fsync").filter_map(|one| one["ns"]["n"].as_u64()).sum();
     assert_eq!(syncs, 1, "{groups:?}");
     assert!(calls["not_of_device_syncs"].as_u64() >= Some(3), "{calls}");

@@ -1,11 +1,13 @@
 //! The traces that a command is given: one, or several in one order of time.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use flashscope_analysis::{LossCount, OWN_RECORDING};
 use flashscope_study::Pattern;
 use flashscope_trace::{
-    Alignment, DeviceNames, Event, FileNames, Loss, Losses, MergedTrace, Process, TaskId, TimeNs, Trace,
+    Alignment, Device, DeviceNames, Event, EventKind, FileId, FileNames, Loss, Losses, MergedTrace, Process, TaskId,
+    TimeNs, Trace,
 };
 
 use crate::failure::Failure;
@@ -40,6 +42,38 @@ pub struct Inputs {
     machines: Vec<usize>,
     /// Tasks of the recorder itself, by source: the recording's facts name them.
     own: Vec<Vec<TaskId>>,
+    /// By source: which files a recording with `--device` is of.
+    recorded: Vec<Option<RecordedFiles>>,
+}
+
+/// Events of writeback name a whole disk: a recording of a partition, or of a loop device in a file, has those of the disk's other files
+/// as well, which are no part of it.
+struct RecordedFiles {
+    devices: HashSet<Device>,
+    /// Files that loop devices lie in.
+    backing: HashSet<FileId>,
+}
+
+impl RecordedFiles {
+    fn of(trace: &Trace) -> Option<RecordedFiles> {
+        let facts = trace.facts();
+        let names = trace.device_names();
+        let number = |name: &String| {
+            let disk = facts.block.iter().find(|disk| disk.name.as_ref() == Some(name));
+            names.find(name).or_else(|| Device::parse(disk?.device.as_deref()?))
+        };
+        let devices: HashSet<Device> = facts.recording.filter.devices.iter().filter_map(number).collect();
+        let loops = facts.block.iter().map(|disk| &disk.of_loop);
+        let backing = loops.filter_map(|one| Some(FileId::on(Device::parse(one.device.as_deref()?)?, one.inode?)));
+        (!devices.is_empty()).then(|| RecordedFiles { devices, backing: backing.collect() })
+    }
+
+    /// Not of a file on another disk. A file system without a device of its own (btrfs) has a number that no device has.
+    fn has(&self, event: &Event) -> bool {
+        let EventKind::File(file) = &event.kind else { return true };
+        let Some(device) = file.device.filter(|device| device.major() > 0) else { return true };
+        self.devices.contains(&device) || self.backing.contains(&FileId::on(device, file.inode))
+    }
 }
 
 impl Inputs {
@@ -79,7 +113,8 @@ impl Inputs {
             .map(|i| (0..i).find(|&before| boot(before).is_some() && boot(before) == boot(i)).unwrap_or(i))
             .collect();
         let own = merged.sources().iter().map(|source| source.trace.facts().recording.own.tasks.clone()).collect();
-        Inputs { merged, machines, own }
+        let recorded = merged.sources().iter().map(|source| RecordedFiles::of(&source.trace)).collect();
+        Inputs { merged, machines, own, recorded }
     }
 
     pub fn merged(&self) -> &MergedTrace {
@@ -110,6 +145,17 @@ impl Inputs {
 
     /// Every event with the number of its trace.
     pub fn for_each(&self, f: &mut dyn FnMut(usize, &Event)) -> Result<(), Failure> {
+        if self.recorded.iter().all(Option::is_none) {
+            return self.for_each_of_all(f);
+        }
+        self.for_each_of_all(&mut |source, event| {
+            if self.recorded[source].as_ref().is_none_or(|recorded| recorded.has(event)) {
+                f(source, event);
+            }
+        })
+    }
+
+    fn for_each_of_all(&self, f: &mut dyn FnMut(usize, &Event)) -> Result<(), Failure> {
         match self.only() {
             Some(trace) => trace.for_each(&mut |event| f(0, event))?,
             None => self.merged.for_each(f)?,

@@ -182,6 +182,7 @@ objects! {
         name: Option<String>,
         /// `254:0`
         device: Option<String>,
+        size_bytes: Option<u64>,
         read_ahead_kb: Option<u64>,
         max_sectors_kb: Option<u64>,
         /// As many requests of a queue can be under way, those that wait in its scheduler among them.
@@ -258,6 +259,8 @@ objects! {
     /// What alone was asked for.
     Filter {
         device: Vec<String>,
+        /// The same with the devices of their stacks that are recorded whole.
+        devices: Vec<String>,
         pid: Vec<i64>,
         cgroup: Vec<String>,
         comm: Vec<String>,
@@ -347,7 +350,8 @@ impl Facts {
         });
         let disks = self.block.iter_mut().flat_map(|disk| {
             let [window, request] = [&mut disk.read_ahead_kb, &mut disk.max_sectors_kb];
-            [(window, MOST_UNIT), (request, MOST_UNIT), (&mut disk.of_loop.offset, MOST_BYTES)]
+            let [size, offset] = [&mut disk.size_bytes, &mut disk.of_loop.offset];
+            [(window, MOST_UNIT), (request, MOST_UNIT), (size, MOST_BYTES), (offset, MOST_BYTES)]
         });
         let ubi = self.ubi.iter_mut().flat_map(|ubi| {
             [
