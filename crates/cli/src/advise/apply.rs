@@ -1,8 +1,10 @@
 //! `advise --apply` and `--undo`: settings of devices and options of mounts on a target, by the agent there, which notes what they
-//! were.
+//! were. Nothing is set on another machine than the one that was recorded.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
+
+use flashscope_trace::Facts;
 
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
@@ -23,8 +25,8 @@ fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json
         .map_err(|error| Failure::new(format!("{on}: the agent's output cannot be read: {error}")))
 }
 
-/// Sets knobs (files below /sys and their values, mount points and an option), having asked.
-pub fn apply(args: &AdviseArgs, quiet: bool, knobs: &[(String, String)]) -> Result<(), Failure> {
+/// Sets knobs (files below /sys and their values, mount points and an option) on the machine of the recording, having asked.
+pub fn apply(args: &AdviseArgs, quiet: bool, recorded: &Facts, knobs: &[(String, String)]) -> Result<(), Failure> {
     let on = &args.target.target;
     outln!();
     if knobs.is_empty() {
@@ -32,6 +34,16 @@ pub fn apply(args: &AdviseArgs, quiet: bool, knobs: &[(String, String)]) -> Resu
             "Nothing to apply: no setting that can be changed at run time is recommended. Programs are changed by hand."
         );
         return Ok(());
+    }
+    let terminal = Arc::new(Terminal::new(quiet));
+    let there = Facts::of(&target::facts(&args.target, &["probe"], &terminal)?);
+    if let Some(difference) = another_machine(recorded, &there, knobs) {
+        return Err(Failure::new(format!(
+            "nothing is applied: {} is not known to be the machine of the recording: {}; name that machine with --on ssh://HOST, or \
+             record on this one",
+            flashscope_report::visible(on),
+            flashscope_report::visible(&difference)
+        )));
     }
     for (path, value) in knobs {
         let (path, value) = (flashscope_report::visible(path), flashscope_report::visible(value));
@@ -81,4 +93,106 @@ pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         None => return Err(Failure::new("the agent did not report which settings it restored")),
     }
     Ok(())
+}
+
+/// What tells a machine from that of a recording; `None`: it is the same, as far as facts say. It is where the recorded boot still runs.
+/// After another boot it is where all that the knobs name is there as it was.
+fn another_machine(recorded: &Facts, there: &Facts, knobs: &[(String, String)]) -> Option<String> {
+    let boots = recorded.kernel.boot_id.as_ref().zip(there.kernel.boot_id.as_ref());
+    if boots.is_some_and(|(then, now)| then == now) {
+        return None;
+    }
+    match (&recorded.kernel.machine, &there.kernel.machine) {
+        (Some(then), Some(now)) if then != now => return Some(format!("that was {then}, and this is {now}")),
+        (Some(_), Some(_)) => {}
+        _ => return Some("the recording does not say what it was".to_owned()),
+    }
+    knobs.iter().find_map(|(path, _)| another_device(recorded, there, path))
+}
+
+/// How what a knob belongs to differs.
+fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<String> {
+    // By its name or its number.
+    let of_disk = |name: &str| {
+        let identity = |facts: &Facts| {
+            let is = |known: &Option<String>| known.as_deref() == Some(name);
+            let disk = facts.block.iter().find(|disk| is(&disk.name) || is(&disk.device))?;
+            let file = (disk.of_loop.backing_file.clone(), disk.of_loop.inode);
+            Some((disk.size_bytes, disk.name.clone(), disk.dm_uuid.clone(), file))
+        };
+        match (identity(recorded), identity(there)) {
+            (Some(then), Some(now)) if then == now && then.0.is_some() => None,
+            (Some((Some(then), ..)), Some((Some(now), ..))) if then != now => {
+                Some(format!("its {name} had {then} bytes, and has {now}"))
+            }
+            (Some(_), Some(_)) => Some(format!("its {name} was another one")),
+            (None, _) => Some(format!("the recording does not describe {name}")),
+            (_, None) => Some(format!("it has no {name}")),
+        }
+    };
+    if let Some(name) = path.strip_prefix("/sys/block/").and_then(|rest| rest.split('/').next()) {
+        return of_disk(name);
+    }
+    if let Some(name) = path.strip_prefix("/sys/class/bdi/").and_then(|rest| rest.split('/').next()) {
+        if name.contains(':') {
+            return of_disk(name);
+        }
+        // A bdi of MTD or of a file system on it: its chips are the machine.
+        let chips = |facts: &Facts| -> Vec<_> {
+            facts.mtd.iter().map(|mtd| (mtd.index, mtd.name.clone(), mtd.size, mtd.erasesize)).collect()
+        };
+        let same = chips(recorded) == chips(there) && !recorded.mtd.is_empty();
+        return (!same).then(|| format!("the flash behind {name} was another one"));
+    }
+    let mount = |facts: &Facts| {
+        let mount = facts.mounts.iter().rfind(|mount| mount.target.as_deref() == Some(path))?;
+        Some((mount.source.clone(), mount.kind.clone(), mount.size_bytes))
+    };
+    match (mount(recorded), mount(there)) {
+        (Some(then), Some(now)) if then == now => None,
+        (_, None) => Some(format!("nothing is mounted at {path}")),
+        _ => Some(format!("another file system was mounted at {path}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn machine(boot: Value, size: u64, source: &str) -> Facts {
+        Facts::of(&json!({
+            "kernel": {"machine": "armv7l", "boot_id": boot},
+            "block": [{"name": "mmcblk0", "device": "179:0", "size_bytes": size}, {"name": "sda", "device": "8:0"}],
+            "mounts": [{"target": "/data", "source": source, "type": "ext4", "size_bytes": 1000}],
+            "mtd": [{"index": 0, "name": "root", "size": size, "erasesize": 131_072}],
+        }))
+    }
+
+    #[test]
+    fn knobs_are_of_the_machine_that_was_recorded() {
+        let recorded = machine(json!("a"), 4096, "/dev/mmcblk0p2");
+        let of = |there: &Facts, path: &str| another_machine(&recorded, there, &[(path.to_owned(), "128".to_owned())]);
+        const SCHEDULER: &str = "/sys/block/mmcblk0/queue/scheduler";
+        const WINDOW: &str = "/sys/class/bdi/179:0/read_ahead_kb";
+        // The same boot: a disk that was changed meanwhile does not matter.
+        assert_eq!(of(&machine(json!("a"), 8192, "/dev/sda1"), SCHEDULER), None);
+        // Another boot of it, and a machine without a boot's number.
+        for boot in [json!("b"), Value::Null] {
+            let same = machine(boot.clone(), 4096, "/dev/mmcblk0p2");
+            let other = machine(boot, 8192, "/dev/sda1");
+            for path in [SCHEDULER, WINDOW, "/sys/class/bdi/mtd-0/read_ahead_kb", "/data"] {
+                assert_eq!(of(&same, path), None, "{path}");
+                assert!(of(&other, path).is_some(), "{path}");
+            }
+            // What cannot be compared, or is not there.
+            for path in ["/sys/block/sda/queue/scheduler", "/sys/block/vda/queue/scheduler", "/other"] {
+                assert!(of(&same, path).is_some(), "{path}");
+            }
+        }
+        let mut x86 = machine(json!("b"), 4096, "/dev/mmcblk0p2");
+        x86.kernel.machine = Some("x86_64".to_owned());
+        assert_eq!(of(&x86, SCHEDULER).as_deref(), Some("that was armv7l, and this is x86_64"));
+        assert!(another_machine(&Facts::default(), &recorded, &[]).is_some_and(|why| why.contains("does not say")));
+    }
 }

@@ -82,7 +82,11 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         Ok(workload) => workload,
         Err(why) => {
             findings::print_only(&found, args.json, why)?;
-            return if args.apply { apply::apply(args, quiet, &findings::knobs(&found)) } else { Ok(()) };
+            return if args.apply {
+                apply::apply(args, quiet, trace.facts(), &findings::knobs(&found))
+            } else {
+                Ok(())
+            };
         }
     };
     of_readahead(args, quiet, trace, &workload, &found)
@@ -183,7 +187,7 @@ fn of_readahead(
             Change::SetReadahead { kib } => Some(kib),
             _ => None,
         });
-        apply::apply(args, quiet, &knobs(found, kib, &storage)?)?;
+        apply::apply(args, quiet, trace.facts(), &knobs(found, kib, &storage)?)?;
     }
     Ok(())
 }
