@@ -18,11 +18,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let source = "block:block_rq_issue, block_rq_complete of flushes (F)";
+    // Of several devices, or of one above another, they overlap: together they take more than the time in which somebody waits.
+    let lost = total.min(seen.span_ns);
+    let together = if total > seen.span_ns { " in all" } else { "" };
     vec![Finding {
         rule: Rule::FlushStalls,
         weight: Weight::Cost,
         what: format!(
-            "The device spends {} on {}: {} each, {} at most.",
+            "The device spends {}{together} on {}: {} each, {} at most.",
             duration(total),
             counted(flushes.requests.n, "flush"),
             duration(flushes.requests.mean),
@@ -34,7 +37,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             measure("flushes", flushes.requests.n as f64, MeasureUnit::Count, source),
             measure("their time in the device", total as f64, MeasureUnit::Ns, source),
         ],
-        lost_ns: total.into(),
+        lost_ns: lost.into(),
         lost_bytes: None,
         advice: vec![Remedy {
             what: "Sync less often: each sync costs a flush or two".to_owned(),
@@ -68,6 +71,13 @@ mod tests {
             "{}",
             finding.what
         );
+    }
+
+    #[test]
+    fn flushes_of_several_devices_cost_no_more_than_the_recorded_time() {
+        let finding = only(find(&work(1000, 5_000_000).seen()));
+        assert!(finding.what.starts_with("The device spends 5.00 s in all on 1,000 flushes"), "{}", finding.what);
+        assert_eq!(finding.lost_ns, 1_000_000_000.into());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use crate::units::size;
 
 /// Below this part of its size that is free, percent. ext4 keeps 5 % for root (mke2fs -m), and reports what is left beside it.
 const MIN_FREE_PERCENT: f64 = 3.0;
+/// With so much free, bytes, no usual write fails, however large the device is.
+const ENOUGH_BYTES: u64 = 1 << 30;
 /// With fewer bytes written than this part of those read, what is recorded is reading.
 const READS_A_WRITE: u64 = 10;
 
@@ -18,6 +20,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if let (Some(size), Some(free)) = (mount.size_bytes, mount.free_bytes)
             && grows
             && percent(free, size) < MIN_FREE_PERCENT
+            && free < ENOUGH_BYTES
             && seen.is_used(&mount.device)
         {
             found.push(of_mount(mount, size, free, is_written(seen, &mount.device)));
@@ -91,6 +94,10 @@ mod tests {
         for (options, kind, free) in [("ro", "ext4", 0), ("rw", "squashfs", 0), ("rw", "ext4", 10 << 20)] {
             assert!(find(&work(options, kind, free).seen()).is_empty(), "{options} {kind} {free}");
         }
+        // Two percent of a large disk is room enough.
+        let mut large = work("rw", "ext4", 20 << 30);
+        large.storage.mounts[0].size_bytes = Some(1 << 40);
+        assert!(find(&large.seen()).is_empty());
         let mut other = work("rw", "ext4", 0);
         other.storage.mounts[0].device = "8:16".into();
         assert!(find(&other.seen()).is_empty());

@@ -169,6 +169,13 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     {
         all[storm..=flash].rotate_right(1);
     }
+    // Flushes are what syncs cause: who syncs comes first.
+    let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
+    if let Some((flushes, storm)) = place(Rule::FlushStalls).zip(place(Rule::FsyncStorm))
+        && flushes < storm
+    {
+        all[flushes..=storm].rotate_right(1);
+    }
     let lost = lost_events::find(seen);
     if !lost.is_empty() {
         let why = "events were lost, and figures may be too low";

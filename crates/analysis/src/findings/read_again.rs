@@ -33,7 +33,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let (again, all) = (device.read_again_bytes, device.read_bytes);
-    if again < MIN_BYTES || percent(again, all) < MIN_PERCENT {
+    // A place of the swap has another page each time.
+    let is_swap = seen.storage.swaps.contains(&device.device);
+    if is_swap || again < MIN_BYTES || percent(again, all) < MIN_PERCENT {
         return Vec::new();
     }
     let source = "block:block_bio_queue: sectors that were read before in this trace";
@@ -159,5 +161,8 @@ mod tests {
     fn little_of_it_is_not() {
         assert!(find(&work(100 << 20, 10 << 20).seen()).is_empty());
         assert!(find(&work(2 << 20, 1 << 20).seen()).is_empty());
+        let mut swap = work(100 << 20, 60 << 20);
+        swap.storage.swaps.push("8:0".into());
+        assert!(find(&swap.seen()).is_empty());
     }
 }

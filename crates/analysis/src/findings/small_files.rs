@@ -2,7 +2,7 @@
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
-use crate::calls::{is_sync, is_write};
+use crate::calls::{FURTHER, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
 
@@ -28,7 +28,11 @@ fn one(seen: &Seen<'_>) -> Option<Finding> {
         }
     }
     let (files, writes) = (small.len() as u64, small.iter().map(|(_, n, _)| n).sum::<u64>());
-    let bytes: u64 = small.iter().map(|(.., bytes)| bytes).sum();
+    let small_bytes: u64 = small.iter().map(|(.., bytes)| bytes).sum();
+    // Of more files than are kept apart, the rest is one group: how many they are is not known, what was written to them is.
+    let rest = seen.calls.by_file.iter().filter(|group| is_write(&group.call) && group.name == FURTHER);
+    let (further, further_bytes) = rest.fold((0, 0), |(n, sum), group| (n + group.ns.n, sum + group.bytes));
+    let (at_least, bytes) = (if further > 0 { "at least " } else { "" }, small_bytes.saturating_add(further_bytes));
     let writer = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).max_by_key(|group| group.ns.n)?;
     if files < MIN_FILES || percent(writer.ns.n, writes) < MIN_OF_WRITES_PERCENT {
         return None;
@@ -81,10 +85,10 @@ fn one(seen: &Seen<'_>) -> Option<Finding> {
         rule: Rule::SmallFiles,
         weight: Weight::Cost,
         what: format!(
-            "{} writes most of {} files of {} on average: these calls, and syncs of all, take {} of {}.",
+            "{} writes most of {at_least}{} files of {} on average: these calls, and syncs of all, take {} of {}.",
             writer.name,
             grouped(files),
-            size(bytes / files),
+            size(small_bytes / files),
             duration(waited),
             duration(seen.span_ns)
         ),
@@ -134,6 +138,16 @@ mod tests {
         assert!(finding.cause.contains("15.6 MiB were written to 8:0 for 586 KiB of data."), "{}", finding.cause);
         // 4,000 blocks less the data, of 4,000 blocks.
         assert_eq!(finding.advice[0].gain.known().map(|gain| gain.most_percent.round()), Some(96.0));
+    }
+
+    #[test]
+    fn of_more_files_than_are_kept_apart_the_number_is_at_least() {
+        let mut work = work(2000, 300, 1, 200_000_000);
+        work.file_call("write", FURTHER, 1000, 100_000_000);
+        work.calls.by_file.last_mut().expect("a group").bytes = 300_000;
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("tar (7) writes most of at least 2,000 files of 300 B"), "{}", finding.what);
+        assert!(finding.cause.contains("for 879 KiB of data."), "{}", finding.cause);
     }
 
     #[test]

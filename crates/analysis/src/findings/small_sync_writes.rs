@@ -23,9 +23,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
         // A large write may become many small bios, as with data=journal: that is no small write.
-        let (each, asked) = (own.bytes / own.bios.max(1), call.bytes / n.max(1));
+        let (of_bio, asked) = (own.bytes / own.bios.max(1), call.bytes / n.max(1));
+        // Its bios may be reads, too.
+        let what = if asked > 0 { format!("{} each", size(asked)) } else { format!("bios of {}", size(of_bio)) };
         let waits = call.ns.mean >= MIN_MEAN_NS && seen.matters(ns);
-        if n < MIN_WRITES || own.bios * 2 < n || each.max(asked) > MAX_BYTES || !waits {
+        if n < MIN_WRITES || own.bios * 2 < n || of_bio.max(asked) > MAX_BYTES || !waits {
             continue;
         }
         let d2c = stage(own, "D2C").map_or(0, |d2c| d2c.ns.mean);
@@ -34,11 +36,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             rule: Rule::SmallSyncWrites,
             weight: Weight::Cost,
             what: format!(
-                "{} waits {} in {} writes that each go to the device: bios of {}.",
+                "{} waits {} in {} writes that each go to the device: {what}.",
                 call.name,
                 duration(ns),
-                grouped(n),
-                size(each)
+                grouped(n)
             ),
             cause: format!(
                 "It writes with O_SYNC or O_DIRECT: a write takes {}, of which the device has {}.",
@@ -100,7 +101,7 @@ mod tests {
         work.call("write", "task (7)", 100, 600_000_000, 409_600);
         let finding = only(find(&work.seen()));
         assert!(finding.advice[0].what.starts_with("Gather records"), "{:?}", finding.advice);
-        assert_eq!(finding.what, "task (7) waits 600.00 ms in 100 writes that each go to the device: bios of 4 KiB.");
+        assert_eq!(finding.what, "task (7) waits 600.00 ms in 100 writes that each go to the device: 4 KiB each.");
         // A place of a file that is written at random has no neighbour to be gathered with.
         work.calls.by_process[0].call = "pwrite64".to_owned();
         let finding = only(find(&work.seen()));

@@ -39,8 +39,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         };
         let (name, verb_of) = (first.label(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
         let unknown = bytes(OwnerKind::Unknown);
+        // Then the sum holds the same bytes twice, and parts of it say nothing.
+        let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && !is_seen(found, &one.device));
+        // What is of nobody known may be what the disk beneath does for the loop device: then it is not another one's.
+        let beneath = doubled.map_or(0, |one| moved(found, &one.device, verb));
         // Whoever leads among the rest leads nothing.
-        let mostly_unknown = unknown > first.bytes;
+        let mostly_unknown = unknown > first.bytes.saturating_add(beneath);
         let mut cause = String::new();
         if mostly_unknown {
             cause += &match (verb, found.originators.written_unknown_bytes.why()) {
@@ -53,15 +57,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!(" {} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
         }
-        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown {
+        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown && unknown > beneath {
             cause += &format!(" For whom {} were {done} is unknown.", size(unknown));
         }
         let (which, went) = match verb {
             "writes" => (most(seen.storage, found, |file| file.written_bytes), "go into"),
             _ => (most(seen.storage, found, |file| file.read_bytes), "come from"),
         };
-        // Then the sum holds the same bytes twice, and parts of it say nothing.
-        let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && !is_seen(found, &one.device));
         if let Some(one) = doubled {
             cause += &format!(
                 " What the disk beneath {} does for it counts as I/O of its own: of how much this is a part is unknown.",
@@ -163,6 +165,12 @@ fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Op
         _ => file.name.clone(),
     };
     Some((file.path.clone().unwrap_or_else(unnamed), bytes))
+}
+
+/// Bytes that a device `reads` or `writes`.
+fn moved(found: &BlockFound, device: &str, verb: &str) -> u64 {
+    let name = format!("{device} {verb}");
+    groups(found, GroupBy::Device).find(|group| group.name == name).map_or(0, |group| group.bytes)
 }
 
 /// Whether the disk beneath a loop device is known to do the work of all of its I/O.
@@ -280,6 +288,27 @@ mod tests {
         let finding = find(&work.seen()).remove(0);
         assert_eq!((finding.what.as_str(), finding.evidence.len()), ("tar (7) writes most: 3 MiB.", 1));
         assert!(finding.cause.contains("beneath 7:0 does for it counts"), "{}", finding.cause);
+        // More that is nobody's; and the same where all of it may be what the disk does for the loop device.
+        work.owner("kworker/u8:2", OwnerKind::Unknown, 0, 1 << 20);
+        assert_eq!(find(&work.seen())[0].what, "For whom 4 MiB were written is unknown.");
+        work.bios(1024, "W", 1_000, 10_000);
+        let mut group = groups(work.block(), GroupBy::Device).next().expect("writes").clone();
+        group.name = "7:0 writes".to_owned();
+        let mut work = on_a_loop_device();
+        work.block().groups.push(group);
+        let finding = find(&work.seen()).remove(0);
+        assert_eq!(finding.what, "tar (7) writes most: 3 MiB.");
+        assert!(!finding.cause.contains("For whom"), "{}", finding.cause);
+    }
+
+    /// A loop device of which nobody knows where it lies, and 4 MiB that are nobody's.
+    fn on_a_loop_device() -> Work {
+        let mut work = Work::new(1_000_000);
+        work.owner("tar", OwnerKind::Task, 0, 3 << 20);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 4 << 20);
+        let backing = Evidence::unknown("where it lies is not in the trace", "");
+        work.block().loops.push(crate::block::LoopFound { device: "7:0".into(), backing });
+        work
     }
 
     #[test]
