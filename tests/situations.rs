@@ -278,6 +278,19 @@ fn a_database_on_dm_crypt() {
     assert!(whole(&slow).contains("work ("), "{slow:#}");
 }
 
+/// A loop device and a group of processes, which are gone with the value, also where a test fails.
+struct Limited {
+    device: String,
+    group: std::path::PathBuf,
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        output(Command::new("losetup").args(["-d", &self.device]));
+        std::fs::remove_dir(&self.group).ok();
+    }
+}
+
 /// A loop device, and a limit of its reads in the group of the reader: the device is not what is slow.
 #[test]
 fn a_limit_of_a_cgroup_is_no_slow_device() {
@@ -295,8 +308,10 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
     if device.is_empty() {
         return skip("situations: no loop device");
     }
+    let limited = Limited { device, group };
+    let (device, group) = (&limited.device, &limited.group);
     let name = device.trim_start_matches("/dev/").to_owned();
-    std::fs::create_dir(&group).expect("a cgroup");
+    std::fs::create_dir(group).expect("a cgroup");
     let number = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("a number");
     let limit = group.join("blkio.throttle.read_iops_device");
     std::fs::write(&limit, format!("{} 200", number.trim())).expect("a limit");
@@ -309,12 +324,10 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
         serde_json::from_str(&stdout(flashscope().current_dir(dir.path()).args(["report", "--json", "t.dat"])))
             .expect("JSON")
     };
-    let limited = report(&format!("echo $$ > {}/cgroup.procs;", group.display()));
+    let slow = report(&format!("echo $$ > {}/cgroup.procs;", group.display()));
     let free = report("");
-    output(Command::new("losetup").args(["-d", &device]));
-    std::fs::remove_dir(&group).ok();
     // A worker of the kernel queues most of the bios that waited, or the reader itself: both are told.
-    let finding = first_is(&limited, "waits_outside");
+    let finding = first_is(&slow, "waits_outside");
     assert!(whole(&finding).contains("work (") && whole(&finding).contains("io.max"), "{finding:#}");
     // Without it no limit is named; on busy processors these reads wait for one, and that may be said.
     assert!(!free["findings"].to_string().contains("io.max"), "{:#}", free["findings"]);
