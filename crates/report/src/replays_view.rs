@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Raw values of the study of applications, with the lever that is recommended for the player.
+    /// Raw values of the study of applications.
     const MEASURED: &str = include_str!("../../../bench/runs/2026-11-27-levers.csv");
 
     /// A lever's three starts, compared with the application alone from the same moments.
@@ -468,12 +468,18 @@ mod tests {
     }
 
     #[test]
-    fn the_lever_recommended_for_the_player_gains_for_the_queries_what_it_promises() {
+    fn a_sync_mount_gains_for_the_queries_what_it_promises_and_bfq_does_not() {
         let levers: Vec<LeverFound> = [("with-writer", "alone"), ("queries-with-writer", "queries-alone")]
             .into_iter()
-            .flat_map(|(case, alone)| ["none", "sync-mount"].map(|name| measured(case, alone, name)))
+            .flat_map(|(case, alone)| ["none", "sync-mount", "bfq"].map(|name| measured(case, alone, name)))
             .collect();
-        let said = recommendations(&levers);
+        let without = |name: &str| levers.iter().filter(|lever| lever.lever != name).cloned().collect::<Vec<_>>();
+        let said = recommendations(&without("sync-mount"));
+        assert!(said[0].starts_with("with-writer on Linux 6.1: use bfq. "), "{said:?}");
+        assert!(said[1].starts_with("queries-with-writer on Linux 6.1: no lever "), "{said:?}");
+        assert!(said[2].contains("with bfq the wait is 134 (126 to 141) % of that without, promised 63 ("), "{said:?}");
+        assert!(said[2].contains("less gain than promised."), "{said:?}");
+        let said = recommendations(&without("bfq"));
         assert!(said[0].starts_with("with-writer on Linux 6.1: use sync-mount. "), "{said:?}");
         assert!(said[1].starts_with("queries-with-writer on Linux 6.1: use sync-mount. "), "{said:?}");
         assert_eq!(
