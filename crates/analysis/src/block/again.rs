@@ -1,42 +1,12 @@
 //! The end of a recording, and several recordings in one trace: `blktrace -o - >> FILE` of two boots.
 //!
-//! A clock that falls back by [`BACK_NS`] is another boot's, or another recording's. Nothing that was on its way then can be completed
-//! any more. How much time passed in between is not known: the second recording follows the first at once, and no time (Q2Q) spans both.
+//! The clock of each boot starts anew ([`Clock`](super::clock::Clock)). No bio of the first recording can be completed in the second.
 
 use super::in_flight::NEVER;
-use super::matching::{Matching, Watch};
+use super::matching::Matching;
+use super::watch::Watch;
 use super::wholes::Lost;
 use std::collections::BTreeMap;
-
-/// Clocks of CPUs differ by less.
-const BACK_NS: u64 = 1_000_000_000;
-
-/// Times of a trace, of one recording after another.
-pub(super) struct Clock {
-    latest: u64,
-    /// Added to the times of this recording.
-    shift: u64,
-    /// Whether the second recording's times go on from the first one's; else they are as the trace has them.
-    pub is_joined: bool,
-}
-
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock { latest: 0, shift: 0, is_joined: true }
-    }
-}
-
-impl Clock {
-    /// `None`: the clock fell back.
-    #[inline(always)]
-    pub fn time(&mut self, now: u64) -> Option<u64> {
-        let now = now.saturating_add(self.shift);
-        if now > self.latest {
-            self.latest = now;
-        }
-        if self.latest - now < BACK_NS { Some(now) } else { None }
-    }
-}
 
 impl<W: Watch> Matching<W> {
     /// The recording that begins with this time, where the clock fell back.
@@ -46,12 +16,7 @@ impl<W: Watch> Matching<W> {
         self.strays.clear();
         self.early.clear();
         self.watch.begins_again();
-        if self.clock.is_joined {
-            self.clock.shift = self.clock.latest.saturating_sub(now);
-            return self.clock.latest;
-        }
-        self.clock.latest = now;
-        now
+        self.clock.begin_again(now)
     }
 
     /// What is still on its way is handed over.

@@ -5,7 +5,8 @@
 //! one before it has a request (block/blk-zoned.c, blk_zone_wplug_prepare_bio): its later steps are a write's.
 
 use super::in_flight::{NEVER, Place, Wanted};
-use super::matching::{Matching, Range, Watch};
+use super::matching::{Matching, Range};
+use super::watch::Watch;
 use flashscope_trace::RequestKind;
 
 /// Zones whose begin is remembered.

@@ -13,24 +13,14 @@
 //! - The end of the trace: the service time decides, too.
 
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
-use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
+use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
 use super::ranges::is_discard;
+use super::watch::Watch;
 use super::wholes::Lost;
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 
 /// Completions without a bio that are remembered for bios that are queued a moment later.
 const MAX_STRAYS: usize = 64;
-
-/// The event that decides which bio an undecided completion belongs to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The same sectors are queued or issued again, by this thread.
-    Again { tid: TaskId },
-    /// Another completion came.
-    Complete,
-    /// The trace ends.
-    End,
-}
 
 /// How much nearer to the device's usual time the newer bio's has to be, as a factor: of bios that were issued together both
 /// are near.
@@ -38,29 +28,6 @@ const NEARER: f64 = 1.3;
 /// How many times longer than usual a bio is in the device until its completion is taken for lost, once a newer one of the
 /// same sectors was completed.
 const OVERDUE: u64 = 4;
-
-/// What a device usually takes: a running median, which one time that is far off moves as little as one that is near.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Usual {
-    n: u64,
-    ns: u64,
-}
-
-impl Usual {
-    /// By how much it moves at least, as a power of two.
-    const STEP: u32 = 4;
-
-    #[inline(always)]
-    fn add(&mut self, ns: u64) {
-        self.n += 1;
-        let step = if self.n < 1 << Self::STEP { self.ns / self.n } else { self.ns >> Self::STEP };
-        self.ns = match ns {
-            _ if self.n == 1 => ns,
-            _ if ns > self.ns => self.ns.saturating_add(step + 1).min(ns),
-            _ => self.ns.saturating_sub(step).max(ns),
-        };
-    }
-}
 
 /// An undecided completion.
 struct Held {
@@ -123,7 +90,7 @@ impl<W: Watch> Matching<W> {
                     self.complete_early(at, error, now);
                 } else {
                     if issued != NEVER {
-                        self.usual[usize::from(device)][range.place.kind()].add(now.saturating_sub(issued));
+                        self.typical.add(device, range.place.kind(), now.saturating_sub(issued));
                     }
                     self.take(at, now, error);
                 }
@@ -350,7 +317,7 @@ impl<W: Watch> Matching<W> {
         let Bio { issued, shown, .. } = *self.bios.see(whose);
         self.counts.without_issue += u64::from(shown && issued == NEVER);
         if issued <= time {
-            self.usual[usize::from(newest.device)][newest.kind as usize].add(time - issued);
+            self.typical.add(newest.device, newest.kind as usize, time - issued);
         }
         self.take(whose, time, held.error);
         for at in lost {
@@ -358,31 +325,27 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// What its device usually takes for its kind, or, where there was none of it yet, for the kind that it has had most.
-    fn usual_of(&self, bio: &Bio) -> Option<u64> {
-        let of_device = &self.usual[usize::from(bio.device)];
-        let own = &of_device[bio.kind as usize];
-        let most = if own.n > 0 { Some(own) } else { of_device.iter().max_by_key(|usual| usual.n) };
-        most.filter(|usual| usual.n > 0).map(|usual| usual.ns)
+    fn typical_of(&self, bio: &Bio) -> Option<u64> {
+        self.typical.of(bio.device, bio.kind as usize)
     }
 
     /// Whether a bio has been in the device far longer than others are: its completion was lost.
     fn is_overdue(&self, at: u32, time: u64) -> bool {
         let bio = self.bios.see(at);
-        let usual = self.usual_of(bio).unwrap_or(0);
-        bio.issued != NEVER && time.saturating_sub(bio.issued) > OVERDUE.saturating_mul(usual)
+        let typical = self.typical_of(bio).unwrap_or(0);
+        bio.issued != NEVER && time.saturating_sub(bio.issued) > OVERDUE.saturating_mul(typical)
     }
 
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
     /// where nothing is known of the device yet.
     fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
-        let usual = self.usual_of(newest)? as f64;
+        let typical = self.typical_of(newest)? as f64;
         let since = if newest.issued == NEVER { newest.queued } else { newest.issued };
         if since == NEVER {
             return None;
         }
         let off = |from: u64| {
-            let ratio = time.saturating_sub(from).max(1) as f64 / usual.max(1.0);
+            let ratio = time.saturating_sub(from).max(1) as f64 / typical.max(1.0);
             ratio.max(1.0 / ratio)
         };
         Some(off(since) * NEARER < off(self.bios.see(older).issued))
@@ -393,7 +356,7 @@ impl<W: Watch> Matching<W> {
         let mut group = Vec::new();
         self.bios.group(range.place, range.sector, &mut group);
         let now = self.counts.end_ns;
-        group.into_iter().any(|at| self.usual_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
+        group.into_iter().any(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
     }
 
     /// Completions that are undecided when the trace ends.

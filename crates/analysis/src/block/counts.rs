@@ -1,5 +1,6 @@
-//! What could not be followed of the bios' ways, by reason.
+//! What the matching of steps and bios counts, and what it could not follow, by reason.
 
+use flashscope_trace::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,5 +38,60 @@ pub struct GivenUp {
 impl GivenUp {
     pub fn sum(&self) -> u64 {
         self.completion_lost + self.issue_lost + self.time_backwards + self.too_many
+    }
+}
+
+/// What is counted and timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// As it was queued.
+    #[default]
+    Bio,
+    /// As it was issued: the trace does not show what was queued.
+    Request,
+}
+
+/// Counts of the matching.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MatchCounts {
+    pub events: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Of these counts all others are of what is shown.
+    pub all_queued: u64,
+    pub all_requests: u64,
+    pub queued: u64,
+    pub completed: u64,
+    /// Queued below another device's bio: not among `queued` and `completed`.
+    pub below: u64,
+    /// Requests whose queueing is not in the trace, and those of them that were completed.
+    pub requests: u64,
+    pub requests_completed: u64,
+    /// The trace has issues, and completions.
+    pub issues: bool,
+    pub completions: bool,
+    /// A device that takes bios, issues no request, and completes none: its kernel does not tell.
+    pub endless: Option<Device>,
+    pub parts: u64,
+    pub requeues: u64,
+    /// Issues of a request that was in the device, without a requeue.
+    pub reissued: u64,
+    pub without_data: u64,
+    pub unfinished: u64,
+    /// Completed, on a device that issues requests, without an issue.
+    pub without_issue: u64,
+    pub given_up: GivenUp,
+    /// Events of devices beyond those that are distinguished.
+    pub of_further_devices: u64,
+    pub unmatched: UnmatchedSteps,
+    /// Steps with bios that were not looked for, because they name too many.
+    pub steps_given_up: u64,
+}
+
+impl MatchCounts {
+    /// What figures are of: a trace without any queueing shows requests alone.
+    pub fn unit(&self) -> Unit {
+        if self.all_queued == 0 && (self.all_requests > 0 || self.completions) { Unit::Request } else { Unit::Bio }
     }
 }

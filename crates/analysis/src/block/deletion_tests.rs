@@ -3,8 +3,9 @@
 use super::groups::StageTimes;
 use super::in_flight::Bio;
 use super::loss_tests::Random;
-use super::matching::{Matching, Watch};
+use super::matching::Matching;
 use super::stages::{Stage, each_stage};
+use super::watch::Watch;
 use super::{BlockAnalysis, Sizes};
 use crate::Analysis as _;
 use crate::latency::LatencyNs;

@@ -7,8 +7,9 @@
 //! stays unknown.
 
 use super::in_flight::{NEVER, NONE};
-use super::matching::{Matching, Range, Step, Watch};
+use super::matching::{Matching, Range};
 use super::ranges::{MAX_REQUESTS, MAX_WAITING, Merged, is_there, waits};
+use super::watch::{Step, Watch};
 
 impl<W: Watch> Matching<W> {
     /// A discard waits for its request, or for the one that it is merged into.

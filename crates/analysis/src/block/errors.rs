@@ -1,8 +1,8 @@
 //! I/O that failed: where, with which error, whose, and whether it was tried again.
 
 use super::in_flight::{Bio, NEVER, NONE};
-use super::matching::Watch;
-use super::stages::{Lacks, known};
+use super::lacks::{Lacks, known};
+use super::watch::Watch;
 use crate::Evidence;
 use flashscope_trace::{Device, RequestKind};
 use foldhash::HashMap;

@@ -2,7 +2,7 @@
 
 use super::groups::{Group, GroupBy, Times};
 use super::in_flight::Bio;
-use super::matching::Watch;
+use super::watch::Watch;
 use flashscope_trace::{FileId, RequestKind};
 use foldhash::HashMap;
 

@@ -10,157 +10,17 @@
 //! Whether a last completion is to come: the bio asked for FUA and its data was issued without (then the kernel flushes after
 //! it), or a flush was issued for it before its data. A device with FUA of its own completes it once.
 
-use super::in_flight::{Bio, InFlight, NEVER, Place};
-use super::matching::{Matching, Range, SKEW_NS, Step, Watch};
+use super::flush_machinery::{Needs, Span, Waiting};
+use super::in_flight::{InFlight, NEVER, Place};
+use super::matching::{Matching, Range, SKEW_NS};
 use super::stack::Upper;
-use super::stages::{Lacks, known};
-use crate::Evidence;
-use crate::latency::{LatencyHistogram, LatencyNs};
-use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind, TaskId};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use super::watch::{Step, Watch};
+use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 
 /// Pairs of devices that may lie on one another.
 const MAX_DOUBTFUL: usize = 64;
 /// Bios in the flush machinery that are followed at a time; of more the oldest is given up.
 const MAX_WAITING: usize = 1 << 12;
-
-/// What was flushed, and how long it took; times in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct FlushesFound {
-    /// The flush machinery's requests to devices: from issue to completion.
-    pub requests: LatencyNs,
-    /// All of them together: how long the devices were busy with flushes.
-    pub requests_total_ns: Evidence<u64>,
-    /// Bios that only flush, and bios with data that flush before it or after it.
-    pub empty_bios: Evidence<u64>,
-    pub data_bios: Evidence<u64>,
-    /// The steps of bios with data, as far as the trace shows them: flush before the data, the data, flush after it.
-    pub before_data: LatencyNs,
-    pub data: LatencyNs,
-    pub after_data: LatencyNs,
-}
-
-/// The flush machinery's own requests.
-#[derive(Default)]
-pub(super) struct FlushRequests(LatencyHistogram);
-
-impl Watch for FlushRequests {
-    #[inline(always)]
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        if bio.kind == RequestKind::Flush && bio.is_request() && completed != NEVER {
-            self.0.add(completed.saturating_sub(bio.issued));
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
-    FlushBefore,
-    Data,
-    FlushAfter,
-    End,
-}
-
-/// A span whose begin or end may not be known.
-#[derive(Clone, Copy)]
-struct Span {
-    from: u64,
-    to: u64,
-}
-
-impl Span {
-    const UNKNOWN: Span = Span { from: NEVER, to: NEVER };
-
-    fn count(self, times: &mut LatencyHistogram) {
-        if self.from != NEVER && self.to != NEVER {
-            times.add(self.to.saturating_sub(self.from));
-        }
-    }
-}
-
-/// A bio in the flush machinery.
-struct Waiting {
-    at: u32,
-    device: u16,
-    kind: RequestKind,
-    flags: RequestFlags,
-    sector: u64,
-    end: u64,
-    empty: bool,
-    shown: bool,
-    /// It was issued itself, under its own flags.
-    own: bool,
-    needs: Needs,
-    /// Whether its data was issued with FUA, as far as that was seen.
-    keeps_fua: Option<bool>,
-    /// When the flush that it waits for was issued.
-    pending: u64,
-    served: u64,
-    /// No other flush was issued meanwhile: the completion was that of the flush that it waited for.
-    sure: bool,
-    before: Span,
-    data: Span,
-    after: Span,
-}
-
-#[derive(Default)]
-pub(super) struct Flushes {
-    waiting: Vec<Waiting>,
-    /// Upper and lower devices: a flush came in the lower one while a bio of the upper one waited for one, and nothing showed that
-    /// one lies on the other.
-    pub(super) doubtful: Vec<(Device, Device)>,
-    /// Last completions that were seen.
-    ends: u64,
-    /// Devices of which an empty flush's own completion was seen.
-    own_ends: BTreeSet<u16>,
-    /// By device: when the last flush was issued.
-    last_issue: BTreeMap<u16, u64>,
-    empty: u64,
-    with_data: u64,
-    before: LatencyHistogram,
-    data: LatencyHistogram,
-    after: LatencyHistogram,
-}
-
-impl Flushes {
-    pub fn finish(&self, lacks: &Lacks, requests: &FlushRequests) -> FlushesFound {
-        let Lacks { queueing, completions, issues, requests: no_requests, .. } = lacks;
-        FlushesFound {
-            requests: requests.0.finish(),
-            requests_total_ns: known(requests.0.total_ns(), &[issues, completions, no_requests]),
-            empty_bios: known(self.empty, &[queueing]),
-            data_bios: known(self.with_data, &[queueing]),
-            before_data: self.before.finish(),
-            data: self.data.finish(),
-            after_data: self.after.finish(),
-        }
-    }
-
-    fn count(&mut self, waiting: &Waiting) {
-        if !waiting.empty && waiting.shown {
-            waiting.before.count(&mut self.before);
-            waiting.data.count(&mut self.data);
-            waiting.after.count(&mut self.after);
-        }
-    }
-
-    /// Of several that fit: the one that a flush served last, because the end follows its flush at once; of equals the oldest.
-    fn find_served(
-        &self,
-        device: u16,
-        fits: impl Fn(&Waiting) -> bool,
-        served: impl Fn(&Waiting) -> u64,
-    ) -> Option<usize> {
-        let all = self.waiting.iter().enumerate().filter(|(_, one)| one.device == device && fits(one));
-        all.min_by_key(|(_, one)| u64::MAX - served(one)).map(|(at, _)| at)
-    }
-
-    fn find(&self, device: u16, fits: impl Fn(&Waiting) -> bool) -> Option<usize> {
-        self.waiting.iter().position(|one| one.device == device && fits(one))
-    }
-}
 
 impl<W: Watch> Matching<W> {
     /// A bio that flushes came.

@@ -1,9 +1,10 @@
 //! Stages of bios by what they are: direction, flag, size, owner; with distributions.
 
 use super::by_owner::ByOwner;
+use super::counts::Unit;
 use super::in_flight::Bio;
-use super::matching::Watch;
-use super::stages::{Stage, Unit, each_stage};
+use super::stages::{Stage, each_stage};
+use super::watch::Watch;
 use crate::latency::{LatencyHistogram, LatencyNs, LatencyRange};
 use flashscope_trace::{Device, RequestFlags, RequestKind};
 use foldhash::HashMap;

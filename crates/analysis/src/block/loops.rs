@@ -11,9 +11,10 @@
 //! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators/`).
 
 use super::in_flight::{Bio, NEVER, NONE, Place};
-use super::matching::{Matching, Watch};
+use super::matching::Matching;
 use super::originators::{At, Originators, OwnerKind};
 use super::stack::{StackLevel, Upper};
+use super::watch::Watch;
 use crate::Evidence;
 use crate::Named;
 use flashscope_trace::facts::Disk;

@@ -1,7 +1,8 @@
 //! Events removed from correct traces: what is left keeps its times, and nothing is invented.
 
 use super::in_flight::{Bio, NEVER};
-use super::matching::{Matching, Watch};
+use super::matching::Matching;
+use super::watch::Watch;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, TaskId};
 use std::collections::HashMap;
 

@@ -30,15 +30,14 @@
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
-use super::again::Clock;
-use super::completing::{Cause, Usual};
-use super::counts::{GivenUp, UnmatchedSteps};
-use super::flushes::Flushes;
+use super::clock::Clock;
+use super::counts::MatchCounts;
+use super::flush_machinery::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::ranges::{Discards, is_discard};
 use super::stack::{Stack, Upper};
-use super::stages::Unit;
-pub(super) use super::watch::{Shown, Step, Watch};
+use super::typical::TypicalTimes;
+use super::watch::{Step, Watch};
 use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
@@ -55,50 +54,6 @@ const MAX_SERVED: usize = 1 << 12;
 /// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
 pub(super) const SKEW_NS: u64 = 1_000_000;
 
-/// What was counted beside the bios' ways.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MatchCounts {
-    pub events: u64,
-    pub begin_ns: u64,
-    pub end_ns: u64,
-    /// Of these counts all others are of what is shown.
-    pub all_queued: u64,
-    pub all_requests: u64,
-    pub queued: u64,
-    pub completed: u64,
-    /// Queued below another device's bio: not among `queued` and `completed`.
-    pub below: u64,
-    /// Requests whose queueing is not in the trace, and those of them that were completed.
-    pub requests: u64,
-    pub requests_completed: u64,
-    /// The trace has issues, and completions.
-    pub issues: bool,
-    pub completions: bool,
-    /// A device that takes bios, issues no request, and completes none: its kernel does not tell.
-    pub endless: Option<Device>,
-    pub parts: u64,
-    pub requeues: u64,
-    /// Issues of a request that was in the device, without a requeue.
-    pub reissued: u64,
-    pub without_data: u64,
-    pub unfinished: u64,
-    /// Completed, on a device that issues requests, without an issue.
-    pub without_issue: u64,
-    pub given_up: GivenUp,
-    /// Events of devices beyond those that are distinguished.
-    pub of_further_devices: u64,
-    pub unmatched: UnmatchedSteps,
-    /// Steps with bios that were not looked for, because they name too many.
-    pub steps_given_up: u64,
-}
-
-impl MatchCounts {
-    /// What figures are of: a trace without any queueing shows requests alone.
-    pub fn unit(&self) -> Unit {
-        if self.all_queued == 0 && (self.all_requests > 0 || self.completions) { Unit::Request } else { Unit::Bio }
-    }
-}
-
 /// Whether a bio is in the time that is reported, and whether it is shown.
 pub(super) type Show = (bool, bool);
 
@@ -110,6 +65,17 @@ pub(super) struct Stray {
     pub time: u64,
     /// It is among the unmatched steps.
     pub counted: bool,
+}
+
+/// The event that decides which bio an undecided completion belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The same sectors are queued or issued again, by this thread.
+    Again { tid: TaskId },
+    /// Another completion came.
+    Complete,
+    /// The trace ends.
+    End,
 }
 
 /// Puts steps and bios together; reads block events in order of time.
@@ -143,8 +109,7 @@ pub(super) struct Matching<W> {
     pub(super) strays: VecDeque<Stray>,
     /// Begins of zones that were appended to, by device.
     pub(super) zones: BTreeSet<(u16, u64)>,
-    /// What bios that were alone at their sector took in the device, by device and kind.
-    pub(super) usual: Vec<[Usual; RequestKind::COUNT]>,
+    pub(super) typical: TypicalTimes,
     pub(super) stack: Stack,
     /// The trace has events of requests that were got.
     gets: bool,
@@ -218,7 +183,7 @@ impl<W: Watch> Matching<W> {
             early: VecDeque::new(),
             strays: VecDeque::new(),
             zones: BTreeSet::new(),
-            usual: Vec::new(),
+            typical: TypicalTimes::default(),
             stack: Stack::default(),
             gets: false,
             served: HashMap::new(),
@@ -249,7 +214,7 @@ impl<W: Watch> Matching<W> {
                 self.devices.push(device);
                 self.issues.push(false);
                 self.completes.push(false);
-                self.usual.push([Usual::default(); RequestKind::COUNT]);
+                self.typical.add_device();
                 self.devices.len() - 1
             }
         };

@@ -1,6 +1,6 @@
 //! What a recording could not hold, because its kernel lacks the events.
 
-use super::stages::Unit;
+use super::counts::Unit;
 use super::whole::BlockFound;
 use flashscope_trace::Facts;
 use schemars::JsonSchema;

@@ -3,6 +3,7 @@
 mod again;
 mod appends;
 mod by_owner;
+mod clock;
 mod completing;
 mod counts;
 #[cfg(test)]
@@ -10,10 +11,12 @@ mod deletion_tests;
 mod discards;
 mod errors;
 mod files;
+mod flush_machinery;
 mod flushes;
 mod groups;
 mod in_flight;
 mod interference;
+mod lacks;
 mod levels;
 mod loops;
 #[cfg(test)]
@@ -34,15 +37,16 @@ mod stack;
 mod stack_loss_tests;
 mod stages;
 mod syncs;
+mod typical;
 mod watch;
 mod whole;
 mod wholes;
 
-pub use counts::{GivenUp, UnmatchedSteps};
+pub use counts::{GivenUp, Unit, UnmatchedSteps};
 pub use errors::{ErrorsFound, Failure};
 pub(crate) use files::FURTHER_FILES;
 pub use flashscope_trace::RequestKind;
-pub use flushes::FlushesFound;
+pub use flush_machinery::FlushesFound;
 pub use groups::{Distribution, Group, GroupBy, StageTimes, device_and_kind};
 pub use interference::{InterferenceFound, OwnWork, OwnerLoad, TOLD_APART, WaitBehind, WaitStage};
 pub use levels::StackSurvey;
@@ -56,7 +60,7 @@ pub(crate) use rows::kind_name;
 pub use rows::{BIO_COLUMNS, IoRow, IoRows, NamedRow, REQUEST_COLUMNS, ROWS_SCHEMA, RowStatus, RowsFound, RowsOf};
 pub use sizes::Sizes;
 pub use stack::{StackAlone, StackHints, StackLeg, StackLevel};
-pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound, Unit};
+pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound};
 pub use syncs::{LongestWait, SyncCall, SyncTimes, SyncWait, SyncsFound};
 pub use whole::{BlockAnalysis, BlockFound};
 

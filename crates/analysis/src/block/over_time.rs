@@ -1,9 +1,9 @@
 //! Over time: how many are on their way, how much is done, how far the device has to move.
 
 use super::in_flight::{Bio, NEVER};
-use super::matching::{Step, Watch};
+use super::lacks::{Lacks, known};
 use super::service::InService;
-use super::stages::{Lacks, known};
+use super::watch::{Step, Watch};
 use crate::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};

@@ -2,7 +2,7 @@
 
 use super::by_owner::ByOwner;
 use super::in_flight::{Bio, NEVER};
-use super::matching::Watch;
+use super::watch::Watch;
 use flashscope_trace::{Device, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;

@@ -7,10 +7,11 @@
 use super::errors::errno_name;
 use super::in_flight::{Bio, NEVER, NONE};
 use super::loops::Loops;
-use super::matching::{Matching, Step, Watch};
+use super::matching::Matching;
 use super::originators::{Originators, OwnerKind};
 use super::sizes::Sizes;
 use super::stages::{Stage, each_stage};
+use super::watch::{Step, Watch};
 use crate::Named;
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{

@@ -1,7 +1,7 @@
 //! Which requests a device has, and how many: bios that were issued together are one request until the last is done.
 
 use super::in_flight::Bio;
-use super::matching::Step;
+use super::watch::Step;
 
 /// No request.
 const NONE: u32 = u32::MAX;

@@ -2,7 +2,8 @@
 
 use super::in_flight::{Bio, NEVER};
 use super::loss_tests::Random;
-use super::matching::{Matching, Watch};
+use super::matching::Matching;
+use super::watch::Watch;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use std::collections::HashMap;
 

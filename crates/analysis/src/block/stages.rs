@@ -1,9 +1,11 @@
 //! Where the time of block I/O goes: what `btt` prints, and reads and writes apart.
 
-use super::counts::{GivenUp, UnmatchedSteps};
+use super::counts::{GivenUp, MatchCounts, Unit, UnmatchedSteps};
 use super::in_flight::{Bio, NEVER};
-use super::matching::{MatchCounts, Matching, Watch};
-use crate::{Analysis, Evidence, Unknown};
+use super::lacks::{Lacks, known};
+use super::matching::Matching;
+use super::watch::Watch;
+use crate::{Analysis, Evidence};
 use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -172,17 +174,6 @@ pub struct KindStages {
     pub stages: Vec<StageStats>,
 }
 
-/// What is counted and timed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// As it was queued.
-    #[default]
-    Bio,
-    /// As it was issued: the trace does not show what was queued.
-    Request,
-}
-
 /// What one pass finds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StagesFound {
@@ -342,74 +333,6 @@ impl Analysis for Stages {
     fn finish(self) -> StagesFound {
         let (sums, devices, counts, ..) = self.0.finish();
         stages_found(sums, &devices, &counts, &Lacks::of(&counts, None))
-    }
-}
-
-/// Why a trace does not say how many there are.
-fn no_queueing() -> Unknown {
-    let next = "record block_bio_queue too (flashscope record --events block, blktrace without -a)";
-    Unknown::new("the trace shows no bio being queued (block_bio_queue, blktrace's Q)", next)
-}
-
-fn no_completions() -> Unknown {
-    let missing = "the trace has no completion (block_rq_complete, block_bio_complete, blktrace's C): how many were completed, and when";
-    Unknown::new(missing, "record them too (flashscope record --events block, blktrace without -a)")
-}
-
-fn no_requests() -> Unknown {
-    let missing = "the trace has no issue (block_rq_issue, blktrace's D): requests in the devices, and how far these move, are unknown";
-    Unknown::new(missing, "record them too (flashscope record --events block); a driver that takes bios has none")
-}
-
-fn no_ends(device: Device) -> Unknown {
-    let missing = format!(
-        "the trace has no completion of {device}, whose driver takes bios without requests: how many were completed, and when"
-    );
-    Unknown::new(
-        missing,
-        "record with a newer kernel: before Linux 4.12 only device mapper and raid5 traced the end of a bio",
-    )
-}
-
-fn no_issues() -> Unknown {
-    let missing = "the trace has only completions: their requests, durations and owners";
-    Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
-}
-
-/// What a trace lacks, each with the reason: figures that rest on it are unknown.
-#[derive(Default)]
-pub(super) struct Lacks {
-    pub queueing: Option<Unknown>,
-    pub completions: Option<Unknown>,
-    /// A device of it completes nothing.
-    pub ends: Option<Unknown>,
-    /// It has completions alone.
-    pub issues: Option<Unknown>,
-    /// It has bios, and no request.
-    pub requests: Option<Unknown>,
-    /// One I/O may be two bios in it.
-    pub unclear: Option<Unknown>,
-}
-
-impl Lacks {
-    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>) -> Lacks {
-        let (any, queued) = (counts.events > 0, counts.all_queued > 0);
-        Lacks {
-            queueing: (any && !queued).then(no_queueing),
-            completions: (any && !counts.completions && (queued || counts.issues)).then(no_completions),
-            ends: counts.endless.filter(|_| counts.completions).map(no_ends),
-            issues: (any && !queued && !counts.issues).then(no_issues),
-            requests: (queued && !counts.issues).then(no_requests),
-            unclear: unclear.cloned(),
-        }
-    }
-}
-
-/// A figure that rests on what may be missing: unknown for the first of them that is.
-pub(super) fn known<T>(figure: T, lacks: &[&Option<Unknown>]) -> Evidence<T> {
-    match lacks.iter().find_map(|lack| lack.as_ref()) {
-        Some(why) => Evidence::Unknown(why.clone()),
-        None => Evidence::Known(figure),
     }
 }
 

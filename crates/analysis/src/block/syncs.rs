@@ -4,9 +4,9 @@
 //! of it belongs to a flush that is in the device, else to a bio of the journal, else to a bio that the task itself queued;
 //! what is left is the processor's, locks' and other threads'. Bios count that were completed before the call returned.
 
+use super::counts::Unit;
 use super::in_flight::{Bio, NEVER};
-use super::matching::Watch;
-use super::stages::Unit;
+use super::watch::Watch;
 use crate::evidence::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{Device, RequestFlags, RequestKind, TaskId};

@@ -2,19 +2,21 @@
 
 use super::errors::{Errors, ErrorsFound};
 use super::files::Files;
-use super::flushes::{FlushRequests, FlushesFound};
+use super::flush_machinery::{FlushRequests, FlushesFound};
 use super::groups::{Group, GroupBy, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
+use super::lacks::Lacks;
 use super::levels::Levels;
 use super::loops::{LoopFound, Loops};
-use super::matching::{Matching, Shown};
+use super::matching::Matching;
 use super::originators::{Originators, OriginatorsFound};
 use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
 use super::sizes::Sizes;
 use super::stack::{StackHints, StackLevel};
-use super::stages::{Lacks, StageSums, StagesFound, stages_found};
+use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
+use super::watch::Shown;
 use crate::{Analysis, Named, Unknown};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, TaskId, TimeNs};
 use schemars::JsonSchema;

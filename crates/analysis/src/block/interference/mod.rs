@@ -32,7 +32,7 @@ mod processors;
 use super::by_owner::MAX_OWNERS;
 use super::groups::size_class;
 use super::in_flight::{Bio, NEVER};
-use super::matching::{Step, Watch};
+use super::watch::{Step, Watch};
 use crate::{Evidence, LatencyHistogram, Unknown};
 use device::{OneDevice, Own, OwnerHere, Place, SIZES, Waits, float};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind, TaskId};

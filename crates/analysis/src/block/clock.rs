@@ -1,0 +1,44 @@
+//! The clock of a trace that may hold several recordings.
+//!
+//! A clock that falls back by [`BACK_NS`] belongs to another boot or another recording. How much time passed between two recordings is
+//! unknown: the second one follows the first at once, and no time (Q2Q) spans both.
+
+/// Clocks of CPUs differ by less.
+const BACK_NS: u64 = 1_000_000_000;
+
+/// Times of a trace, of one recording after another.
+pub(super) struct Clock {
+    latest: u64,
+    /// Added to the times of this recording.
+    shift: u64,
+    /// Whether the second recording's times go on from the first one's; else they are as the trace has them.
+    pub is_joined: bool,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { latest: 0, shift: 0, is_joined: true }
+    }
+}
+
+impl Clock {
+    /// `None`: the clock fell back.
+    #[inline(always)]
+    pub fn time(&mut self, now: u64) -> Option<u64> {
+        let now = now.saturating_add(self.shift);
+        if now > self.latest {
+            self.latest = now;
+        }
+        if self.latest - now < BACK_NS { Some(now) } else { None }
+    }
+
+    /// A recording begins with this time. Returns the time that its first event gets.
+    pub fn begin_again(&mut self, now: u64) -> u64 {
+        if self.is_joined {
+            self.shift = self.latest.saturating_sub(now);
+        } else {
+            self.latest = now;
+        }
+        self.latest
+    }
+}
