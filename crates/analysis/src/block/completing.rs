@@ -15,8 +15,8 @@
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
 use super::ranges::is_discard;
+use super::split_bios::Lost;
 use super::watch::Watch;
-use super::wholes::Lost;
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 
 /// Completions without a bio that are remembered for bios that are queued a moment later.
@@ -30,7 +30,7 @@ const NEARER: f64 = 1.3;
 const OVERDUE: u64 = 4;
 
 /// An undecided completion.
-struct Held {
+struct Undecided {
     /// The newest bio, at which it is noted.
     on: u32,
     time: u64,
@@ -119,7 +119,7 @@ impl<W: Watch> Matching<W> {
             if error != 0 && bio.error == 0 {
                 bio.error = error;
                 // A split bio's parts are the whole's.
-                let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
+                let name = self.splits.name(at, bio);
                 let bio = *bio;
                 self.watch.failed_part(name, &bio, range.end - sector);
             }
@@ -184,7 +184,7 @@ impl<W: Watch> Matching<W> {
     #[cold]
     fn contested(&mut self, wanted: Wanted, error: i32, now: u64) {
         if !self.whole_trace {
-            self.settle(wanted.place, wanted.sector, Cause::Complete);
+            self.decide_completion(wanted.place, wanted.sector, Cause::Complete);
         }
         let Some((at, _)) = self.bios.find(wanted, Self::completes) else {
             self.counts.unmatched.completed += 1;
@@ -202,7 +202,7 @@ impl<W: Watch> Matching<W> {
         });
         self.group = group;
         let bio = self.bios.get(newest.unwrap_or(at));
-        (bio.held, bio.error) = (now, error);
+        (bio.undecided, bio.error) = (now, error);
     }
 
     /// A completion of a bio that was not issued: the issue was lost, or another CPU stamps it a moment later.
@@ -210,27 +210,27 @@ impl<W: Watch> Matching<W> {
     fn complete_early(&mut self, at: u32, error: i32, now: u64) {
         self.whole_trace = false;
         let bio = self.bios.get(at);
-        if bio.held != NEVER {
+        if bio.undecided != NEVER {
             self.counts.unmatched.completed += 1;
             return;
         }
-        (bio.held, bio.error) = (now, error);
+        (bio.undecided, bio.error) = (now, error);
         self.early.push_back((at, now));
         while let Some(&(at, time)) = self.early.front()
             && time.saturating_add(SKEW_NS) < now
         {
             self.early.pop_front();
             let bio = self.bios.get(at);
-            if bio.live && bio.held == time && bio.issued == NEVER && !self.bios.is_contested(at) {
-                self.take_held(at);
+            if bio.live && bio.undecided == time && bio.issued == NEVER && !self.bios.is_contested(at) {
+                self.take_undecided(at);
             }
         }
     }
 
-    fn take_held(&mut self, at: u32) {
+    fn take_undecided(&mut self, at: u32) {
         let bio = self.bios.get(at);
-        let (time, error) = (bio.held, bio.error);
-        bio.held = NEVER;
+        let (time, error) = (bio.undecided, bio.error);
+        bio.undecided = NEVER;
         self.counts.without_issue +=
             u64::from(bio.shown && bio.issued == NEVER && self.issues[usize::from(bio.device)]);
         self.take(at, time, error);
@@ -240,7 +240,7 @@ impl<W: Watch> Matching<W> {
     #[cold]
     pub(super) fn completed_before_issue(&mut self, range: Range) {
         let mut sector = range.sector;
-        let fits = |bio: &Bio| u8::from(bio.held != NEVER && bio.issued != NEVER);
+        let fits = |bio: &Bio| u8::from(bio.undecided != NEVER && bio.issued != NEVER);
         while sector < range.end {
             if !self.bios.may_look() {
                 return;
@@ -252,7 +252,7 @@ impl<W: Watch> Matching<W> {
             let (begin, end) = (sector, bio.end().max(sector + 1));
             sector = end;
             if self.bios.is_contested(at) {
-                self.settle(range.place, begin, Cause::Complete);
+                self.decide_completion(range.place, begin, Cause::Complete);
             } else {
                 self.lose(at, Some(Lost::TimeBackwards));
             }
@@ -261,33 +261,33 @@ impl<W: Watch> Matching<W> {
 
     /// Decides which bio an undecided completion belongs to, where there is one.
     #[cold]
-    pub(super) fn settle(&mut self, place: Place, sector: u64, cause: Cause) {
+    pub(super) fn decide_completion(&mut self, place: Place, sector: u64, cause: Cause) {
         let mut group = std::mem::take(&mut self.group);
         self.bios.group(place, sector, &mut group);
-        if let Some(&on) = group.iter().find(|&&at| self.bios.get(at).held != NEVER) {
+        if let Some(&on) = group.iter().find(|&&at| self.bios.get(at).undecided != NEVER) {
             if group.len() == 1 {
-                self.take_held(on);
+                self.take_undecided(on);
             } else {
                 let bio = self.bios.get(on);
-                let held = Held { on, time: bio.held, error: bio.error };
-                (bio.held, bio.error) = (NEVER, 0);
-                self.decide(&group, &held, cause);
+                let completion = Undecided { on, time: bio.undecided, error: bio.error };
+                (bio.undecided, bio.error) = (NEVER, 0);
+                self.decide(&group, &completion, cause);
             }
         }
         self.group = group;
     }
 
-    fn decide(&mut self, group: &[u32], held: &Held, cause: Cause) {
-        let time = held.time;
+    fn decide(&mut self, group: &[u32], completion: &Undecided, cause: Cause) {
+        let time = completion.time;
         let issued = |bio: &Bio| bio.issued != NEVER && bio.issued <= time;
-        let older: Vec<u32> = group.iter().copied().filter(|&at| at != held.on).collect();
+        let older: Vec<u32> = group.iter().copied().filter(|&at| at != completion.on).collect();
         let oldest =
             older.iter().copied().filter(|&at| issued(self.bios.see(at))).min_by_key(|&at| self.bios.see(at).issued);
-        let newest = *self.bios.see(held.on);
+        let newest = *self.bios.see(completion.on);
         // Issued after the completion, it cannot be its own.
         let possible = newest.issued == NEVER || newest.issued <= time;
         let mut lost = Vec::new();
-        let whose = match (oldest, cause) {
+        let chosen = match (oldest, cause) {
             (Some(oldest), Cause::Complete)
                 if !self.missing || self.looks_like_the_newer(oldest, &newest, time) != Some(true) =>
             {
@@ -298,28 +298,28 @@ impl<W: Watch> Matching<W> {
                 let own = older.iter().copied().find(|&at| self.bios.see(at).tid == tid && issued(self.bios.see(at)));
                 let newer = self.looks_like_the_newer(oldest, &newest, time);
                 // Who issues a request is not who waits for it.
-                let told = !newest.is_request();
+                let waiter_is_known = !newest.is_request();
                 match (own, newest.tid == tid) {
-                    _ if newer == Some(true) => held.on,
+                    _ if newer == Some(true) => completion.on,
                     // The older one may still be on its way.
-                    (None, true) if told => held.on,
-                    (Some(own), false) if told => own,
-                    _ if newer.is_none() => held.on,
+                    (None, true) if waiter_is_known => completion.on,
+                    (Some(own), false) if waiter_is_known => own,
+                    _ if newer.is_none() => completion.on,
                     _ => oldest,
                 }
             }
             (Some(oldest), Cause::End) if self.looks_like_the_newer(oldest, &newest, time) == Some(false) => oldest,
-            _ => held.on,
+            _ => completion.on,
         };
-        if whose == held.on {
+        if chosen == completion.on {
             lost.extend(older.iter().copied().filter(|&at| self.is_overdue(at, time)));
         }
-        let Bio { issued, shown, .. } = *self.bios.see(whose);
+        let Bio { issued, shown, .. } = *self.bios.see(chosen);
         self.counts.without_issue += u64::from(shown && issued == NEVER);
         if issued <= time {
             self.typical.add(newest.device, newest.kind as usize, time - issued);
         }
-        self.take(whose, time, held.error);
+        self.take(chosen, time, completion.error);
         for at in lost {
             self.give_up(at);
         }
@@ -360,11 +360,15 @@ impl<W: Watch> Matching<W> {
     }
 
     /// Completions that are undecided when the trace ends.
-    pub(super) fn settle_all(&mut self) {
-        let held: Vec<(Place, u64)> =
-            self.bios.rest().filter(|(_, bio)| bio.held != NEVER).map(|(_, bio)| (bio.place, bio.sector)).collect();
-        for (place, sector) in held {
-            self.settle(place, sector, Cause::End);
+    pub(super) fn decide_all(&mut self) {
+        let undecided: Vec<(Place, u64)> = self
+            .bios
+            .rest()
+            .filter(|(_, bio)| bio.undecided != NEVER)
+            .map(|(_, bio)| (bio.place, bio.sector))
+            .collect();
+        for (place, sector) in undecided {
+            self.decide_completion(place, sector, Cause::End);
         }
     }
 
@@ -389,7 +393,7 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     pub(super) fn done(&mut self, at: u32, time: u64) {
         let bio = self.bios.get(at);
-        if bio.whole != NONE {
+        if bio.split_of != NONE {
             self.part_done(at, time);
             return;
         }
@@ -399,7 +403,7 @@ impl<W: Watch> Matching<W> {
             self.counts.completed += u64::from(bio.shown && !bio.below);
         }
         if self.stack.is_empty() {
-            self.watch.gone(at, bio, time);
+            self.watch.ended(at, bio, time);
             self.bios.remove(at);
             return;
         }
@@ -410,7 +414,7 @@ impl<W: Watch> Matching<W> {
         let bio = self.bios.get(at);
         self.stack.over(at, bio, time);
         let error = bio.error;
-        self.watch.gone(at, bio, time);
+        self.watch.ended(at, bio, time);
         self.bios.remove(at);
         // An upper device with requests of its own (request-based multipath) completes those itself.
         if let Some((upper, queued)) = self.stack.take_moved(at)
@@ -426,19 +430,19 @@ impl<W: Watch> Matching<W> {
     #[cold]
     fn part_done(&mut self, at: u32, time: u64) {
         let part = *self.bios.get(at);
-        self.watch.part_gone(at, &part, time);
+        self.watch.part_ended(at, &part, time);
         self.bios.hide(at);
-        let root = self.wholes.root(part.whole);
+        let root = self.splits.root(part.split_of);
         if part.error != 0 {
             self.watch.failed_part(root, &part, u64::from(part.sectors));
         }
         if at != root {
             self.bios.release(at);
         }
-        let Some((mut bio, completed, lost)) = self.wholes.part_done(&part, at, time) else { return };
+        let Some((mut bio, completed, lost)) = self.splits.part_done(&part, at, time) else { return };
         self.counts.completed += u64::from(bio.shown && completed != NEVER && !bio.below);
         self.stack.over(root, &mut bio, completed);
-        self.watch.gone(root, &bio, completed);
+        self.watch.ended(root, &bio, completed);
         self.bios.release(root);
         self.count_lost(&bio, lost);
     }
@@ -462,16 +466,16 @@ impl<W: Watch> Matching<W> {
             self.flush_forgotten(at);
         }
         let bio = self.bios.get(at);
-        if bio.whole != NONE {
+        if bio.split_of != NONE {
             if let Some(lost) = lost {
-                self.wholes.lost(bio.whole, lost);
+                self.splits.lost(bio.split_of, lost);
             }
             self.part_done(at, NEVER);
             return;
         }
         self.stack.over(at, bio, NEVER);
         let bio = *bio;
-        self.watch.gone(at, &bio, NEVER);
+        self.watch.ended(at, &bio, NEVER);
         self.bios.remove(at);
         self.count_lost(&bio, lost);
     }

@@ -48,7 +48,7 @@ impl Io {
 struct Ios(Vec<Io>);
 
 impl Watch for Ios {
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if bio.is_request() {
             return;
         }

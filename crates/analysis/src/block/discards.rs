@@ -45,7 +45,7 @@ impl<W: Watch> Matching<W> {
                 continue;
             }
             // It has a request of its own, and so have those behind it.
-            if bio.got != NEVER || bio.merged != NEVER || bio.whole != NONE || sectors >= rest {
+            if bio.got != NEVER || bio.merged != NEVER || bio.split_of != NONE || sectors >= rest {
                 break;
             }
             sectors += u64::from(bio.sectors);

@@ -94,17 +94,17 @@ impl Watch for Errors {
 
     #[cold]
     fn failed_alone(&mut self, bio: &Bio, now: u64) {
-        self.ended(bio, (bio.sector, u64::from(bio.sectors)), now);
+        self.outcome(bio, (bio.sector, u64::from(bio.sectors)), now);
     }
 
     #[inline(always)]
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         if bio.error != 0 || !self.sectors.is_empty() || !self.parts.is_empty() {
             let part = if self.parts.is_empty() { None } else { self.parts.remove(&(at, bio.queued)) };
             if completed != NEVER {
                 // An empty flush lies at a number of the matching's own.
                 let own = if bio.kind == RequestKind::Flush { (0, 0) } else { (bio.sector, u64::from(bio.sectors)) };
-                self.ended(bio, part.unwrap_or(own), completed);
+                self.outcome(bio, part.unwrap_or(own), completed);
             }
         }
     }
@@ -112,7 +112,7 @@ impl Watch for Errors {
 
 impl Errors {
     #[cold]
-    fn ended(&mut self, bio: &Bio, part: (u64, u64), completed: u64) {
+    fn outcome(&mut self, bio: &Bio, part: (u64, u64), completed: u64) {
         if bio.flush && bio.error != 0 {
             self.flushes.remove(&bio.device);
         }
@@ -254,10 +254,10 @@ mod tests {
         };
         // The device's flush and the bio that waits for it, twice; one that succeeds; a flush that nobody waits for.
         for (error, queued, flush) in [(-5, NEVER, false), (-5, 5, true), (-5, NEVER, false), (-5, 8, true)] {
-            errors.gone(0, &bio(error, queued, flush), 50);
+            errors.ended(0, &bio(error, queued, flush), 50);
         }
-        errors.gone(0, &bio(0, 60, true), 70);
-        errors.gone(0, &bio(-5, NEVER, false), 90);
+        errors.ended(0, &bio(0, 60, true), 70);
+        errors.ended(0, &bio(-5, NEVER, false), 90);
         let found = errors.finish(&Lacks::default(), &[Device::new(8, 0)], |owner| format!("task {owner}"));
         assert_eq!([found.failed, found.retries, found.recovered], [3, 0, 0].map(Evidence::Known));
         let attempts: Vec<(u64, u64)> = found.failures.iter().map(|one| (one.attempt, one.end_ns)).collect();
@@ -269,7 +269,7 @@ mod tests {
         let mut errors = Errors::default();
         let mut end = |sector: u64, error: i32, at: u64| {
             let bio = Bio { error, ..InFlight::plain(0, RequestFlags::READ, sector, 8, 3, at) };
-            errors.gone(0, &bio, at + 50);
+            errors.ended(0, &bio, at + 50);
         };
         for (sector, error, at) in
             [(8, 0, 0), (16, -5, 100), (16, -5, 200), (24, -110, 300), (16, 0, 400), (16, -5, 500)]

@@ -127,12 +127,12 @@ impl Watch for Files {
         self.file(number).queued(bio, now);
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         if self.on_the_way.is_empty() {
             return;
         }
         if let Some(number) = self.on_the_way.remove(&at) {
-            self.file(number).times.gone(bio, completed);
+            self.file(number).times.ended(bio, completed);
         }
     }
 }
@@ -156,12 +156,12 @@ mod tests {
         files.next = Some(FileId::on(disk, 12));
         files.queued(3, &bio(64), 100);
         // However many parts it had.
-        files.part_gone(3, &bio(32), 150);
-        files.gone(3, &bio(64), 250);
-        files.gone(7, &bio(8), 200);
+        files.part_ended(3, &bio(32), 150);
+        files.ended(3, &bio(64), 250);
+        files.ended(7, &bio(8), 200);
         // The name is another bio's now.
         files.queued(3, &bio(8), 300);
-        files.gone(3, &bio(8), 400);
+        files.ended(3, &bio(8), 400);
         assert!(files.on_the_way.is_empty());
         let groups = files.finish();
         assert_eq!(groups.len(), 1);
@@ -174,7 +174,7 @@ mod tests {
     fn one_bio(files: &mut Files, name: u32, inode: u64, sectors: u32) {
         files.next = Some(FileId::on(Device(1), inode));
         files.queued(name, &bio(sectors), 100);
-        files.gone(name, &bio(sectors), 200);
+        files.ended(name, &bio(sectors), 200);
     }
 
     fn all_bios(groups: &[Group]) -> (u64, u64) {
@@ -209,7 +209,7 @@ mod tests {
             }
         }
         one_bio(&mut files, 1, 1, 800);
-        files.gone(2, &bio(8), 900);
+        files.ended(2, &bio(8), 900);
         let groups = files.finish();
         assert_eq!((groups[0].name.as_str(), groups[0].bios), ("0:1 inode 1", 2));
         assert_eq!((groups[1].name.as_str(), groups[1].bytes), ("0:1 inode 5", 900 * 512));

@@ -32,7 +32,7 @@ pub(super) struct FlushRequests(LatencyHistogram);
 
 impl Watch for FlushRequests {
     #[inline(always)]
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if bio.kind == RequestKind::Flush && bio.is_request() && completed != NEVER {
             self.0.add(completed.saturating_sub(bio.issued));
         }

@@ -122,7 +122,7 @@ impl Times {
         }
     }
 
-    pub fn gone(&mut self, bio: &Bio, completed: u64) {
+    pub fn ended(&mut self, bio: &Bio, completed: u64) {
         each_stage(bio, completed, |stage, ns| self.stages[stage as usize].add(ns));
     }
 
@@ -483,13 +483,13 @@ impl Watch for Groups {
         }
     }
 
-    fn part_gone(&mut self, _at: u32, part: &Bio, completed: u64) {
+    fn part_ended(&mut self, _at: u32, part: &Bio, completed: u64) {
         self.parts.bios += 1;
         self.parts.bytes += u64::from(part.sectors) * 512;
-        self.parts.gone(part, completed);
+        self.parts.ended(part, completed);
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         let Some(&(class, of)) = self.of_bio.get(at as usize) else { return };
         let of = self.find(class, of);
         let stages = &mut self.classes[of].stages;
@@ -525,13 +525,13 @@ impl Watch for GroupsByUnit {
         self.requests.queued(at, bio, now);
     }
 
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
-        self.bios.part_gone(at, part, completed);
+    fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
+        self.bios.part_ended(at, part, completed);
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         let groups = if bio.is_request() { &mut self.requests } else { &mut self.bios };
-        groups.gone(at, bio, completed);
+        groups.ended(at, bio, completed);
     }
 }
 
@@ -551,7 +551,7 @@ mod tests {
             let flags = RequestFlags::from_letters(letters.as_bytes());
             let bio = super::super::in_flight::InFlight::plain(0, flags, 0, sectors, owner, 100 * u64::from(owner));
             groups.queued(0, &bio, bio.queued);
-            groups.gone(0, &bio, bio.queued + 50);
+            groups.ended(0, &bio, bio.queued + 50);
         }
         let found = groups.finish(&[Device::new(8, 0)], |owner| format!("task {owner}"));
         let of = |by, name: &str| found.iter().find(|g| g.by == by && g.name == name).map_or(0, |g| g.bios);
@@ -576,7 +576,7 @@ mod tests {
         for device in 0..100 {
             let bio = super::super::in_flight::InFlight::plain(device, RequestFlags::READ, 0, 8, 1, 100);
             groups.queued(0, &bio, 100);
-            groups.gone(0, &bio, 150);
+            groups.ended(0, &bio, 150);
         }
         let devices: Vec<Device> = (0..100).map(|minor| Device::new(8, minor)).collect();
         let found = groups.finish(&devices, |owner| owner.to_string());

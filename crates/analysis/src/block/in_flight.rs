@@ -81,7 +81,7 @@ pub(super) struct Bio {
     pub merged: u64,
     pub issued: u64,
     /// A completion that may be its own or another's at this sector: later events decide.
-    pub held: u64,
+    pub undecided: u64,
     /// The last completion below it, where it is a stack's; else its own.
     pub device_done: u64,
     /// Another bio, of a higher device, is done by it.
@@ -89,7 +89,7 @@ pub(super) struct Bio {
     /// Of its completion; 0: none.
     pub error: i32,
     /// The split bio that it is a part of.
-    pub whole: u32,
+    pub split_of: u32,
     /// It flushes the device's cache before or after its data, or does nothing else.
     pub flush: bool,
     /// Its data is written; what flushes the cache after it is not done.
@@ -618,11 +618,11 @@ impl InFlight {
             inserted: NEVER,
             merged: NEVER,
             issued: NEVER,
-            held: NEVER,
+            undecided: NEVER,
             device_done: NEVER,
             below: false,
             error: 0,
-            whole: NONE,
+            split_of: NONE,
             flush: false,
             data_done: false,
             superseded: false,

@@ -191,7 +191,7 @@ impl Watch for Levels {
     }
 
     #[inline(always)]
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         if self.live > 0 && !bio.is_request() && bio.whole_sectors > 0 {
             self.ends(at, bio, completed);
         }
@@ -227,7 +227,7 @@ impl<W: Watch> Matching<W> {
             self.bios.group(Place::new(upper as u16, block.kind()), sector, &mut group);
             let free = |at: &u32| {
                 let bio = self.bios.see(*at);
-                let same = u64::from(bio.whole_sectors) * 512 == block.bytes && bio.whole == NONE;
+                let same = u64::from(bio.whole_sectors) * 512 == block.bytes && bio.split_of == NONE;
                 same && !lower.is_some_and(|lower| self.stack.is_above(*at, bio.queued, lower))
             };
             let Some(at) = group.iter().copied().find(free) else { continue };

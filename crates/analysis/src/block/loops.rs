@@ -352,7 +352,7 @@ impl<W: Watch> Matching<W> {
                 continue;
             }
             // A part's name is its bio's.
-            let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
+            let name = self.splits.name(at, bio);
             uppers.push(Upper { at: name, queued: bio.queued, bytes: shared * 512 });
             show.get_or_insert((bio.in_range, bio.shown));
             if !owners.contains(&bio.owner) {
@@ -405,7 +405,7 @@ impl<W: Watch> Matching<W> {
             };
             let mut fitting = self.bios.rest().filter(|(_, bio)| fits(bio));
             let (at, bio) = fitting.next().filter(|_| fitting.next().is_none())?;
-            if bio.whole != NONE || lower.is_some_and(|lower| self.stack.is_above(at, bio.queued, lower)) {
+            if bio.split_of != NONE || lower.is_some_and(|lower| self.stack.is_above(at, bio.queued, lower)) {
                 return None;
             }
             (self.devices[usize::from(bio.device)], bio.sector..bio.end())

@@ -112,7 +112,7 @@ type Times = [u64; 6];
 struct Ways(HashMap<u64, Times>);
 
 impl Watch for Ways {
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if bio.is_request() {
             return;
         }

@@ -17,7 +17,7 @@
 //! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
 //!   other bio takes that.
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
-//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`wholes.rs`).
+//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`split_bios.rs`).
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
 //! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
 //!   M, and what comes is another's.
@@ -35,10 +35,10 @@ use super::counts::MatchCounts;
 use super::flush_machinery::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::ranges::{Discards, is_discard};
+use super::split_bios::SplitBios;
 use super::stack::{Stack, Upper};
 use super::typical::TypicalTimes;
 use super::watch::{Step, Watch};
-use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -101,7 +101,7 @@ pub(super) struct Matching<W> {
     pub(super) completes: Vec<bool>,
     /// By device: commands of its driver without data that are under way.
     pub(super) commands: BTreeMap<u16, u64>,
-    pub(super) wholes: Wholes,
+    pub(super) splits: SplitBios,
     pub(super) flushes: Flushes,
     pub(super) discards: Discards,
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
@@ -177,7 +177,7 @@ impl<W: Watch> Matching<W> {
             issues: Vec::new(),
             completes: Vec::new(),
             commands: BTreeMap::new(),
-            wholes: Wholes::default(),
+            splits: SplitBios::default(),
             flushes: Flushes::default(),
             discards: Discards::default(),
             early: VecDeque::new(),
@@ -312,7 +312,7 @@ impl<W: Watch> Matching<W> {
     #[cold]
     fn again(&mut self, range: Range, tid: TaskId) {
         self.whole_trace &= !self.uncounted || !self.is_one_overdue(range);
-        self.settle(range.place, range.sector, Cause::Again { tid });
+        self.decide_completion(range.place, range.sector, Cause::Again { tid });
         if self.whole_trace {
             return;
         }
@@ -359,7 +359,7 @@ impl<W: Watch> Matching<W> {
             (bio.in_range, bio.shown, bio.below) = (upper.in_range, upper.shown, true);
             self.counts.below += u64::from(bio.shown);
             let lower = self.add(bio);
-            let name = if upper.whole == NONE { at } else { self.wholes.root(upper.whole) };
+            let name = self.splits.name(at, &upper);
             let bytes = u64::from(upper.sectors) * 512;
             self.stack.add(&[Upper { at: name, queued: upper.queued, bytes }], lower, &bio);
             self.stack.moved(lower, at, upper.queued);
@@ -382,7 +382,7 @@ impl<W: Watch> Matching<W> {
         self.stack.placed(self.devices[usize::from(device)], block.device, block.sector.wrapping_sub(sector) as i64);
         let bio = self.bios.see(at);
         // A part's name is its bio's.
-        let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
+        let name = self.splits.name(at, bio);
         let (upper, show) = (Upper { at: name, queued: bio.queued, bytes: block.bytes }, (bio.in_range, bio.shown));
         let owner = bio.owner;
         self.next_uppers.clear();
@@ -430,14 +430,14 @@ impl<W: Watch> Matching<W> {
 
     /// Linux 4.3 to 4.11 queue what is left of a split bio once more: it is no other bio.
     pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: TaskId) -> bool {
-        if self.wholes.is_empty() {
+        if self.splits.is_empty() {
             return false;
         }
         let Some(device) = self.device(block.device) else { return false };
         let range = Range::of(device, block);
         let rest = |bio: &Bio| {
             let new = bio.got == NEVER && bio.merged == NEVER && bio.inserted == NEVER && bio.issued == NEVER;
-            u8::from(new && bio.whole != NONE && bio.tid == tid && bio.end() == range.end)
+            u8::from(new && bio.split_of != NONE && bio.tid == tid && bio.end() == range.end)
         };
         self.bios.find(range.from(range.sector), rest).is_some_and(|(_, bio)| bio.sector == range.sector)
     }
@@ -459,8 +459,8 @@ impl<W: Watch> Matching<W> {
         }
         let bio = self.bios.get(at);
         bio.flush = false;
-        let whole = self.wholes.split(at, bio);
-        bio.whole = whole;
+        let number = self.splits.split(at, bio);
+        bio.split_of = number;
         let first = (sector - bio.sector) as u32;
         let second = Bio { sector, sectors: bio.sectors - first, next: NONE, ..*bio };
         bio.sectors = first;
@@ -684,7 +684,7 @@ impl<W: Watch> Matching<W> {
             watch.step(at, bio, Step::Issued, now);
             bio.issued = now;
             any = true;
-            early |= bio.held != NEVER;
+            early |= bio.undecided != NEVER;
             flush |= bio.flush;
         });
         if early {
@@ -717,7 +717,7 @@ impl<W: Watch> Matching<W> {
     #[cold]
     fn issued_again(&mut self, range: Range, now: u64) -> bool {
         let waits = |bio: &Bio| {
-            let free = !bio.is_request() && !bio.superseded && !bio.data_done && bio.held == NEVER;
+            let free = !bio.is_request() && !bio.superseded && !bio.data_done && bio.undecided == NEVER;
             u8::from(free && bio.issued != NEVER)
         };
         let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);

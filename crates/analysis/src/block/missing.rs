@@ -1,7 +1,7 @@
 //! What a recording could not hold, because its kernel lacks the events.
 
+use super::analysis::BlockFound;
 use super::counts::Unit;
-use super::whole::BlockFound;
 use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
-mod again;
+mod analysis;
 mod appends;
 mod by_owner;
 mod clock;
@@ -27,11 +27,13 @@ mod originators;
 mod over_time;
 mod points;
 mod ranges;
+mod recordings;
 #[cfg(test)]
 mod repeated_tests;
 mod rows;
 mod service;
 mod sizes;
+mod split_bios;
 mod stack;
 #[cfg(test)]
 mod stack_loss_tests;
@@ -39,9 +41,8 @@ mod stages;
 mod syncs;
 mod typical;
 mod watch;
-mod whole;
-mod wholes;
 
+pub use analysis::{BlockAnalysis, BlockFound};
 pub use counts::{GivenUp, Unit, UnmatchedSteps};
 pub use errors::{ErrorsFound, Failure};
 pub(crate) use files::FURTHER_FILES;
@@ -62,7 +63,6 @@ pub use sizes::Sizes;
 pub use stack::{StackAlone, StackHints, StackLeg, StackLevel};
 pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound};
 pub use syncs::{LongestWait, SyncCall, SyncTimes, SyncWait, SyncsFound};
-pub use whole::{BlockAnalysis, BlockFound};
 
 use crate::cache::AccuracyFindings;
 use crate::clip::clip;

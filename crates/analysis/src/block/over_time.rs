@@ -310,15 +310,15 @@ impl Watch for OverTime {
         self.issued(at, now);
     }
 
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+    fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
         let now = if completed == NEVER { self.last } else { completed };
-        let change = self.service.gone(at, part);
+        let change = self.service.ended(at, part);
         self.serve(change, now);
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         let now = if completed == NEVER { self.last } else { completed };
-        let change = self.service.gone(at, bio);
+        let change = self.service.ended(at, bio);
         self.serve(change, now);
         if bio.below {
             return;

@@ -262,7 +262,7 @@ fn add(bins: &mut HashMap<Bin, Sum>, bin: Bin, sum: Sum) {
 }
 
 impl Watch for Points {
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if completed == NEVER || bio.whole_sectors == 0 {
             return;
         }
@@ -307,7 +307,7 @@ mod tests {
         for i in 0..1_000_000u64 {
             let flags = if i % 3 == 0 { RequestFlags::READ } else { RequestFlags::WRITE };
             let bio = InFlight::plain(0, flags, i * 7919 % 1_000_003, 8, (i % 40) as u32, i * 1000);
-            points.gone(0, &bio, i * 1000 + 500);
+            points.ended(0, &bio, i * 1000 + 500);
         }
         let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
         assert!(found.points.len() <= MAX_POINTS, "{}", found.points.len());
@@ -324,7 +324,7 @@ mod tests {
             let (time, sector) = (u64::MAX / 40_000 * i, u64::MAX - (i << (i % 50)));
             let flags = if i % 2 == 0 { RequestFlags::READ } else { RequestFlags::WRITE };
             let bio = InFlight::plain((i % 60) as u16, flags, sector, 8, i as u32, time);
-            points.gone(0, &bio, time);
+            points.ended(0, &bio, time);
         }
         let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
         assert_eq!(found.points.iter().map(|p| u64::from(p.bios)).sum::<u64>(), 40_000);
@@ -335,10 +335,10 @@ mod tests {
         let mut points = Points::new();
         for i in 0..10_000u64 {
             let bio = InFlight::plain(0, RequestFlags::READ, i * 8, 8, (i % 40) as u32, i * 1000);
-            points.gone(0, &bio, i * 1000 + 500);
+            points.ended(0, &bio, i * 1000 + 500);
         }
         let bio = InFlight::plain(0, RequestFlags::WRITE, 0, 100_000, 99, 0);
-        points.gone(0, &bio, 700);
+        points.ended(0, &bio, 700);
         let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
         assert_eq!(found.owners[0], "99");
     }
@@ -349,7 +349,7 @@ mod tests {
         for i in 0..20_000u64 {
             let (device, sectors) = if i % 2 == 0 { (0, 1 << 40) } else { (1, 1 << 10) };
             let bio = InFlight::plain(device, RequestFlags::READ, i * 7_368_787 % sectors, 8, 1, i * 1000);
-            points.gone(0, &bio, i * 1000 + 1);
+            points.ended(0, &bio, i * 1000 + 1);
         }
         let found = points.finish(&[Device::new(8, 0), Device::new(8, 16)], |owner| owner.to_string());
         let rows = |device| {
@@ -365,7 +365,7 @@ mod tests {
         let mut points = Points::new();
         let mut bio = |owner: u32, at: u64| {
             let bio = InFlight::plain(0, RequestFlags::READ, at * 8, 8, owner, at);
-            points.gone(0, &bio, at + 1);
+            points.ended(0, &bio, at + 1);
         };
         let mut at = 0..;
         (0..1000).for_each(|owner| bio(owner, at.next().expect("endless")));
@@ -382,7 +382,7 @@ mod tests {
     fn bios_of_too_many_devices_are_counted() {
         let mut points = Points::new();
         for device in 0..100 {
-            points.gone(0, &InFlight::plain(device, RequestFlags::READ, 8, 8, 1, 100), 150);
+            points.ended(0, &InFlight::plain(device, RequestFlags::READ, 8, 8, 1, 100), 150);
         }
         let devices: Vec<Device> = (0..100).map(|minor| Device::new(8, minor)).collect();
         let found = points.finish(&devices, |owner| owner.to_string());

@@ -696,7 +696,7 @@ impl Watch for Collector {
         self.kept[kept.root as usize].parts += 1;
     }
 
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+    fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
         self.part_over(at, part, completed);
         let Kept { root, requeues, .. } = self.kept[at as usize];
         if root != at {
@@ -708,7 +708,7 @@ impl Watch for Collector {
         self.part_over(at, bio, completed);
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         self.part_over(at, bio, completed);
         if self.of == RowsOf::Bios && !bio.is_request() {
             let kept = self.kept[at as usize];

@@ -73,7 +73,7 @@ impl InService {
         }
     }
 
-    pub fn gone(&mut self, at: u32, _bio: &Bio) -> i32 {
+    pub fn ended(&mut self, at: u32, _bio: &Bio) -> i32 {
         -i32::from(self.leave(at))
     }
 }

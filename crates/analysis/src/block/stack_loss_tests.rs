@@ -144,7 +144,7 @@ type Way = ([u64; 3], bool);
 struct Ways(HashMap<u64, Way>);
 
 impl Watch for Ways {
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if !bio.is_request() {
             let way = ([bio.got, bio.issued, completed], bio.below);
             assert!(self.0.insert(bio.queued, way).is_none(), "a bio has one way");

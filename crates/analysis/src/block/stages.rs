@@ -293,7 +293,7 @@ impl Watch for StageSums {
     }
 
     #[inline]
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         let one = self.device(bio.device);
         let sums = match (bio.is_request(), bio.below) {
             (true, _) => &mut one.requests,

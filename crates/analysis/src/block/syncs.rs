@@ -268,7 +268,7 @@ fn shares(spans: &[Span]) -> [u64; 3] {
 
 impl Watch for Syncs {
     #[inline(always)]
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if !self.open.is_empty() && completed != NEVER {
             self.waited(bio, completed);
         }

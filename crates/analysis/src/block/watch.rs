@@ -14,19 +14,19 @@ pub(super) enum Step {
     Requeued,
 }
 
-/// Sees every bio's way. `at` names the bio from `queued` to `gone`, then it may name another one.
+/// Sees every bio's way. `at` names the bio from `queued` to `ended`, then it may name another one.
 pub(super) trait Watch {
     /// Any event that has a device and data, before its bios have had their step.
     fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64, _shown: bool) {}
     fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
-    /// A request was issued whose queueing is not in the trace: `gone` gets it too.
+    /// A request was issued whose queueing is not in the trace: `ended` gets it too.
     fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
     /// Its times are those before the step.
     fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
     /// A second part has the name `to`; both are what they have become.
     fn split(&mut self, _from: u32, _to: u32) {}
     /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
-    fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
+    fn part_ended(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
     /// So many sectors of it failed, from its first one on; what is left of it goes on.
     fn failed_part(&mut self, _at: u32, _bio: &Bio, _sectors: u64) {}
     /// A completion with an error came whose bio or request is not known: of these sectors, without an owner and a begin.
@@ -34,7 +34,7 @@ pub(super) trait Watch {
     /// Its data is written, at `completed`; what flushes the cache after it is not done.
     fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
-    fn gone(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
+    fn ended(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
     fn at_end(&mut self, _unfinished: bool) {}
     /// Another recording begins; how long after the one before is not known.
@@ -70,9 +70,9 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.1.split(from, to);
     }
 
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
-        self.0.part_gone(at, part, completed);
-        self.1.part_gone(at, part, completed);
+    fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
+        self.0.part_ended(at, part, completed);
+        self.1.part_ended(at, part, completed);
     }
 
     fn failed_part(&mut self, at: u32, bio: &Bio, sectors: u64) {
@@ -90,9 +90,9 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.1.data_written(at, bio, completed);
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
-        self.0.gone(at, bio, completed);
-        self.1.gone(at, bio, completed);
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
+        self.0.ended(at, bio, completed);
+        self.1.ended(at, bio, completed);
     }
 
     fn at_end(&mut self, unfinished: bool) {
@@ -141,16 +141,16 @@ impl<W: Watch> Watch for Shown<W> {
     }
 
     #[inline(always)]
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+    fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
         if part.shown {
-            self.0.part_gone(at, part, completed);
+            self.0.part_ended(at, part, completed);
         }
     }
 
     #[inline(always)]
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         if bio.shown {
-            self.0.gone(at, bio, completed);
+            self.0.ended(at, bio, completed);
         }
     }
 }

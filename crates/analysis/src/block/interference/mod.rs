@@ -688,14 +688,14 @@ impl Watch for Interference {
         }
     }
 
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+    fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
         let now = if completed == NEVER { part.queued } else { completed };
         if self.end(at, now).is_some_and(|root| root != at) {
             self.waits[at as usize].known = false;
         }
     }
 
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+    fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         if bio.is_request() {
             return;
         }

@@ -4,8 +4,8 @@
 
 use super::in_flight::NEVER;
 use super::matching::Matching;
+use super::split_bios::Lost;
 use super::watch::Watch;
-use super::wholes::Lost;
 use std::collections::BTreeMap;
 
 impl<W: Watch> Matching<W> {
@@ -21,7 +21,7 @@ impl<W: Watch> Matching<W> {
 
     /// What is still on its way is handed over.
     pub(super) fn recording_ends(&mut self) {
-        self.settle_all();
+        self.decide_all();
         self.flushes_end();
         let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
         let mut stuck = BTreeMap::new();

@@ -6,7 +6,7 @@
 
 use super::in_flight::{Bio, NEVER, NONE};
 
-struct Whole {
+struct SplitBio {
     /// The first part's name, which is the bio's.
     root: u32,
     /// As it was before the split.
@@ -34,23 +34,23 @@ pub(super) enum Lost {
 
 /// The split bios that are on their way.
 #[derive(Default)]
-pub(super) struct Wholes {
-    wholes: Vec<Whole>,
+pub(super) struct SplitBios {
+    bios: Vec<SplitBio>,
     free: Vec<u32>,
 }
 
-impl Wholes {
+impl SplitBios {
     pub fn is_empty(&self) -> bool {
-        self.wholes.len() == self.free.len()
+        self.bios.len() == self.free.len()
     }
 
     /// A bio, or a part, is cut in two; the number of the bio.
     pub fn split(&mut self, at: u32, bio: &Bio) -> u32 {
-        if bio.whole != NONE {
-            self.wholes[bio.whole as usize].left += 1;
-            return bio.whole;
+        if bio.split_of != NONE {
+            self.bios[bio.split_of as usize].left += 1;
+            return bio.split_of;
         }
-        let whole = Whole {
+        let split = SplitBio {
             root: at,
             bio: *bio,
             left: 2,
@@ -62,47 +62,52 @@ impl Wholes {
         };
         match self.free.pop() {
             Some(free) => {
-                self.wholes[free as usize] = whole;
+                self.bios[free as usize] = split;
                 free
             }
             None => {
-                self.wholes.push(whole);
-                (self.wholes.len() - 1) as u32
+                self.bios.push(split);
+                (self.bios.len() - 1) as u32
             }
         }
     }
 
-    pub fn root(&self, whole: u32) -> u32 {
-        self.wholes[whole as usize].root
+    /// The name that a bio has for others: of a part of a split bio, that of its first part.
+    pub fn name(&self, at: u32, bio: &Bio) -> u32 {
+        if bio.split_of == NONE { at } else { self.root(bio.split_of) }
+    }
+
+    pub fn root(&self, number: u32) -> u32 {
+        self.bios[number as usize].root
     }
 
     /// A part of it will not be followed to its end; the first reason counts.
-    pub fn lost(&mut self, whole: u32, lost: Lost) {
-        let known = &mut self.wholes[whole as usize].lost;
+    pub fn lost(&mut self, number: u32, lost: Lost) {
+        let known = &mut self.bios[number as usize].lost;
         *known = known.or(Some(lost));
     }
 
     /// The bio, its completion, and why that is not known, where this was its last part.
     pub fn part_done(&mut self, part: &Bio, at: u32, completed: u64) -> Option<(Bio, u64, Option<Lost>)> {
-        let whole = &mut self.wholes[part.whole as usize];
-        whole.left -= 1;
-        whole.first_issue = whole.first_issue.min(part.issued);
-        whole.all_issued &= part.issued != NEVER;
-        whole.all_completed &= completed != NEVER;
-        whole.last = whole.last.max(if completed == NEVER { 0 } else { completed });
-        if whole.bio.error == 0 {
-            whole.bio.error = part.error;
+        let split = &mut self.bios[part.split_of as usize];
+        split.left -= 1;
+        split.first_issue = split.first_issue.min(part.issued);
+        split.all_issued &= part.issued != NEVER;
+        split.all_completed &= completed != NEVER;
+        split.last = split.last.max(if completed == NEVER { 0 } else { completed });
+        if split.bio.error == 0 {
+            split.bio.error = part.error;
         }
-        if at == whole.root {
-            (whole.bio.got, whole.bio.inserted, whole.bio.merged) = (part.got, part.inserted, part.merged);
+        if at == split.root {
+            (split.bio.got, split.bio.inserted, split.bio.merged) = (part.got, part.inserted, part.merged);
         }
-        if whole.left > 0 {
+        if split.left > 0 {
             return None;
         }
-        self.free.push(part.whole);
-        let sectors = whole.bio.whole_sectors;
-        let issued = if whole.all_issued { whole.first_issue } else { NEVER };
-        let bio = Bio { issued, sectors, whole: part.whole, ..whole.bio };
-        Some((bio, if whole.all_completed { whole.last } else { NEVER }, whole.lost))
+        self.free.push(part.split_of);
+        let sectors = split.bio.whole_sectors;
+        let issued = if split.all_issued { split.first_issue } else { NEVER };
+        let bio = Bio { issued, sectors, split_of: part.split_of, ..split.bio };
+        Some((bio, if split.all_completed { split.last } else { NEVER }, split.lost))
     }
 }
