@@ -23,6 +23,7 @@ mod layers_view;
 mod names;
 mod prediction_view;
 mod readahead_view;
+mod recorded_view;
 mod rows;
 mod runs_view;
 mod svg;

@@ -3,8 +3,8 @@
 use super::table::paragraph;
 use super::{Style, rows};
 use crate::block_view;
-use crate::calls_view;
 use crate::names;
+use crate::recorded_view;
 use crate::rows::Rows;
 use crate::text::{duration, grouped, visible};
 use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy, Unit};
@@ -38,10 +38,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     if let Some(line) = block_view::own_recording(found) {
         out += &paragraph(&line, width, 0, 2);
     }
-    for line in calls_view::limited_to(&report.system.limited_to) {
-        out += &paragraph(&visible(&line), width, 0, 2);
-    }
-    for line in calls_view::captured(&report.system.captured, &report.calls) {
+    for line in recorded_view::lines(&report.system, &report.calls) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }
     if let Some(line) = block_view::failed(found) {

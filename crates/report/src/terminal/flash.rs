@@ -98,10 +98,7 @@ fn title(report: &FlashReport, width: usize) -> String {
         );
         out += &paragraph(&visible(&line), width, 0, 0);
     }
-    for line in crate::calls_view::limited_to(&system.limited_to) {
-        out += &paragraph(&visible(&line), width, 0, 2);
-    }
-    for line in crate::calls_view::captured(&system.captured, &report.calls) {
+    for line in crate::recorded_view::lines(system, &report.calls) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }
     out
