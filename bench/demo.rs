@@ -56,7 +56,7 @@ fn from_nothing() -> Value {
     })
 }
 
-/// Seconds since the demo's start of what it tells of one group.
+/// Seconds since the demo's start of one group's figures.
 #[derive(Default)]
 struct Group {
     image_built: Option<f64>,

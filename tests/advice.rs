@@ -1,5 +1,5 @@
-//! Advice that can be checked: situations whose best answer is known are recorded on a board one by one, the command is
-//! asked for advice on each, a second boot follows it, and what that gained is compared with what was expected.
+//! Advice that can be checked: situations whose best answer is known are recorded on a board one by one, `advise` answers each,
+//! a second boot follows the advice, and what that gained is compared with what was expected.
 
 use std::path::{Path, PathBuf};
 

@@ -654,7 +654,7 @@ fn ssh_refused_and_cut() {
     assert!(events(&trace) >= came, "{came} events had come, {} are kept", events(&trace));
 }
 
-/// A boot with a plan of the test's own that may fail; no NAND unless it is asked for.
+/// A boot with a plan of the test's own that may fail; no NAND unless it is requested.
 fn boot(
     nand: bool,
     modules: &[&str],

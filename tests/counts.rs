@@ -48,7 +48,7 @@ fn page_reads_programs_and_erases_are_exactly_counted_on_every_kernel() {
         );
         let reads = booted.counts_of(&trace, booted.step("reads")).total;
         assert_eq!((reads.reads, reads.programs, reads.erases), (300, 0, 0), "{board} {kernel}: read 300 pages");
-        // What the kernel's own bench says it asked for.
+        // What the kernel's own bench says it requested.
         assert_eq!(booted.json("reads")["pages_touched"], 300);
         let long = booted.counts_of(&trace, booted.step("long")).total;
         assert_eq!(long.reads, 64, "{board} {kernel}: 4 reads of 16 pages");

@@ -83,7 +83,7 @@ fn says(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether this build has agents of its own; where it was asked for some it has them.
+/// Whether this build has agents of its own; it has them if it was built with them.
 fn carries() -> bool {
     let version = output(flashscope().arg("--version"));
     let carries = String::from_utf8_lossy(&version.stdout).contains("\nagents: x86_64");

@@ -144,7 +144,7 @@ fn boot(kernel: &str, work: Vec<u8>) -> Booted {
         let record = "record-start --mode ring --ring 8192 --events block,layers";
         match dir {
             "ours" => {
-                // The names are asked for while the probes are there.
+                // The names are requested while the probes are there.
                 lines.extend([record.to_owned(), "run names busybox sh /graph.sh names".to_owned()]);
                 lines.extend([format!("run {dir} {cold}"), "record-stop".to_owned()]);
             }

@@ -181,7 +181,7 @@ pub struct Plan<'a> {
     pub faults: &'a str,
     /// The board has no chip.
     pub no_nand: bool,
-    /// Longer than any test's board takes; what is asked for by an environment variable may take more.
+    /// Longer than any test's board takes; what is requested by an environment variable may take more.
     pub timeout: Duration,
     /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
     pub cpus: u32,

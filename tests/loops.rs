@@ -1,4 +1,4 @@
-//! A loop device of this host, and the disk beneath it: each I/O of a program counts once where it was asked for, and once where
+//! A loop device of this host, and the disk beneath it: each I/O of a program counts once where it was requested, and once where
 //! the disk did it.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `record` keeps what was asked for: devices, tasks, seconds; and the flight recorder writes when something happens.
+//! `record` keeps what was requested: devices, tasks, seconds; and the flight recorder writes when something happens.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

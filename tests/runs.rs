@@ -52,7 +52,7 @@ fn a_small_postmark_is_counted_by_part_and_repeats_to_the_byte() {
     for name in ["jffs2", "ubifs"] {
         let traced = of(name);
         let did = traced.postmark.as_ref().expect("Postmark");
-        // The same is asked for on each file system.
+        // The same is requested on each file system.
         let other = of("jffs2").postmark.as_ref().expect("Postmark");
         assert_eq!((did.created, did.read, did.appended), (other.created, other.read, other.appended));
         assert_eq!(

@@ -102,7 +102,7 @@ fn a_power_cut_leaves_every_file_old_or_new() {
     }
 }
 
-/// nandsim's faults: a bit that flips in one read of a thousand, and of a partition's blocks, told apart by fifths, one that is
+/// nandsim's faults: a bit that flips in one read of a thousand, and of a partition's blocks, distinguished by fifths, one that is
 /// bad from the start, two with a page that wears out after a few programs, two that wear out after a few erases. What `more`
 /// names is bad as well.
 fn faults(seed: u64, blocks: u64, more: &[u64]) -> String {

@@ -1,7 +1,7 @@
 //! Packs the agents that the program carries.
 //!
 //! `FLASHSCOPE_EMBED_AGENTS` is a directory with `ARCH/flashscope-agent` and, where it was built, `ARCH/flashscope-sqlite`.
-//! Without it the program carries none. What is missing is said in a warning.
+//! Without it the program carries none. A warning names what is missing.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

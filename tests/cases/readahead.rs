@@ -25,7 +25,7 @@ fn recorded(dir: &TempDir, kernel: &str, events: &str) -> String {
     dat.to_str().expect("UTF-8").to_owned()
 }
 
-/// Of each file below /mnt: asked for, ahead, used.
+/// Of each file below /mnt: requested, ahead, used.
 fn used(report: &Value) -> Vec<[u64; 4]> {
     let files = report["readahead"]["files"].as_array().unwrap_or_else(|| panic!("{}", report["readahead"]));
     let number = |file: &Value, name: &str| file[name].as_u64().expect("a number");

@@ -32,7 +32,7 @@ pub struct PathBio {
     pub completed_ns: u64,
 }
 
-/// Whose bios the device had while the call's own waited in front of it.
+/// Owners of the bios that the device had while the call's own waited in front of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Holder {
     pub device: String,

@@ -39,7 +39,7 @@ pub struct CallGroup {
     /// Of a file, where the recording knows it; with what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Bytes of the file that reads and writes asked for, where the trace says it: none beyond its end.
+    /// Bytes of the file that reads and writes requested, where the trace says it: none beyond its end.
     pub bytes: u64,
     pub total_ns: u64,
     pub ns: LatencyNs,
@@ -168,7 +168,7 @@ struct Open {
 }
 
 impl Open {
-    /// What was asked for. A copy reads as much as it writes, and is of that.
+    /// What was requested. A copy reads as much as it writes, and is of that.
     fn bytes(&self) -> u64 {
         self.read_bytes.max(self.written_bytes)
     }

@@ -2,7 +2,7 @@
 //!
 //! Input: calls without an event of storage, and the bios of kernel workers. A limit of a cgroup holds a bio back, and a worker
 //! queues it later (block/blk-throttle.c, blk_throtl_dispatch_work_fn()): the call then shows no bio of its own. A bio of a worker
-//! that was queued within the call and completed right before its end is told as evidence. It is no proof for a single call, since
+//! that was queued within the call and completed right before its end counts as evidence. It is no proof for a single call, since
 //! no event joins the two. Where workers complete bios all the time, as those of a loop device do, one of them is near the end of
 //! any call, a read of a pipe among them: then it is no evidence.
 

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whose power was measured, doing what.
+/// Mean powers of a board under known loads, with their source.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerProfile {
@@ -71,7 +71,7 @@ pub struct Work<'a> {
 }
 
 impl PowerProfile {
-    /// What is wrong with a profile, as far as numbers tell.
+    /// What is wrong with a profile, as far as numbers show.
     pub fn check(&self) -> Result<(), String> {
         for (at, one) in self.power.iter().enumerate() {
             if ![one.cpu_w, one.memory_w].iter().all(|watts| watts.is_finite() && (0.0..1e6).contains(watts)) {

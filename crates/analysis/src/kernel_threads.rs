@@ -8,7 +8,7 @@
 
 use flashscope_trace::Layer;
 
-/// Whose work a kernel thread does.
+/// What kind of work a kernel thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Another's, or nobody's: whose follows from the page, the file or the bio above, or is unknown.

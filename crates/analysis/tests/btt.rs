@@ -155,7 +155,7 @@ fn every_stage_of_plain_io_is_what_btt_says() {
 
 /// On all of the I/O, where stages differ, it is for one of btt's faults:
 /// - a bio that is queued at the sector of one on its way is dropped: fewer bios in every stage but Q2Q;
-/// - reads and writes of one sector are not told apart: times run from the one to the other;
+/// - reads and writes of one sector are not distinguished: times run from the one to the other;
 /// - splits are ignored: a split bio's parts match nothing, and it stays where later I/O of its sectors finds it.
 #[test]
 fn where_stages_of_all_io_differ_btt_is_wrong() {

@@ -120,9 +120,9 @@ pub enum PageStep {
     TakenBack {
         used: bool,
     },
-    /// Its block of squashfs, whose first page this is, is read from the device: only where [`crate::Simulator::tell_blocks`] asked for it.
+    /// Its block of squashfs, whose first page this is, is read from the device: only where [`crate::Simulator::tell_blocks`] requested it.
     Block,
-    /// A read or fault takes it, and waits where it is not read in yet: only where [`crate::Simulator::tell_uses`] asked for it. What
+    /// A read or fault takes it, and waits where it is not read in yet: only where [`crate::Simulator::tell_uses`] requested it. What
     /// was added before it in the same access was asked of the device before the wait.
     Used,
 }

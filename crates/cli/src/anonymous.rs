@@ -41,7 +41,7 @@ pub fn random() -> Result<Key, Failure> {
     Ok(Key::of(format!("{}{}", half()?, half()?).as_bytes()))
 }
 
-/// Copies of traces with pseudonyms, as long as this lives.
+/// Copies of traces with pseudonyms; dropping this deletes them.
 pub struct Copies {
     _dir: ScratchDir,
     pub traces: Vec<PathBuf>,

@@ -12,7 +12,7 @@ use crate::progress::Terminal;
 use crate::recover::Pending;
 use crate::{record, target};
 
-/// Seconds of a boot that are recorded where nothing else is asked for.
+/// Seconds of a boot that are recorded where nothing else is requested.
 const SECONDS: u64 = 60;
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {

@@ -47,7 +47,7 @@ impl<'i> Attribution<'i> {
         self.named(source, tid, time).map(|(name, _)| name)
     }
 
-    /// The thread's name; of what is shown, the name that was asked for.
+    /// The thread's name; of what is shown, the name that was requested.
     pub fn name_or_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&'i str> {
         match self.wanted {
             Some(wanted) if self.is_wanted(source, tid, time) => Some(wanted),
@@ -65,7 +65,7 @@ impl<'i> Attribution<'i> {
         }
         let Some(process) = self.inputs.process(source, tid, time) else { return thread() };
         match (self.by, process.app) {
-            // What a kernel thread does is told by its own name.
+            // The work of a kernel thread goes by its own name.
             (_, Some(app)) if app.kind == AppKind::Kernel => thread(),
             (ReportBy::App, Some(app)) => Some((Cow::Owned(app.to_string()), Some(TaskId(0)))),
             // Processes of one name, as a shell's, are one application.

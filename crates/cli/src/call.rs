@@ -1,4 +1,4 @@
-//! `report --call NUMBER`: one call, its way through the layers, and who held it up.
+//! `report --call NUMBER`: one call, its way through the layers, and who delayed it.
 
 use std::cell::Cell as Current;
 

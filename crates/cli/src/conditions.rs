@@ -26,7 +26,7 @@ pub fn without_names(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure>
     }
 }
 
-/// Limits that one report cannot be held against are refused before it is made. `anonymize`: names are replaced in it.
+/// Conditions that one report cannot be compared with are refused before it is made. `anonymize`: names are replaced in it.
 pub fn of_one_report(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
     without_names(limits, anonymize)?;
     match limits.fail_if.iter().find(|condition| condition.is_of_a_change()) {

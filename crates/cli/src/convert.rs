@@ -1,4 +1,4 @@
-//! How a recorded stream becomes the file that was asked for.
+//! How a recorded stream becomes the file that was requested.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use flashscope_trace::{Session, Trace};
 use crate::anonymous;
 use crate::failure::Failure;
 
-/// How a stream becomes what was asked for.
+/// How a stream becomes what was requested.
 #[derive(Clone)]
 pub enum Way {
     /// A trace.dat is made of it.
@@ -40,7 +40,7 @@ pub fn matched_nothing(stream: &Path) -> Option<String> {
     Some(format!("{}; no file was written", said.map_or("no event matched the filters", |line| line.text.as_str())))
 }
 
-/// Turns a stream into what the user asked for. The stream is left alone where that fails. A file that has the name already is
+/// Turns a stream into what the user requested. The stream is left alone where that fails. A file that has the name already is
 /// kept as `NAME.old`, as perf does; what was cut short never takes the place of one.
 ///
 /// By [`Way::Stream`] the stream itself takes the name: no second copy is made.

@@ -48,7 +48,7 @@ fn summary(facts: &Facts, target: &str) -> String {
             None => {
                 let _ = writeln!(out, "  yes  {what}");
             }
-            // One cause of several is told once.
+            // A cause of several problems is printed once.
             Some((reason, _)) if reasons.contains(&reason.as_str()) => {
                 let _ = writeln!(out, "  no   {what}: the same");
             }
@@ -84,7 +84,7 @@ fn number(said: Option<u64>) -> String {
     said.map_or_else(|| "?".to_owned(), |number| number.to_string())
 }
 
-/// The facts as a person wants them: first what works, then what does not and the next step.
+/// The facts for a person: first what works, then what does not and the next step.
 pub fn advice(facts: &Facts) -> String {
     let mut out = String::new();
 

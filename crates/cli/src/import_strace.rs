@@ -1,6 +1,6 @@
 //! `bench import-strace`: a replay script of what `strace -f -ttt -T -y` wrote.
 //!
-//! Input: calls on files below the directories that are asked for. Output: a script of version 2. Limits: a task of the replay
+//! Input: calls on files below the directories that are requested. Output: a script of version 2. Limits: a task of the replay
 //! has one descriptor a file; faults of mapped files and calls by io_uring are none of strace's; `sendfile` and `splice` are
 //! left out and counted.
 
@@ -389,7 +389,7 @@ impl<'a> Import<'a> {
         self.found.push(Found { call: Call { time_ns, took_ns: line.took_ns, task, file, verb }, read_end });
     }
 
-    /// The file's number, where it is one of those asked for.
+    /// The file's number, where it is one of those requested.
     fn file(&mut self, path: &str) -> Option<usize> {
         if !self.args.under.iter().any(|under| Path::new(path).starts_with(under)) {
             return None;

@@ -196,7 +196,7 @@ impl Inputs {
         own.contains(&tid).then(|| own[0])
     }
 
-    /// The process of a thread; `None` where its trace does not tell.
+    /// The process of a thread; `None` where its trace does not show it.
     pub fn process(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         self.merged.process(source, tid, time)
     }

@@ -11,7 +11,7 @@ pub struct Live<'a, W> {
     out: W,
     terminal: &'a Terminal,
     frames: Frames,
-    /// Told when the recorder begins to write: before that, it may refuse what is asked for.
+    /// Printed when the recorder begins to write: before that, it may refuse the request.
     begins: Option<String>,
     bytes: u64,
     began: Instant,

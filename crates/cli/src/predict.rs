@@ -226,7 +226,7 @@ pub fn watts(name: &str, filesystem: &str, predictor: &Predictor<'_>) -> Result<
     })
 }
 
-/// What is read, as it is said or as the trace's mounts tell; empty where neither does (it was mounted while it was recorded).
+/// What is read, from the option or from the mounts in the trace; empty where neither has it (it was mounted while it was recorded).
 pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> String {
     said.filesystem.clone().or_else(|| mounted(trace, workload)).unwrap_or_default()
 }
@@ -313,7 +313,7 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
 /// their drivers set no limit.
 const MTD_BLOCK_PAGES: u64 = 31;
 
-/// What the files that are read lie on, as the trace's mounts tell.
+/// What the files that are read lie on, from the trace's mounts.
 pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Option<u64>) -> Storage {
     let mut storage = Storage::new(kernel);
     let devices: HashSet<Device> = workload.sizes.keys().filter_map(|file| file.device).collect();
@@ -342,7 +342,7 @@ pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Optio
     storage
 }
 
-/// The model that is asked for, or the one of the recording's kernel; and whether it is of that kernel's line.
+/// The model that is requested, or the one of the recording's kernel; and whether it is of that kernel's line.
 pub fn model(trace: &Trace, asked: Option<&str>) -> Result<(Kernel, bool), Failure> {
     let names = || Kernel::ALL.map(Kernel::name).join(", ");
     if let Some(asked) = asked {

@@ -49,7 +49,7 @@ impl Terminal {
         let _ = writeln!(err, "[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
     }
 
-    /// Whether a line of it can be rewritten, and anybody wants one.
+    /// Whether a line of it can be rewritten, and progress is shown at all.
     pub fn is_live(&self) -> bool {
         self.live && !self.quiet
     }

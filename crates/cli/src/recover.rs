@@ -30,7 +30,7 @@ pub struct Pending {
 const ANONYMIZE: &str = "\0anonymize";
 
 impl Pending {
-    /// `way`: how it becomes what was asked for.
+    /// `way`: how it becomes what was requested.
     pub fn begin(output: &Path, way: Way) -> Result<Pending, Failure> {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;

@@ -131,7 +131,7 @@ fn nothing_so(split: &SplitReport) -> Result<(), Failure> {
 /// A report in one of its forms.
 type Form<'a> = &'a dyn Fn() -> String;
 
-/// Writes and prints what was asked for, and ends as its conditions say.
+/// Writes and prints what was requested, and ends as its conditions say.
 fn show(
     inputs: &Inputs,
     args: &ReportArgs,
@@ -221,7 +221,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
 }
 
 fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> Result<BlockReport, Failure> {
-    // The trace whose event it is; names are asked for while it is taken in.
+    // The trace whose event it is; names are requested while it is taken in.
     let at = Cell::new(0);
     let attribution = Attribution::new(inputs, args);
     let lookup = |tid, time| attribution.lasting_member(at.get(), tid, time);
@@ -326,7 +326,7 @@ fn shown(stages: &StagesFound) -> u64 {
     count.known().copied().unwrap_or(stages.events)
 }
 
-/// Says whose bios there are, where there are none of the process that was asked for.
+/// Says whose bios there are, where there are none of the process that was requested.
 fn no_bio_of(process: &str, findings: &BlockFound, args: &ReportArgs) -> Failure {
     let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
     names.truncate(10);
@@ -384,7 +384,7 @@ fn nothing_in_range(inputs: &Inputs, args: &ReportArgs, nothing: bool) -> Result
 pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failure> {
     let (chips, first_chips) = all_chips(inputs);
     let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry(), chip.blocks)).collect();
-    // The trace whose event it is; names are asked for while it is taken in.
+    // The trace whose event it is; names are requested while it is taken in.
     let at = Cell::new(0);
     let partitions = all_partitions(inputs, &first_chips);
     let ubi: Vec<UbiRegion> = inputs
@@ -494,7 +494,7 @@ fn used(inputs: &Inputs, chip: u16) -> u64 {
     of_chip.filter_map(|ubi| ubi.max_ec).max().unwrap_or(0)
 }
 
-/// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above tells machines apart.
+/// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above distinguishes machines.
 const TID_BITS: u32 = 22;
 
 fn tagged(tid: TaskId, machine: usize) -> TaskId {
@@ -541,7 +541,7 @@ fn all_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> 
     each.flat_map(|(trace, first)| trace_partitions(trace.facts(), *first).map(|(_, place)| place)).collect()
 }
 
-/// Of these the ones with a YAFFS2: it was mounted when a recording began, or its thread lives during it.
+/// Of these the ones with a YAFFS2: it was mounted when a recording began, or its thread exists during it.
 fn yaffs2_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> {
     let mut all = Vec::new();
     for (trace, first) in inputs.traces().zip(first_chips) {
@@ -583,7 +583,7 @@ fn nothing_to_report(inputs: &Inputs) -> Failure {
     let mut names: Vec<String> = inputs
         .traces()
         .flat_map(Trace::schemas)
-        // `text` stands for what a line of text does not tell.
+        // `text` stands for what a line of text does not have.
         .filter(|schema| schema.system != "ftrace" && schema.name != "text")
         .map(|schema| match &*schema.system {
             "text" | "" => schema.name.clone(),

@@ -268,7 +268,7 @@ fn is_asked_to_stop() -> bool {
     ASKED_TO_STOP.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// A FIFO that nobody reads is said to be waited for. A signal that comes meanwhile ends the wait; one that has ended a recording before
+/// A message says that a FIFO without a reader is waited for. A signal ends the wait; one that has ended a recording before
 /// does not.
 fn open_through(path: &Path, place: &Place, flags: OFlags) -> Result<File, OutputError> {
     let failed = |errno: Errno| OutputError::io(path, "open", errno.into());

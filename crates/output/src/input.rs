@@ -1,4 +1,4 @@
-//! Opens a file that a user named. A FIFO without a writer is said to be waited for.
+//! Opens a file that a user named. A message says that a FIFO without a writer is waited for.
 
 use std::fs::File;
 use std::io;

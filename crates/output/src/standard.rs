@@ -49,13 +49,13 @@ pub fn flush() -> Result<(), StdoutError> {
     Ok(io::stdout().lock().flush()?)
 }
 
-/// As [`print()`], on standard error; where that is closed or full there is nobody to tell.
+/// As [`print()`], on standard error; where that is closed or full, the text is lost.
 pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
 }
 
 /// One line on standard error, `flashscope: ` before it. What of it would act on a terminal is shown escaped. Where standard
-/// error is closed or full there is nobody to tell.
+/// error is closed or full, the text is lost.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "flashscope: {}", visible(text));
 }

@@ -309,7 +309,7 @@ impl<'a> Predictor<'a> {
         (!own && !self.costs.workload.nodes.runs.is_empty()).then(|| &self.own().index)
     }
 
-    /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.
+    /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages show.
     pub fn recorded(&self, settings: &[u64]) -> Recorded {
         let recorded = &self.costs.workload.pages_added;
         let rows = settings.iter().map(|&kib| {

@@ -344,7 +344,7 @@ pub const MISSING: &str = "Events that the trace does not have";
 
 /// Events that the kernel or the trace lacks, a line for each reason, with the figures that fail for want of them.
 pub fn missing(report: &BlockReport) -> Vec<String> {
-    /// What is not known, and the events that would tell it.
+    /// What is not known, and the events that would show it.
     type Lost<'a> = (&'a str, Vec<&'a str>);
     let mut reasons: Vec<(&str, Vec<Lost<'_>>)> = Vec::new();
     for one in &report.missing {

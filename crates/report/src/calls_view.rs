@@ -1,4 +1,4 @@
-//! Latencies of calls as tables, and one call with what held it up.
+//! Latencies of calls as tables, and one call with what delayed it.
 
 use crate::layers_view::layer_name;
 use crate::rows::Rows;
@@ -7,7 +7,7 @@ use flashscope_analysis::CallPath;
 use flashscope_analysis::calls::{CallGroup, CallsFound};
 use flashscope_analysis::layers::LayerTime;
 
-/// Owners of bios that held a call up.
+/// Owners of bios that delayed a call.
 const MAX_HOLDERS: usize = 10;
 
 fn groups(heads: &'static [&'static str], all: &[CallGroup], most: usize) -> Rows {
@@ -96,7 +96,7 @@ pub fn slowest(calls: &CallsFound, begin_ns: u64, most: usize) -> Rows {
     })
 }
 
-/// Whose bios the device had while a call's own waited.
+/// Owners of the bios that the device had while the call's own waited.
 pub fn holders(path: &CallPath) -> Rows {
     let heads = &["owner", "device", "bios", "bytes", "in the device"];
     Rows::new("ttnnn", heads, path.held_up_by.iter(), MAX_HOLDERS, |one| {

@@ -38,7 +38,7 @@ pub fn block(report: &BlockReport) -> String {
     named(report, &report.names)
 }
 
-/// One call, and what held it up.
+/// One call, and what delayed it.
 pub fn call(path: &CallPath, names: &NamesFound) -> String {
     named(path, names)
 }

@@ -54,7 +54,7 @@ pub struct TopRow {
     /// Of a file: names of the processes that used it, without their numbers; at most eight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<String>,
-    /// `None` where the trace does not tell reads from writes of this row.
+    /// `None` where the trace does not distinguish reads from writes of this row.
     pub read_bytes_per_s: Option<f64>,
     pub written_bytes_per_s: Option<f64>,
     /// Bios; on raw NAND reads, programs and erases of flash.
@@ -192,7 +192,7 @@ fn times(group: &Group) -> Option<TopTimes> {
     (n > 0).then_some(TopTimes { p50_ns: p50, p99_ns: p99, max_ns: max })
 }
 
-/// Owners: bytes from who asked for them, times and numbers of bios from their groups.
+/// Owners: bytes from who requested them, times and numbers of bios from their groups.
 fn processes(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
     let found = &report.found;
     let mut rows: BTreeMap<&str, TopRow> = BTreeMap::new();

@@ -179,7 +179,7 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> usize {
     seen.len()
 }
 
-/// What the lines of one figure have in common, and which of it tells this figure from its siblings.
+/// What the lines of one figure have in common, and which of it distinguishes this figure from its siblings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facet<'a> {
     pub board: &'a str,

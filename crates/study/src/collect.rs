@@ -225,7 +225,7 @@ fn chip(medium: &Medium, facts: &Facts) -> Result<ChipFacts, &'static str> {
             let bytes: u64 = facts.mtd.iter().filter_map(|mtd| mtd.size).sum();
             chip_facts(name, geometry, bytes)
         }
-        // In blocks of its file system: a disk tells of no pages.
+        // In blocks of its file system: a disk has no pages.
         Medium::Disk { name, bytes, .. } => {
             let geometry = Geometry { page_bytes: DISK_BLOCK_BYTES as u32, pages_per_block: 1 };
             chip_facts(name, geometry, *bytes)

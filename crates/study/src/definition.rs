@@ -1,4 +1,4 @@
-//! A study file: the question, the matrix and the published values, as typed and as meant.
+//! A study file: the question, the matrix and the published values, as typed and as checked.
 
 use std::path::{Path, PathBuf};
 

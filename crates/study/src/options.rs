@@ -28,7 +28,7 @@ pub struct Options {
     pub stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
 
-/// What a run tells while it goes on. Called from several threads.
+/// Progress of a run. Called from several threads.
 pub trait RunProgress: Sync {
     fn study_started(&self, groups: usize);
     fn group_started(&self, id: &str, cells: usize);

@@ -105,7 +105,7 @@ pub fn cell_of_step(name: &str) -> Option<usize> {
 }
 
 /// Erase blocks of the partition that holds the file system: the data twice over, and room for what UBI and UBIFS keep
-/// for themselves (UBI sets 20 blocks per 1024 of the chip aside for bad ones; UBIFS wants a journal, an index, orphans).
+/// for themselves (UBI sets 20 blocks per 1024 of the chip aside for bad ones; UBIFS needs a journal, an index, orphans).
 pub fn partition_blocks(file_size: Bytes, block_bytes: u32) -> u64 {
     let data = file_size.0.div_ceil(u64::from(block_bytes));
     data * 2 + 192

@@ -47,7 +47,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn RunProgress) -> Result<
     })
 }
 
-/// The groups whose board has the storage that their file system wants. A board, or a file system, that is left with none is an
+/// The groups whose board has the storage that their file system needs. A board, or a file system, that is left with none is an
 /// error of who wrote the study.
 fn with_storage(specs: Vec<GroupSpec>) -> Result<Vec<GroupSpec>, StudyError> {
     let mut boards: BTreeMap<String, Board> = BTreeMap::new();

@@ -139,7 +139,7 @@ impl Error {
         Error::Io { path: path.to_owned(), source }
     }
 
-    /// What was asked for cannot be: to be said differently, not tried again.
+    /// The request is impossible: change it, do not try it again.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

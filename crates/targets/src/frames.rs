@@ -68,7 +68,7 @@ fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
 /// Payloads of more bytes are not kept by [`Frames`].
 const KEPT: usize = 4096;
 
-/// Follows a stream however it is cut into pieces. What is no stream tells nothing.
+/// Follows a stream however it is cut into pieces. What is no stream gives nothing.
 #[derive(Default)]
 pub struct Frames {
     /// The frame that has begun: its header, and its payload where that is short.

@@ -49,7 +49,7 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 
 /// A command that the kernel ends with `signal` (`KILL`, `TERM`) when the thread that spawned it ends, however it ends.
 ///
-/// Spawn it in the thread that also waits for it. The shell in between closes the gap before setpriv has asked for the
+/// Spawn it in the thread that also waits for it. The shell in between closes the gap before setpriv has requested the
 /// signal: it goes no further when its parent is not us.
 pub(crate) fn dies_with_us(signal: &str, program: &std::ffi::OsStr) -> Command {
     let mut command = Command::new("setpriv");
@@ -133,7 +133,7 @@ pub(crate) fn pump(
                 ask_to_end(&mut child);
                 asked = Some(Instant::now());
             }
-            // What it started may hold the pipe open for longer than it lives itself: not waited for.
+            // A child may hold the pipe open after it has ended: not waited for.
             Some(at) if at.elapsed() > GRACE * 2 => {
                 abandoned = true;
                 break;

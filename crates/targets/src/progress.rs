@@ -1,4 +1,4 @@
-//! What long steps tell while they go on.
+//! Progress of long steps.
 
 /// Called from the thread that does the work.
 pub trait Progress {

@@ -1,6 +1,6 @@
 //! The cache, and directories in it that belong to one process.
 //!
-//! What is unfinished lives under `tmp/<pid>_<starttime>_<n>` or `run/<pid>_<starttime>_<n>` (field 22 of /proc/pid/stat),
+//! What is unfinished lies under `tmp/<pid>_<starttime>_<n>` or `run/<pid>_<starttime>_<n>` (field 22 of /proc/pid/stat),
 //! and is moved into place by one rename. So a killed process leaves nothing half-done in the cache, and the next one
 //! knows what to remove. `<n>` is a number, the inode of the PID namespace and the begin of the boot's id, with dashes between:
 //! a home directory may be shared with containers, where a pid means another process, and outlives a boot.
@@ -90,7 +90,7 @@ fn boot() -> String {
     if first.is_empty() { "0".to_owned() } else { first }
 }
 
-/// Whether the owner in a name `<pid>_<starttime>_…` still lives. `None`: no such name, or an owner that cannot be seen from
+/// Whether the owner in a name `<pid>_<starttime>_…` still runs. `None`: no such name, or an owner that cannot be seen from
 /// this PID namespace.
 fn owner_lives(name: &str) -> Option<bool> {
     let mut parts = name.splitn(4, '_');

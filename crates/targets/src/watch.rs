@@ -21,7 +21,7 @@ impl<'a> StreamMonitor<'a> {
     }
 
     fn follow(&mut self, bytes: &[u8]) {
-        // What is no frame tells nothing more; who reads the recording says so.
+        // Bytes that are no frame have no information; the reader of the recording reports them.
         self.frames.follow(bytes, &mut |kind, payload| match kind {
             FS_EXIT => self.status = u32_at(payload, 16).map(|bits| bits as i32),
             FS_END => self.ended.store(true, Ordering::Relaxed),

@@ -256,7 +256,7 @@ objects! {
         own: Own,
     }
 
-    /// What alone was asked for.
+    /// The only things that were requested.
     Filter {
         device: Vec<String>,
         /// The same with the devices of their stacks that are recorded whole.

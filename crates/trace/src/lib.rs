@@ -1,6 +1,6 @@
 //! Traces of storage under Linux: read in every format that this field records, written in those that its tools open.
 //!
-//! [`Trace::open`] tells formats apart by their contents (docs/reference/formats.md has the list) and hands out two models, in the
+//! [`Trace::open`] recognises formats by their contents (docs/reference/formats.md has the list) and hands out two models, in the
 //! order of time and in bounded memory whatever the size of the file: [`Record`], an event with its format and its bytes,
 //! lossless; and [`Event`], typed and with units, for analyses. What is missing is never silent: [`Trace::losses`] names
 //! and counts it. A stream that holds more than one recording, or a board's output and files, opens as a [`Session`].

@@ -194,7 +194,7 @@ impl MergedTrace {
                     let result = produce(source, &mut |item| {
                         batch.push(item);
                         if batch.len() == BATCH {
-                            // A reader that is gone wants no more.
+                            // A reader that has ended needs no more.
                             let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
                         }
                     });

@@ -42,7 +42,7 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
         None
     }
 
-    /// Adds names of tasks that only its events tell.
+    /// Adds names of tasks that only its events have.
     fn names(&self, _names: &mut Names) {}
 
     /// Lets so many threads read ahead, where it can be read so.

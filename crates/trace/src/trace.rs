@@ -336,7 +336,7 @@ impl Session {
 
 /// Names and processes.
 impl Trace {
-    /// The process of a thread at a time, and its application; `None` where the trace does not tell.
+    /// The process of a thread at a time, and its application; `None` where the trace does not show it.
     pub fn process(&self, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         self.processes().get(self.names(), tid, time)
     }

@@ -71,7 +71,7 @@ pub(super) struct MatchCounts {
     /// The trace has issues, and completions.
     pub issues: bool,
     pub completions: bool,
-    /// A device that takes bios, issues no request, and completes none: its kernel does not tell.
+    /// A device that takes bios, issues no request, and completes none: its kernel does not report it.
     pub endless: Option<Device>,
     pub parts: u64,
     pub requeues: u64,

@@ -47,7 +47,7 @@ pub struct Failure {
 /// What failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorsFound {
-    /// All that programs asked for; their times are in the stages.
+    /// All that programs requested; their times are in the stages.
     pub failed: Evidence<u64>,
     /// At lower levels of a stack; what failed there may have been put right above.
     #[serde(default)]

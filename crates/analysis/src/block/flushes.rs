@@ -7,7 +7,7 @@
 //! 0 + 0`) ends with such a completion too. Where no empty flush of a device has one (traces that were filtered by sectors),
 //! the completion of the flush that served it ends it.
 //!
-//! Whether a last completion is to come: the bio asked for FUA and its data was issued without (then the kernel flushes after
+//! Whether a last completion is to come: the bio has FUA and its data was issued without (then the kernel flushes after
 //! it), or a flush was issued for it before its data. A device with FUA of its own completes it once.
 
 use super::flush_machinery::{Needs, Span, Waiting};
@@ -92,7 +92,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Whose bio of an upper device the flush that is about to be queued belongs to, if it does one's: its owner. `carries`: its thread
+    /// The owner of the upper device's bio that the next queued flush belongs to, if there is one. `carries`: its thread
     /// carries others' work.
     pub(super) fn is_flush_below(&mut self, block: &BlockEvent, tid: TaskId, carries: bool) -> Option<u32> {
         // A remap of it has no sectors that distinguish it from another's.

@@ -71,7 +71,7 @@ pub(super) struct Bio {
     pub flags: RequestFlags,
     pub(super) kind: RequestKind,
     pub(super) place: Place,
-    /// Whose it is: a number of the caller's.
+    /// Its owner: a number of the caller's.
     pub owner: u32,
     /// The thread that queued it.
     pub tid: TaskId,

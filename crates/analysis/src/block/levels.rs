@@ -212,7 +212,7 @@ impl<W: Watch> Matching<W> {
         leg
     }
 
-    /// Whose bio the one that is about to be queued does the work of, though no remap says so: its owner. A first reading has found
+    /// The owner of the upper bio that the next queued bio belongs to, where no remap shows it. A first reading has found
     /// where the devices lie; or other remaps show it, and this one's was lost.
     pub(super) fn is_inferred_below(&mut self, block: &BlockEvent) -> Option<u32> {
         let places = self.stack.places_of(block.device, !self.whole_trace);

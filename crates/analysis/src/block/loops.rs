@@ -126,7 +126,7 @@ impl Loops {
         (owner, by_loop.is_some())
     }
 
-    /// Whose bio the one that is about to be queued does the work of, if it does another's by way of a loop device.
+    /// The owner of the loop device's bio that the next queued bio belongs to, if there is one.
     fn below<L, N, W>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
@@ -373,7 +373,7 @@ impl<W: Watch> Matching<W> {
         let number: u32 = thread.strip_prefix("loop")?.parse().ok()?;
         let mut loops = self.devices.iter().filter(|device| device.major() == LOOP_MAJOR);
         let named = loops.clone().find(|device| device.minor() == number);
-        // With partitions their numbers are further apart; one alone is meant.
+        // With partitions their numbers are further apart: only one device can match.
         named.or_else(|| loops.next().filter(|_| loops.next().is_none())).copied()
     }
 

@@ -370,7 +370,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Whose bio the one that is about to be queued does the work of, if it does another's: its owner.
+    /// The owner of the upper bio that the next queued bio belongs to, if there is one.
     pub fn is_below(&mut self, block: &BlockEvent) -> Option<u32> {
         self.orphan = None;
         let (device, sector) = self.stack.origin((block.device, block.sector))?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Events of a recording's facts that are taken over: the table they come from has fewer.
 const MAX_MISSING: usize = 256;
 
-/// Events that were asked for and that the recorded kernel does not have.
+/// Events that were requested and that the recorded kernel does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MissingEvent {
     /// `SYSTEM:EVENT`; alternatives of which one would do are joined by `|`.

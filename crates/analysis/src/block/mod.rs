@@ -82,7 +82,7 @@ pub struct BlockReport {
     pub system: SystemFacts,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
-    /// What its kernel could not tell.
+    /// Events that its kernel does not have.
     #[serde(default)]
     pub missing: Vec<MissingEvent>,
     /// What read-ahead brought in; `None` where the trace has no file reads with the cache's events.

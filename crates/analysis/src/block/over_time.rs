@@ -101,7 +101,7 @@ pub(super) struct OverTime {
     flying: u64,
     serving: u64,
     service: InService,
-    /// The last sector, by device: there are no more of them than matching tells apart.
+    /// The last sector, by device: there are no more of them than matching distinguishes.
     heads: Vec<u64>,
     sequential: u64,
     /// How far the device moves for the request that is being issued.

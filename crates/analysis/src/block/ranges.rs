@@ -40,7 +40,7 @@ pub(super) fn is_discard(place: Place) -> bool {
     place.kind() == RequestKind::Discard as usize
 }
 
-/// It is still the bio that was meant.
+/// The name still belongs to the same bio.
 pub(super) fn is_there(bio: &Bio, (_, queued): Named) -> bool {
     bio.live && bio.queued == queued && bio.kind() == RequestKind::Discard
 }

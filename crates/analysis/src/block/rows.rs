@@ -172,7 +172,7 @@ where
         let (device, flags) = (row.device.to_string(), row.flags.to_string());
         let owner = self.originators.owner(row.owner);
         let owner_kind = owner.as_ref().map(|(_, kind, _)| owner_kind(*kind));
-        // Whose work a carrier does is not known.
+        // The originator of a carrier's work is not known.
         let owner = owner.filter(|(_, kind, _)| *kind != OwnerKind::Unknown);
         let unlike = |other: u32| other != row.owner || owner.is_none();
         let carrier = self.originators.owner(row.carrier).filter(|_| unlike(row.carrier));
@@ -367,7 +367,7 @@ where
     }
 }
 
-/// Who asked for a row, and names of what it is of.
+/// The originator of a row, and names of what it is of.
 type Lookups<'a, L> = (&'a Originators<L>, &'a (FileNames, DeviceNames));
 
 fn emit<L>(done: &mut Vec<IoRow>, (originators, names): Lookups<'_, L>, sink: &mut dyn FnMut(NamedRow<'_, L>)) {

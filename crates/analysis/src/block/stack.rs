@@ -1,5 +1,5 @@
 //! Stacked devices: device mapper, md, partitions. One I/O of a program is one bio where the program asked, and one or
-//! more where the hardware did it; the way from one to the other is told by the remap events between them.
+//! more where the hardware did it; remap events connect them.
 //!
 //! A bio that is queued where a remap leads from a bio on its way is *below* that one. It is not counted again in what
 //! programs did: only in the figures of its own device, and in the table of the stack. The upper bio is in the device while

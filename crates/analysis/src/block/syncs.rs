@@ -48,7 +48,7 @@ pub struct LongestWait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncTimes {
     pub data_ns: u64,
-    /// Flushes that the trace does not show apart are in the bios that asked for them.
+    /// Flushes that the trace does not show apart are in the bios that requested them.
     pub journal_ns: u64,
     pub flush_ns: Evidence<u64>,
     pub rest_ns: u64,

@@ -1,4 +1,4 @@
-//! What is told of bios on their way, and to whom: statistics, distributions, interference watch the same matching.
+//! Observers of the matching of steps and bios: statistics, distributions and interference each implement [`Watch`].
 
 use super::in_flight::Bio;
 use flashscope_trace::BlockEvent;

@@ -101,7 +101,7 @@ pub struct AccuracyFindings {
     pub file_systems_own: u64,
     /// Pages beyond the most that are followed: they are in no count.
     pub not_followed: u64,
-    /// Tasks that were in a call or had asked for pages, and were forgotten because more are followed than there is room for: what
+    /// Tasks that were in a call or had requested pages, and were forgotten because more are followed than there is room for: what
     /// came for them later may be in a wrong count.
     #[serde(default)]
     pub tasks_forgotten: u64,

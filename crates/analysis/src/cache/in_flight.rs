@@ -1,7 +1,7 @@
 //! Pages in flight on a block device: those of a bio, from `block_bio_queue` until the whole bio is done.
 //!
 //! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
-//! queues is of the pages that it added last and has not asked for yet.
+//! queues is of the pages that it added last and has not requested yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

@@ -27,7 +27,7 @@ pub enum Better {
     Neither,
 }
 
-/// Something by which a figure can be asked for.
+/// Something by which a figure can be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Dimension {
     /// `app`, where the name alone would not say what it is; empty else.

@@ -6,7 +6,7 @@ use crate::units::{duration, grouped};
 
 /// The kernel sets no fewer by hand (BLKDEV_MIN_RQ, block/blk-mq.c): a shorter queue is the driver's own.
 const FEWEST_SET: u64 = 4;
-/// SATA's queue has 32; a device that does more at once is held back by less.
+/// SATA's queue has 32; a device that does more at once loses less by it.
 const FEW: u64 = 32;
 const MIN_BIOS: u64 = 50;
 /// Of what bios take, percent.

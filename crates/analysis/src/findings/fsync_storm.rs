@@ -26,7 +26,7 @@ const COST_THEN: [f64; 2] = [0.25, 4.0];
 const MAX_JOURNAL_SYNCS: u64 = 4;
 /// What a sync of a write-ahead log costs at least, times one of the database: it overwrites blocks of one file, as that does.
 const CHEAP_LOG: f64 = 0.5;
-/// From this part of all calls on, what is known of all is said of these, percent.
+/// From this share of all calls on, a statement about all calls holds for these, percent.
 const MOST_OF_ALL_PERCENT: f64 = 90.0;
 /// From this part of what the process's own bios take on others are why they are slow, percent.
 const MOST_BEHIND_PERCENT: f64 = 50.0;
@@ -256,7 +256,7 @@ impl std::iter::Sum for Syncs {
 /// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
 /// With a write-ahead log it syncs that alone, once.
 ///
-/// A journal lives for a millisecond, and often nobody sees its name. Then it is known by what becomes of it: each is deleted.
+/// A journal exists for a millisecond, and often its name is not recorded. Then its deletion identifies it.
 fn rollback_journal(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy> {
     let n = all.n;
     let names = &seen.storage.file_names;

@@ -74,7 +74,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Whose threads read most again, and how much; several of one name are one program.
+/// The program whose threads read most again, and how much; threads of one name are one program.
 fn program(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String, u64)> {
     let mut programs: Vec<(&str, u64, u64)> = Vec::new();
     for reader in seen.usage.readers.iter().filter(|reader| reader.device == device) {

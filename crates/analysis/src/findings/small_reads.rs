@@ -62,7 +62,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     // What others have of it is a finding of its own.
     let load = found.interference.owners.iter().find(|load| load.device == reader.device && is_task(&load.owner));
     let behind = load.map_or(0, |load| load.mean_behind_ns.saturating_mul(load.bios));
-    // And what device mapper adds. What a loop device adds is told nowhere else, and fewer reads cost less of it.
+    // And what device mapper adds. No other finding has what a loop device adds, and fewer reads cost less of it.
     let is_mapped = seen.storage.disk(&reader.device).is_some_and(|disk| disk.dm_uuid.is_some());
     let level = found.stack.iter().find(|level| is_mapped && level.upper == reader.device);
     let level = level.and_then(|level| level.alone.as_ref());

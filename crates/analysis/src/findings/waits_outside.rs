@@ -148,7 +148,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             }
         }
     }
-    // Whose small reads cost as much is told why there.
+    // The finding on small reads already explains these.
     let told: Vec<Finding> = small_reads::find(seen).into_iter().filter(|one| one.weight == Weight::Cost).collect();
     let is_told = |waits: &&Waits<'_>| told.iter().any(|one| one.what.starts_with(&format!("{} waits ", waits.name)));
     all.retain(|waits| !is_told(&waits));
@@ -204,7 +204,7 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
                 .to_owned();
         }
     }
-    // Bios that a worker queued later tell of a limit, whoever else waits for a processor.
+    // Bios that a worker queued later show a limit, even if others wait for a processor.
     let is_held_back = waits.is_by_workers || waits.unseen.is_some_and(|unseen| unseen.with_worker_bio > 0);
     if is_busy && !is_held_back && !is_long {
         return no_free_processor(waits, what, evidence, pressure.unwrap_or(0) as f64 / 10.0);
@@ -355,7 +355,7 @@ mod tests {
         assert!(of("fsync", 1, 4_000_000_000, 3_000_000_000, unknown).is_empty());
         assert!(of("fsync", 20, 1_200_000_000, 40_000_000, unknown).is_empty());
         assert!(of("read", 300, 1_200_000_000, 40_000_000, unknown).is_empty());
-        // Of a storm of syncs its own finding tells.
+        // A storm of syncs has a finding of its own.
         assert!(of("fsync", 40, 4_800_000_000, 40_000_000, unknown).is_empty());
     }
 

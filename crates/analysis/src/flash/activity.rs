@@ -1,4 +1,4 @@
-//! What file systems do on their own, told from who did which operations where: phases that nobody has marked.
+//! Unmarked phases: what file systems do on their own, inferred from which task did which operations where.
 //!
 //! Every operation is in exactly one phase. The rules, in the order in which they are asked (a task is one thread):
 //!
@@ -535,7 +535,7 @@ where
                 None => self.keep(kind, stretch, None),
             };
         }
-        // A walk is told at its end, when later ones are there already.
+        // A walk is reported at its end, when later ones are there already.
         match self.found.iter_mut().rev().take(LATE).find(|(of, there, _)| *of == kind && there.beside(&stretch)) {
             Some((_, there, _)) => there.join(stretch),
             None => self.keep(kind, stretch, None),

@@ -28,7 +28,7 @@ const MAX_DEVICES: usize = 64;
 
 impl Health {
     /// `facts` and `stats` of a recording (docs/reference/agent-protocol.md). Devices that nothing happened to and that have no bad blocks are
-    /// left out, and so are those whose kernel does not tell.
+    /// left out, and so are those whose kernel does not report it.
     pub fn of_recording(facts: &Facts, stats: &Value) -> Vec<Health> {
         let unknown = Mtd::default();
         let mut found = Vec::new();

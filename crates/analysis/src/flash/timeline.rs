@@ -202,7 +202,7 @@ impl Analysis for TimelineFold {
         self.spans.sort_by(|a, b| {
             (a.begin_ns.cmp(&b.begin_ns)).then(b.end_ns.cmp(&a.end_ns)).then_with(|| a.name.cmp(&b.name))
         });
-        // A phase may be told twice: by an event of the trace, and by the caller.
+        // A phase may be there twice: as an event of the trace, and from the caller.
         self.spans.dedup();
         let mut bins: Vec<(Bin, u32)> = self.bins.into_iter().collect();
         bins.sort_unstable();

@@ -249,7 +249,7 @@ where
                 let bytes = if event.step == FileStep::Write { event.bytes } else { 0 };
                 self.writes_seen |= event.step == FileStep::Write;
                 self.tasks[task].1.wrote(event.device, bytes);
-                // A page that a write makes dirty has been told of by the write, which names its device.
+                // A page that a write makes dirty was counted at the write, which names its device.
                 if event.device.is_some() || self.by_inode(event.inode).is_none() {
                     self.dirtied(file, task, bytes);
                 }

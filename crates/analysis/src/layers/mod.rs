@@ -92,7 +92,7 @@ struct Task {
     preempted: bool,
     /// A kernel thread of storage: a task that sleeps may wait for its work.
     kernel: bool,
-    /// Where its own work belongs while it runs and has entered no layer; whether the trace tells when it runs; and it does.
+    /// Where its own work belongs while it runs and has entered no layer; whether the trace shows when it runs; and whether it runs.
     home: Option<Layer>,
     switches: bool,
     running: bool,
@@ -311,7 +311,7 @@ where
             false => top,
             true if in_device => Some(Layer::Device),
             true if waits => Some(Layer::Block),
-            // Awake for its I/O, or late because another task had the CPU: only the scheduler's events tell.
+            // Awake for its I/O, or late because another task had the CPU: only the scheduler's events show which.
             true if !self.sleeps => helper(),
             true => helper().or(call.completed.map(|completed| {
                 match self.on_cpu.iter().any(|(&other, &since)| other != tid && since >= completed) {

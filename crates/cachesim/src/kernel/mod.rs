@@ -194,7 +194,7 @@ fn read_by_page<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, bytes: Range<u64>
         at = ((index + 1).saturating_mul(PAGE_BYTES)).min(end).min(m.size);
         previous = Some(index * PAGE_BYTES + at % PAGE_BYTES);
         if at == m.size {
-            // The loop goes on to find that nothing is left where more was asked for and the file ends with a page;
+            // The loop goes on to find that nothing is left where more was requested and the file ends with a page;
             // in the middle of a page it stops at the size.
             if at < end && !at.is_multiple_of(PAGE_BYTES) {
                 break;

@@ -3,7 +3,7 @@
 //!
 //! Read in trees of 3.0 (mm/readahead.c) and 2.6.35 (mm/filemap.c), between which these functions did not change but for the
 //! plugging of queues. Context read-ahead takes any cached page before the request as the trace of a stream, which is what made
-//! random reads prefetch; 3.12 (commit 2cad40180197) wants more of them than are asked for. A window that is merged with the
+//! random reads prefetch; 3.12 (commit 2cad40180197) wants more of them than are requested. A window that is merged with the
 //! next may become twice the largest one, which 4.x mended. The limit by free memory (`max_sane_readahead`) is not modelled.
 
 use std::ops::Range;

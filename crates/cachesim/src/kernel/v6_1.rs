@@ -61,7 +61,7 @@ fn ondemand(m: &mut Mapping, hit_mark: bool, index: u64, pages: u64) {
         m.ra.size = m.ra.size.max(next_size(m.ra.size, max));
         m.ra.async_size = m.ra.size;
     } else if hit_mark {
-        // A stream among others: the next hole tells how far it has been read ahead.
+        // A stream among others: the next hole shows how far it has been read ahead.
         let ahead = 1 + m.run(index.saturating_add(1), max.saturating_sub(1));
         m.ra.start = index.saturating_add(ahead);
         m.ra.size = next_size(ahead.saturating_add(pages), max);
@@ -69,7 +69,7 @@ fn ondemand(m: &mut Mapping, hit_mark: bool, index: u64, pages: u64) {
     } else if pages > max || m.follows(index) {
         initial(m, index, pages, max);
     } else if !context(m, index, pages, max) {
-        // A small read on its own: just what was asked for, and the window is left as it is.
+        // A small read on its own: just what was requested, and the window is left as it is.
         m.add_within(index, pages, 0);
         return;
     }

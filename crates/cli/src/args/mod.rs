@@ -264,7 +264,7 @@ pub struct PowerArgs {
     pub filesystem: Option<String>,
 }
 
-/// Whose rules a recorded workload is run through again.
+/// The kernel whose rules a recorded workload is run through again.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     /// Use the read-ahead rules of this kernel: 2.6.37, 5.10, 6.1, 6.12, 7.2, or a release (default: the recording's).

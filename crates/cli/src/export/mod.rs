@@ -63,7 +63,7 @@ fn run_on(args: &ExportArgs, to_stdout: bool, quiet: bool, given: &[PathBuf]) ->
     Ok(())
 }
 
-/// What was written: rows, lines, or slices and instants; and what is said of it.
+/// What was written: rows, lines, or slices and instants; and the notes about it.
 struct Written {
     items: u64,
     said: String,
@@ -123,7 +123,7 @@ fn written(
     if to_stdout {
         let mut out = DelayedWriter::new(BufWriter::new(std::io::stdout()));
         let written = match write(&mut out) {
-            // What went wrong with standard output is told as everywhere.
+            // A failure of standard output is reported as everywhere.
             Err(Error::Io { action: "write the export of", source, .. }) => {
                 return Err(StdoutError::from(source).into());
             }

@@ -49,7 +49,7 @@ pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failur
     failed.map_or(result, Err)
 }
 
-/// What is said of a table.
+/// The notes about a table.
 pub fn summary(rows: u64, clamped: u64) -> String {
     match clamped {
         0 => format!("{rows} rows"),
@@ -83,7 +83,7 @@ pub fn stack_of(inputs: &Inputs) -> Result<Option<StackHints>, Failure> {
 
 /// One pass over the traces, after one over their stacks.
 fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<RowsFound, Failure> {
-    // The trace whose event it is; names are asked for while it is taken in.
+    // The trace whose event it is; names are requested while it is taken in.
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
     let sizes = Sizes::of_facts(inputs.traces().map(Trace::facts));

@@ -120,7 +120,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
 }
 
-/// How the stream becomes what was asked for.
+/// How the stream becomes what was requested.
 pub fn way(args: &RecordArgs) -> Result<Way, Failure> {
     Ok(match anonymous::key(&args.anonymize)? {
         Some(key) => Way::Anonymize { key, file: args.anonymize.anonymize_key.clone() },
@@ -139,7 +139,7 @@ fn stdin_holds_something() -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.len() > 0 || meta.file_type().is_fifo())
 }
 
-/// A recording that a limit ended. At its size it is what was asked for; before a full disk it is shorter than that.
+/// A recording that a limit ended. At its size it is what was requested; before a full disk it is shorter than that.
 fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal) -> Result<(), Failure> {
     finished.says.iter().for_each(|line| flashscope_output::note(line));
     summarise(&finished.path, terminal)?;
@@ -157,7 +157,7 @@ fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal
     }
 }
 
-/// What is recorded where nothing else is asked for.
+/// What is recorded where nothing else is requested.
 fn events(args: &RecordArgs) -> String {
     match args.events.as_slice() {
         [] if args.source == Source::Flashmon || !args.mtd.is_empty() || !args.detail.is_empty() => "flash".to_owned(),

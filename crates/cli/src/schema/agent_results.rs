@@ -14,7 +14,7 @@ struct Span {
 
 #[derive(Deserialize, JsonSchema)]
 struct Readahead {
-    /// As it was asked for: `128`, `keep`, `fadvise-random`.
+    /// As it was requested: `128`, `keep`, `fadvise-random`.
     requested: String,
     /// Path of the knob.
     knob: Option<String>,

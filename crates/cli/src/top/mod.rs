@@ -29,7 +29,7 @@ const INTERVALS: u32 = 2;
 const DRAINED_LATE: Duration = Duration::from_millis(300);
 /// Bytes of events that are kept.
 const MOST_BYTES: usize = 64 << 20;
-/// Longest recording, some 30 years: an end that the clock can tell.
+/// Longest recording, some 30 years: an end that the clock can represent.
 const MOST_SECONDS: f64 = 1e9;
 /// Shortest interval of a picture.
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -124,7 +124,7 @@ impl Drop for Raw {
     }
 }
 
-/// The terminal as it was. There is nobody left to tell where that fails.
+/// The terminal as it was. A failure cannot be reported any more.
 pub fn put_back() {
     _ = disable_raw_mode();
     _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

@@ -1,4 +1,4 @@
-//! Cases in which the kernel does not do what was asked for and says nothing, or does it to others as well: each with what the
+//! Cases in which the kernel does not do what was requested and says nothing, or does it to others as well: each with what the
 //! trace shows of it.
 
 use std::collections::BTreeMap;

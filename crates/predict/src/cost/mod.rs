@@ -271,7 +271,7 @@ impl Sums {
         (spread > f64::EPSILON * self.nn * self.xx).then_some((call_ns, each_ns))
     }
 
-    /// The standard error of what a call costs. Through two stretches a line always goes, and one of them that was held up makes calls
+    /// The standard error of what a call costs. Through two stretches a line always goes, and one slow stretch makes calls
     /// dear and pages cheap: where there are few, nothing is sure.
     fn call_error_ns(&self, call_ns: f64, each_ns: f64) -> f64 {
         if self.stretches < ENOUGH {
@@ -449,7 +449,7 @@ mod tests {
         assert!((cost.time_ns(8, 20) - 16_016.0).abs() < 1e-6, "{cost:?}");
     }
 
-    /// Two reads, of four pages and of eight, at a millisecond a page; the first was held up for as long again. That read-ahead costs
+    /// Two reads, of four pages and of eight, at a millisecond a page; the first was delayed for as long again. That read-ahead costs
     /// time is seen all the same.
     #[test]
     fn two_calls_tell_nothing_of_what_a_call_costs() {
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(fit(&calls(900_000)).unwrap().call_ns, 0.0);
     }
 
-    /// Three calls that found all cached, and two of which one was held up: a call is no dearer for it.
+    /// Three calls that found all cached, and two of which one was delayed: a call is no dearer for it.
     #[test]
     fn a_call_that_was_held_up_makes_empty_ones_no_dearer() {
         let calls = [

@@ -1,4 +1,4 @@
-//! What reads of flash take on UBIFS, where one wants a page of it and where one wants a part.
+//! Durations of flash reads on UBIFS, of a whole page and of a part of one.
 //!
 //! The kernel reads a part of a page with another command than a page (`nand_do_read_ops`, drivers/mtd/nand/raw/nand_base.c of 6.1.192:
 //! `read_subpage`, whose error correction is fetched by a column of its own), so that the two take different times. A node lies

@@ -145,7 +145,7 @@ impl PageCosts {
         of_block.filter(|came| came.last <= last).map(|came| came.reads).min()
     }
 
-    /// Another call may have read what tells where blocks lie as well: the cheapest counts.
+    /// Another call may also have read the metadata about where blocks lie: the cheapest counts.
     fn came(&mut self, at: (FileId, u64), came: Came) {
         let room = self.blocks.len() < MOST_PAGES;
         match self.blocks.get_mut(&at) {

@@ -54,7 +54,7 @@ pub fn mounts(facts: &Facts) -> BTreeMap<Device, Geometry> {
     facts.mounts.iter().filter(|mount| mount.is("ubifs")).filter_map(of).collect()
 }
 
-/// Whether /proc/mounts says `bulk_read`: `ubifs_show_options` (fs/ubifs/super.c) names it only where it was asked for, and the
+/// Whether /proc/mounts says `bulk_read`: `ubifs_show_options` (fs/ubifs/super.c) names it only where it was requested, and the
 /// default is without.
 pub fn has_bulk_read(mount: &Mount) -> bool {
     mount.options.as_deref().is_some_and(|options| options.split(',').any(|option| option == "bulk_read"))
@@ -104,7 +104,7 @@ pub struct Places {
     descents: BTreeMap<FileId, Descent>,
 }
 
-/// What the places tell.
+/// What the places show.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     pub runs: BTreeMap<FileId, NodeRuns>,
@@ -124,7 +124,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Reads of flash for this page's node, where another recording tells.
+    /// Reads of flash for this page's node, where another recording shows them.
     pub fn of(&self, file: FileId, page: u64) -> Option<u32> {
         self.learned.get(&(file, page)).copied()
     }
@@ -197,7 +197,7 @@ impl Places {
         let reads: u64 = nodes.known.values().map(|&reads| u64::from(reads)).sum();
         nodes.alone = (!nodes.known.is_empty()).then(|| reads as f64 / nodes.known.len() as f64);
         for (file, geometry) in files {
-            // Places are whole pages of flash: where they tell a mean next to the largest node, that is what lies there.
+            // Places are whole pages of flash: where their mean is close to the largest node, such nodes lie there.
             let node_bytes = nodes.flash_pages.map_or(LARGEST_NODE as f64, |pages| pages * geometry.page_bytes as f64);
             let largest = LARGEST_NODE as f64;
             let node_bytes = if node_bytes > 0.95 * largest { largest } else { node_bytes };

@@ -1,4 +1,4 @@
-//! Where the pages of files lie on their device, as far as bios tell: a file that goes on elsewhere on its device is read by one
+//! Where the pages of files lie on their device, as far as bios show: a file that goes on elsewhere on its device is read by one
 //! more bio there (`mpage_readahead`, fs/mpage.c; `ext4_mpage_readpages`, fs/ext4/readpage.c; both of 6.1).
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Time behind a block queue, where the device works while the reader goes on.
 //!
-//! Two halves. [`QueueReader`] reads a recording: which bios a call asked for, when the device was done with them, and what the
+//! Two halves. [`QueueReader`] reads a recording: which bios a call requested, when the device was done with them, and what the
 //! processor's part of calls was; from that [`QueueCost`] is fitted. [`Replay`] runs the calls again in virtual time: a call
 //! waits for the pages that it takes, pages that nobody waits for cost what it takes to ask for them, and the pauses between a
 //! task's calls stay as they were recorded.

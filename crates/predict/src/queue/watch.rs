@@ -262,7 +262,7 @@ impl QueueReader {
         }
     }
 
-    /// The task is no longer in its call. For a fault, whose end nothing tells: when it was, as far as a wait tells.
+    /// The task is no longer in its call. For a fault, whose end has no event: when it was, as far as a wait shows.
     pub fn over(&mut self, tid: TaskId, ended_ns: Option<u64>) -> Option<u64> {
         let inside = self.inside.remove(&tid)?;
         self.in_flight.forget_pending(tid);
@@ -273,7 +273,7 @@ impl QueueReader {
         let since = |from: u64, to: u64| number(to.saturating_sub(from));
         let asked = number(inside.end.saturating_sub(inside.first));
         let waited = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns);
-        // A call that asks once for pages: what lies between its events tells the parts apart, also where all bios are of one length.
+        // A call that asks once for pages: what lies between its events separates the parts, also where all bios are of one length.
         let last = inside.last_issue.zip(inside.last_added).filter(|_| inside.bios == 1);
         let begun = last.filter(|(issue, added)| issue.time_ns >= added.time_ns);
         if let Some((issue, last_added)) = begun {
@@ -345,7 +345,7 @@ mod tests {
         BlockEvent { action, device: DISK, flags, sector, bytes, error: 0, cgroup: 0, detail: BlockDetail::None }
     }
 
-    /// Pages come in and are asked for: a bio, a request.
+    /// Pages come in and are requested: a bio, a request.
     fn asks(watch: &mut QueueReader, at: u64, page: u64, pages: u64) {
         watch.added(TaskId(1), at, FILE, page, pages);
         watch.block(at + 2, TaskId(1), &block(BlockAction::Queue, page, pages));

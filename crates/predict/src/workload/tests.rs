@@ -248,7 +248,7 @@ fn advice_is_a_call_of_its_own() {
     assert_eq!((workload.calls.len(), workload.calls[0].pages_added), (1, 0));
 }
 
-/// A damaged result says that far more was read than was asked for.
+/// A damaged result says that far more was read than was requested.
 #[test]
 fn a_read_brings_no_more_than_it_asked_for() {
     let mut collector = Collector::default();

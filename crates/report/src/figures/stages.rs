@@ -31,7 +31,7 @@ struct Part {
     texture: Texture,
 }
 
-/// What tells stages apart without colour.
+/// What distinguishes stages without colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Texture {
     None,
@@ -112,7 +112,7 @@ impl Bar {
         self.q2c_ns.max(self.covered_ns())
     }
 
-    /// Part of Q2C that no stage tells.
+    /// Part of Q2C that is in no stage.
     fn open_ns(&self) -> u64 {
         self.q2c_ns.saturating_sub(self.covered_ns())
     }

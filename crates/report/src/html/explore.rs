@@ -13,7 +13,7 @@ pub const SCRIPT: &str = include_str!("explore.js");
 const MOST_ROWS: usize = 6_000;
 /// Time bins at first.
 const TIME_BINS: u64 = 600;
-/// Owners with a name of their own: an analysis tells fewer apart.
+/// Owners with a name of their own: an analysis distinguishes fewer.
 const MOST_OWNERS: u16 = 32;
 /// Letters of a name at most.
 const MOST_NAME: usize = 120;

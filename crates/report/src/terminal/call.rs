@@ -1,4 +1,4 @@
-//! One call on a terminal: where its time went, and who held it up.
+//! One call on a terminal: where its time went, and who delayed it.
 
 use super::table::paragraph;
 use super::{Style, rows};

@@ -84,7 +84,7 @@ pub struct Lever {
     pub application: Change,
     #[serde(default)]
     pub others: Change,
-    /// How long the board sleeps first: io.max on a 32-bit kernel wants 300 s after boot.
+    /// How long the board sleeps first: io.max on a 32-bit kernel needs 300 s after boot.
     #[serde(default)]
     pub after_s: u64,
     /// Lines for systemd units that do the same; for the page.

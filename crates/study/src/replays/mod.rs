@@ -2,7 +2,7 @@
 //!
 //! Input: replay scripts and a list of cases, each on a board's storage. Output: for each boot the stages of the application's
 //! requests, their pattern, its waits and late frames, and what others got done; by name, as figures. Limits: the scripts say what the
-//! application asked for when it was recorded; it does not decide anew.
+//! application requested when it was recorded; it does not decide anew.
 
 mod collect;
 mod definition;

@@ -243,7 +243,7 @@ struct Reader {
     most: Vec<u64>,
 }
 
-/// The forms of calls, for what is said of a wrong one.
+/// The forms of calls, for the message about a wrong one.
 const FORMS: [(&str, &str); 12] = [
     ("read", " OFFSET LENGTH"),
     ("write", " OFFSET LENGTH"),

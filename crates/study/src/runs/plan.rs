@@ -11,7 +11,7 @@ use crate::size::Bytes;
 /// One fresh boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunSpec {
-    /// What its figures' names begin with: the case, and what tells it from the case's others.
+    /// What its figures' names begin with: the case, and what distinguishes it from the case's others.
     pub name: String,
     pub case: String,
     pub board: String,
@@ -172,7 +172,7 @@ pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
     let mut lines = vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")];
     let start = match spec.tracer {
         Tracer::None => None,
-        // As the agent has it where nothing is said.
+        // The agent's default.
         Tracer::Stream => Some("record-start --events flash --mode stream".to_owned()),
         Tracer::Ring => Some(format!("record-start --events flash --mode ring --ring {RING_KIB}")),
         Tracer::FlashmonRing => Some("record-start --events flash --from flashmon --mode ring".to_owned()),

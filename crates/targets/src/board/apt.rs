@@ -249,7 +249,7 @@ impl Apt {
     }
 }
 
-/// Runs apt and tells how much has arrived in `dir` meanwhile. An error is apt's own last word.
+/// Runs apt and reports how much has arrived in `dir` meanwhile. An error is apt's own last word.
 fn watched(mut command: Command, dir: &Path, total: Option<u64>, progress: &dyn Progress) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("apt-get: {e}"))?;

@@ -142,7 +142,7 @@ fn is_as_built(module: &Path) -> bool {
     hex(&Sha256::digest(&bytes)) == hash.trim()
 }
 
-/// Neither debug information nor type information: that wants pahole, and the kernel's image.
+/// Neither debug information nor type information: that needs pahole, and the kernel's image.
 const BUILD_FLAGS: [&str; 2] = ["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES="];
 
 /// Where the tree lies is no part of the module. Headers of 7.x use an attribute that GCC before 15 does not have.
@@ -291,7 +291,7 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
     }
     loaders.sort();
     let Some(loader) = loaders.first() else { return Err("its C library has no program loader".to_owned()) };
-    // Before glibc 2.33 it cannot be told a program's own name. Such tools are old enough to run on any host as they are.
+    // Before glibc 2.33 it cannot be given a program's own name. Such tools are old enough to run on any host as they are.
     let help = Command::new(root.join(loader)).arg("--help").output().map_err(|e| e.to_string())?;
     if !String::from_utf8_lossy(&help.stdout).contains("--argv0") {
         return Ok(());

@@ -24,7 +24,7 @@ pub struct Package {
     pub root: PathBuf,
 }
 
-/// What only maintainer scripts and package management need: those do not run on a board. A package that is asked for by
+/// What only maintainer scripts and package management need: those do not run on a board. A package that is requested by
 /// name is never left out.
 const LEFT_OUT: [&str; 13] = [
     "adduser",

@@ -27,7 +27,7 @@ pub(super) struct Source {
     package: String,
     /// Tried in order.
     suites: Vec<String>,
-    /// Where the files lie in the package's upstream archive, and where the build wants them.
+    /// Where the files lie in the package's upstream archive, and where the build expects them.
     folder: String,
     into: String,
     pub(super) versions: Vec<Version>,

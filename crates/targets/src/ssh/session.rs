@@ -43,7 +43,7 @@ impl Relay {
                 let passed = to.write_all(&buffer[..n]).and_then(|()| to.flush());
                 shared.store(u64::try_from(began.elapsed().as_millis()).unwrap_or(0), Ordering::Relaxed);
                 if passed.is_err() {
-                    // Closing our end tells CMD, as a pipe would.
+                    // Closing our end ends CMD's input, as a pipe would.
                     break;
                 }
             }
@@ -70,7 +70,7 @@ struct Session {
 }
 
 impl Session {
-    /// Waits until the client ends, the user wants an end, or nothing more is to come; then the holder may end.
+    /// Waits until the client ends, the user ends it, or nothing more is to come; then the holder may end.
     fn watch(&mut self, ended: &AtomicBool, stop: Option<&AtomicBool>, finish: &AtomicBool, done: &AtomicBool) {
         let mut over: Option<Instant> = None;
         loop {

@@ -97,7 +97,7 @@ impl Names {
         }
     }
 
-    /// Tasks that are no kernel threads, as far as the trace tells.
+    /// Tasks that are no kernel threads, as far as the trace shows.
     pub fn users(&self) -> &HashSet<TaskId> {
         &self.users
     }

@@ -1,11 +1,11 @@
 //! Reads of files on kernels without kprobes: what `mm_filemap_get_pages` shows of them (Linux 6.12 and later).
 //!
-//! The event says which pages of a file a read wants, and comes once they are there (mm/filemap.c, filemap_get_pages(), 6.12): behind
+//! The event says which pages of a file a read needs, and comes once they are there (mm/filemap.c, filemap_get_pages(), 6.12): behind
 //! the pages that came for it. A read that takes several rounds has one for each, up to the same last page. So the trace is read once
 //! beforehand, and each read is handed out where it began: at its call, or at the first page that came for it.
 //!
 //! Where a call's event gives the length (and pread()'s the offset), the read has them; else it is of whole pages. A read() begins
-//! where the descriptor's last one ended, as far as that fits the pages that it got. A read at a file's end wants no page and has no
+//! where the descriptor's last one ended, as far as that fits the pages that it got. A read at a file's end needs no page and has no
 //! event: it is known by its call, which returned nothing.
 //!
 //! Beside our own probe of reads, the event is of a read that the probe showed where its pages lie in it, in the same call; the

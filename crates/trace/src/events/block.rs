@@ -140,7 +140,7 @@ actions! {
     Abort = 16, "abort", "R";
     /// Bytes of a driver's own.
     DrvData = 17, "drv_data", "m";
-    /// A zone's writes are held back.
+    /// A zone's writes are delayed.
     ZonePlug = 18, "zone_plug", "ZP";
     ZoneUnplug = 19, "zone_unplug", "ZU";
 }

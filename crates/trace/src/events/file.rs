@@ -19,7 +19,7 @@ pub struct FileEvent {
     pub bytes: u64,
     /// Bytes that the file has; `None` where the event does not say it.
     pub size: Option<u64>,
-    /// Of a read that got less than it asked for: what its call returned, where that is seen.
+    /// Of a read that got less than it requested: what its call returned, where that is seen.
     pub got: Option<u64>,
     /// Of [`FileStep::Extent`]: first block on the device, in blocks of the file system.
     pub block: u64,
@@ -30,7 +30,7 @@ impl FileEvent {
         FileId { device: self.device, inode: self.inode }
     }
 
-    /// What a read got: it may ask for more than there is. All that it asked for where neither the file's length nor what the call
+    /// What a read got: it may ask for more than there is. All that it requested where neither the file's length nor what the call
     /// returned is known.
     pub fn bytes_read(&self) -> u64 {
         let there = self.size.map_or(self.bytes, |size| self.bytes.min(size.saturating_sub(self.offset)));

@@ -271,7 +271,7 @@ enum Function {
 }
 
 impl Crossings {
-    /// `kernel_symbols`: as `/proc/kallsyms` has them; asked for only where calls of functions are recorded.
+    /// `kernel_symbols`: as `/proc/kallsyms` has them; requested only where calls of functions are recorded.
     pub(crate) fn of<'a>(
         facts: &Facts,
         schemas: impl Iterator<Item = &'a Arc<Schema>>,
@@ -286,7 +286,7 @@ impl Crossings {
         Crossings { plans, symbols: if functions { symbols(kernel_symbols().as_deref()) } else { Vec::new() } }
     }
 
-    /// Whether the trace can tell anything of layers.
+    /// Whether the trace has events of layers.
     pub fn are_there(&self) -> bool {
         self.plans.values().any(|plan| {
             matches!(

@@ -26,7 +26,7 @@ pub(super) const FORMAT: Format = Format {
     }),
 };
 
-/// Completions that are held back at most; of more, the earliest is handed over too early and counts as `times_backwards`.
+/// Completions that wait for later lines at most; of more, the earliest is handed over too early and counts as `times_backwards`.
 const MAX_PENDING: usize = 1 << 16;
 
 #[derive(Default)]

@@ -242,7 +242,7 @@ impl Survey {
     }
 }
 
-/// Whose clone, `exec` or other name an event is, as `crate::decode::tasks` takes it from records.
+/// The task that an event of a clone, an `exec` or a rename is of, as `crate::decode::tasks` takes it from records.
 fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u64>) {
     let task = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
         Value::Unsigned(n) => Some(TaskId(u32::try_from(n).ok()?)),

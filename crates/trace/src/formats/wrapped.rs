@@ -1,7 +1,7 @@
 //! Lines that a terminal, a mail or a forum has broken, put together again.
 //!
 //! A line that is none of the dialect, with the one behind it, may be one. A terminal breaks at its last column, inside of
-//! words too; mails and forums break between words. Which it was, the beginning of the text tells: what makes more lines
+//! words too; mails and forums break between words. The beginning of the text shows which: what makes more lines
 //! events. Nothing is joined where no more of them are.
 
 use super::parsed::Item;

@@ -35,7 +35,7 @@ impl fmt::Display for App {
     }
 }
 
-/// What of a process tells its application.
+/// Properties of a process that identify its application.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Signs<'a> {
     pub cgroup: &'a str,

@@ -73,7 +73,7 @@ struct Life {
     is_told: bool,
     told: Told,
     app: Option<usize>,
-    /// Which of the process's lives is its last before another process has its number.
+    /// The index of the last entry of the process, before another process has its number.
     last: usize,
 }
 
@@ -90,7 +90,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// The process of a thread; `None` where the trace does not tell. `names` are the trace's.
+    /// The process of a thread; `None` where the trace does not show it. `names` are the trace's.
     pub(crate) fn get<'t>(&'t self, names: &'t Names, tid: TaskId, time: TimeNs) -> Option<Process<'t>> {
         let pid = self.pid(tid, time.0)?;
         let life = self.life(pid, time.0);

@@ -9,7 +9,7 @@ use std::process::Command;
 ///
 /// trace-cmd 3.1.6 loses the decimals of all times in some runs of the same command on the same file, depending on where its memory
 /// lies (`trace-cmd report -l` and `-R -t -l` of armv7-5.10-io.dat: 9 of 2,400 runs; `setarch -R trace-cmd report -R -l`: 0 of 400):
-/// such a report is asked for anew.
+/// such a report is requested again.
 pub fn trace_cmd(args: &[&str], file: &Path) -> Option<String> {
     let mut said = None;
     for _ in 0..8 {

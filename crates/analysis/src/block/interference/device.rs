@@ -225,7 +225,7 @@ pub(super) struct OneDevice {
     served: Vec<Vec<[(f64, f64); WAITING]>>,
     /// How long the device was idle while requests waited: for whose request left it last, or who had the processor.
     kept_idle: KeptIdle,
-    /// Whose request left the device last, and since when the device is idle.
+    /// The owner of the request that left the device last, and since when the device is idle.
     last_left: Option<usize>,
     idle_since: u64,
     /// Originators by task.

@@ -223,7 +223,7 @@ struct Wait {
     in_range: bool,
     device: u16,
     place: Place,
-    /// Whose it is: a place among the device's owners.
+    /// Its owner: an index into the device's owners.
     owner: u32,
     request: Option<u32>,
     /// The bio of a part; of a whole bio itself. What follows is the bio's alone.

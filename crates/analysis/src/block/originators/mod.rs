@@ -1,4 +1,4 @@
-//! Whose I/O it is: the task that caused it, not the one that carried it.
+//! Originators of I/O: the task that caused it, not the one that carried it.
 //!
 //! - A read, and a direct or synchronous write, is queued by the task that requests it: the originator is the carrier.
 //! - A page that a task put into the page cache is written by whoever flushes it: a kworker, an `fsync` of another task,
@@ -458,7 +458,7 @@ where
         At::Unknown(next.map_or(u64::MAX, |(&(_, first), _)| first.saturating_mul(unit).saturating_sub(byte).max(1)))
     }
 
-    /// The file of a bio that this thread queues, as far as the trace tells: what the file system's extents say of its first
+    /// The file of a bio that this thread queues, as far as the trace shows: what the file system's extents say of its first
     /// byte; else, of data, what the thread reads or writes back of this device.
     pub fn file_of(&self, block: &BlockEvent, tid: TaskId) -> Option<FileId> {
         if self.extents.is_empty() && self.reading.is_empty() && self.writing.is_empty() {

@@ -171,7 +171,7 @@ fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut i
                 };
                 sub_buffers += write_pages(&ring.file, layout, source, &clean, &mut out)?;
             }
-            // Sub-buffers that were indexed and could not be read again leave room: trace-cmd wants whole pages.
+            // Sub-buffers that were indexed and could not be read again leave room: trace-cmd needs whole pages.
             while out.at < place.offset + place.size {
                 out.write_all(&empty_page(layout))?;
             }

@@ -101,7 +101,7 @@ impl Reader {
     fn other(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         let trimmed = text.trim_ascii();
         if let Some(rest) = trimmed.strip_prefix(b"Skips:") {
-            // `Skips: 2 forward (1,234 -   0.5%)`: records that blkparse found missing. Their numbers tell already where
+            // `Skips: 2 forward (1,234 -   0.5%)`: records that blkparse found missing. Their numbers show already where
             // the text is whole.
             self.in_summary = true;
             if !rest.trim_ascii().starts_with(b"0 forward") && self.next.is_empty() {

@@ -28,7 +28,7 @@ const MAX_FILES: usize = 1024;
 pub(crate) enum Found {
     /// Per-CPU files, by name.
     Parts(Vec<PathBuf>),
-    /// What a pipe held, in a file that has no name any more.
+    /// What was read from a pipe, in a file that has no name any more.
     Spooled(Input),
     /// A file of any format.
     File,

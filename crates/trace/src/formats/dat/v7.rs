@@ -346,7 +346,7 @@ fn buffer(s: &Cursor<'_>, bytes: &[u8]) -> Result<Buffer, Error> {
         let mut strings = bytes.get(8..)?.splitn(3, |&b| b == 0);
         let (name, clock, rest) = (strings.next()?, strings.next()?, strings.next()?);
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        // Early files of this version do not say the page size: the length tells.
+        // Early files of this version do not state the page size: the length shows it.
         let count = |at: usize| {
             let n = e.u32(rest, at)? as usize;
             (n.checked_mul(20)? == rest.len().checked_sub(at + 4)?).then_some(n)

@@ -3,7 +3,7 @@
 //! Source: Olivier, Boukhobza and Senn, "Flashmon V2", section 3.3: a temporal log (`time;R|W|E;address[;task]`, the
 //! text says commas, its example has semicolons) and a spatial view (reads, writes and erases of a block in each line).
 //! Flashmon 2.1 adds `C` lines to the log: a read that the MTD layer's page buffer answered without the flash; it leaves
-//! the task out where it is told to (`LOG_TASK=0`), and counts times from the moment it was loaded.
+//! the task out where it is configured so (`LOG_TASK=0`), and counts times from the moment it was loaded.
 //!
 //! Ours (`kernel/flashmon/README.md`) with `extended=1` has four fields more: `…;task;thread;duration_ns;cpu;sequence`.
 

@@ -24,7 +24,7 @@ fn name(action: &[u8]) -> Option<&'static str> {
         b"X" => "block_split",
         b"B" => "block_bio_bounce",
         b"A" => "block_bio_remap",
-        // Steps that have no event of their own: a zone's writes held back, a driver's own.
+        // Steps that have no event of their own: a zone's delayed writes, a driver's own.
         b"ZP" => "block_zone_plug",
         b"ZU" => "block_zone_unplug",
         _ => return None,

@@ -31,7 +31,7 @@ pub(super) enum Line<'a> {
         shown: u64,
         written: u64,
     },
-    /// Nothing is said: a comment, a ruler.
+    /// No information: a comment, a ruler.
     Nothing,
     /// None of ftrace's.
     Unknown,

@@ -54,7 +54,7 @@ pub(crate) fn header(head: &[u8]) -> Header {
     for text in head.split(|&b| b == b'\n').take(64) {
         let Some(comment) = text.trim_ascii().strip_prefix(b"#") else { continue };
         let comment = comment.trim_ascii();
-        // With the option latency-format every tracer has this head; the tracer before it tells.
+        // With the option latency-format every tracer has this head; the tracer before it shows which.
         let latency_format = comment.windows(17).position(|w| w == b" latency trace v1").map(|at| &comment[..at]);
         match comment.strip_prefix(b"tracer: ").or(latency_format) {
             Some(tracer) if latency(tracer) => return Header::Latency,

@@ -332,7 +332,7 @@ fn generic(cpu: u16, time: u64, tid: TaskId, message: &[u8], f: &mut dyn FnMut(I
     hand(cpu, time, tid, &parsed, f);
 }
 
-/// The event, and the names of tasks that it tells.
+/// The event, and the names of tasks that it has.
 fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut(Item<'_>)) {
     let mut task = |id: Option<Value<'_>>, name: &str| {
         let id = match id {

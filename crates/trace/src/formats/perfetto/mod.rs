@@ -102,7 +102,7 @@ impl Parser for Perfetto {
         TraceKind::Perfetto
     }
 
-    /// `FtraceClock`: nothing is said where it is the usual one.
+    /// `FtraceClock`: absent where it is the usual one.
     fn clock(&self) -> &str {
         match self.index.clock {
             0 => "boot",

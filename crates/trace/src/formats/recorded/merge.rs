@@ -135,7 +135,7 @@ pub(crate) trait Head {
     fn advance(&mut self, layout: &Layout) -> io::Result<bool>;
     /// Of the current record.
     fn time(&self) -> u64;
-    /// The current record; what is missing before it is said once.
+    /// The current record; what is missing before it is reported once.
     fn raw(&mut self) -> Raw<'_>;
 }
 

@@ -206,7 +206,7 @@ impl Pages {
             let head = self.load(self.at, 8, left)?;
             let sizes = chunk_head(endian, &self.buffer[head]);
             let Some((packed, unpacked)) = sizes.filter(|&(p, _)| u64::from(p) + 8 <= left) else {
-                // Where one chunk ends is said by the one before it: nothing after this one can be found.
+                // The chunk before says where one ends: nothing after this one can be found.
                 self.damaged += 1;
                 self.at = self.end;
                 return Ok(false);

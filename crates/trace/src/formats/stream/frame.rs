@@ -83,7 +83,7 @@ pub(crate) enum Scan {
     BadCrc(Header),
     /// So many bytes that belong to no frame.
     Skip(usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed to decide.
     More,
     /// The input ends inside a frame: so many bytes.
     Cut(usize),
