@@ -1,7 +1,7 @@
 //! Where the time of calls goes, layer by layer: of all on average as stacked bars, and one as a timeline.
 
-use super::axes::{thousands, time_ticks, time_unit};
-use super::stages::Texture;
+use super::axes::{time_ticks, time_unit};
+use super::bars::{Texture, open_key, panels};
 use super::{Figure, WIDTH};
 use crate::layers_view::{call_name, layer_name};
 use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, text_width};
@@ -86,17 +86,11 @@ fn stacked(id: &str, of: &str, bars: &[(String, &CallSum)]) -> Option<Figure> {
     for layer in Layer::ALL {
         if bars.iter().any(|(_, sum)| sum.layers.iter().any(|time| time.layer == layer)) {
             let (class, texture) = look(layer);
-            let r = Rect { x: -14.0, y: -7.0, width: 28.0, height: 14.0 };
-            let drawn = format!(
-                "<path class=\"fl {class}\" d=\"M-14 -7h28v14h-28z\"/><path class=\"tx\" d=\"{}\"/>",
-                texture.lines(r)
-            );
-            items.push((LegendKey::Drawn(drawn), layer_name(layer).to_owned()));
+            items.push((texture.key(class), layer_name(layer).to_owned()));
         }
     }
     if bars.iter().any(|(_, sum)| sum.unattributed_ns > 0) {
-        let drawn = "<path class=\"open\" d=\"M-14 -6h28v12h-28z\"/>".to_owned();
-        items.push((LegendKey::Drawn(drawn), "unattributed".to_owned()));
+        items.push((open_key(), "unattributed".to_owned()));
     }
     let top = legend_height(WIDTH - 40.0, &items) + 34.0;
     let bottom = top + ROW * bars.len() as f64;
@@ -105,31 +99,14 @@ fn stacked(id: &str, of: &str, bars: &[(String, &CallSum)]) -> Option<Figure> {
     let left = if bars.iter().any(|(name, _)| text_width(name) > LEFT - 16.0) { 290.0 } else { LEFT };
     let shares = Rect { x: left, y: top, width: 300.0, height: bottom - top };
     let times = Rect { x: shares.right() + 40.0, width: WIDTH - shares.right() - 40.0 - 80.0, ..shares };
-    let unit = time_unit(longest as u64);
-    let panels = [
-        (shares, Scale::linear((0.0, 100.0), (shares.x, shares.right())), 1.0, "share, %".to_owned()),
-        (times, Scale::linear((0.0, longest), (times.x, times.right())), unit.ns, format!("mean time, {}", unit.name)),
-    ];
-    for (area, scale, per, heading) in &panels {
-        svg.text(area.x, area.y - 10.0, "heading", Anchor::Start, heading);
-        for tick in scale.ticks(4) {
-            svg.line("grid", scale.at(tick), area.y, scale.at(tick), area.bottom());
-            svg.text(scale.at(tick), area.bottom() + 18.0, "tick", Anchor::Middle, &thousands(tick / per));
-        }
-        svg.line("axis", area.x, area.y, area.x, area.bottom());
-    }
+    let [share, time] = panels(&mut svg, (shares, "share"), (times, "mean time"), longest);
     for (i, (name, sum)) in bars.iter().enumerate() {
         let y = top + ROW * i as f64 + 4.0;
         svg.name(left - 8.0, y + 13.0, "legend", Anchor::End, name, left - 16.0);
         let total = sum.total_ns.max(1) as f64;
-        for (_, scale, ..) in &panels {
-            let at = |ns: u64| match std::ptr::eq(scale, &panels[0].1) {
-                true => scale.at(ns as f64 / total * 100.0),
-                false => scale.at(mean(sum, ns)),
-            };
-            bar(&mut svg, name, sum, y, at);
-        }
-        let end = panels[1].1.at(mean(sum, sum.total_ns));
+        bar(&mut svg, name, sum, y, |ns| share.at(ns as f64 / total * 100.0));
+        bar(&mut svg, name, sum, y, |ns| time.at(mean(sum, ns)));
+        let end = time.at(mean(sum, sum.total_ns));
         svg.text(end + 6.0, y + 13.0, "legend", Anchor::Start, &duration(mean(sum, sum.total_ns) as u64));
     }
     let caption = "Each bar is the time from an operation's begin to its end, of all operations of a row together: left the \

@@ -1,6 +1,7 @@
 //! Figures, each with a caption that names its source and units.
 
 mod axes;
+mod bars;
 mod blocks;
 mod boot;
 mod gain;

@@ -1,11 +1,10 @@
 //! Where the time of a bio goes: its stages side by side, as shares of Q2C and as mean times.
 
-use super::axes::{thousands, time_unit};
+use super::bars::{Texture, open_key, panels};
 use super::{Figure, WIDTH};
-use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, n, text_width};
+use crate::svg::{Anchor, LegendKey, Rect, Svg, legend, legend_height, text_width};
 use crate::text::{duration, grouped, percent};
 use flashscope_analysis::block::{BlockReport, Group, GroupBy};
-use std::fmt::Write;
 
 /// Bars of one figure at most; what is less is summed up in one.
 const MAX_BARS: usize = 14;
@@ -29,53 +28,6 @@ struct Part {
     what: &'static str,
     class: &'static str,
     texture: Texture,
-}
-
-/// What distinguishes stages without colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Texture {
-    None,
-    Upright,
-    Level,
-    Rising,
-    Falling,
-    Crossed,
-}
-
-impl Texture {
-    /// Lines over a rectangle.
-    pub(super) fn lines(self, r: Rect) -> String {
-        const APART: f64 = 6.0;
-        let mut d = String::new();
-        let marks =
-            |from: f64, to: f64| (0..2000).map(move |i| from + f64::from(i) * APART).take_while(move |&at| at < to);
-        match self {
-            Texture::None => {}
-            Texture::Upright => {
-                for x in marks(r.x + 3.0, r.right()) {
-                    _ = write!(d, "M{} {}v{}", n(x), n(r.y), n(r.height));
-                }
-            }
-            Texture::Level => {
-                for y in marks(r.y + 2.5, r.bottom()) {
-                    _ = write!(d, "M{} {}h{}", n(r.x), n(y), n(r.width));
-                }
-            }
-            Texture::Rising | Texture::Falling => {
-                for x in marks(r.x - r.height + 3.0, r.right()) {
-                    // The line's part within the rectangle.
-                    let (from, to) = ((r.x - x).max(0.0), (r.right() - x).min(r.height));
-                    if to > from {
-                        let (begin, down) =
-                            if self == Texture::Rising { (r.bottom() - from, -1.0) } else { (r.y + from, 1.0) };
-                        _ = write!(d, "M{} {}l{} {}", n(x + from), n(begin), n(to - from), n((to - from) * down));
-                    }
-                }
-            }
-            Texture::Crossed => d = Texture::Rising.lines(r) + &Texture::Falling.lines(r),
-        }
-        d
-    }
 }
 
 /// Bios of a group, or of several, and where their time went.
@@ -159,18 +111,11 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
     let mut items: Vec<(LegendKey, String)> = Vec::new();
     for (i, part) in PARTS.iter().enumerate() {
         if bars.iter().any(|bar| bar.parts_ns[i] > 0) {
-            let r = Rect { x: -14.0, y: -7.0, width: 28.0, height: 14.0 };
-            let drawn = format!(
-                "<path class=\"fl {}\" d=\"M-14 -7h28v14h-28z\"/><path class=\"tx\" d=\"{}\"/>",
-                part.class,
-                part.texture.lines(r)
-            );
-            items.push((LegendKey::Drawn(drawn), format!("{}: {}", part.name, part.what)));
+            items.push((part.texture.key(part.class), format!("{}: {}", part.name, part.what)));
         }
     }
     if bars.iter().any(|bar| bar.open_ns() > 0) {
-        let drawn = "<path class=\"open\" d=\"M-14 -6h28v12h-28z\"/>".to_owned();
-        items.push((LegendKey::Drawn(drawn), "no stage was seen".to_owned()));
+        items.push((open_key(), "no stage was seen".to_owned()));
     }
     let top = legend_height(WIDTH - 40.0, &items) + 34.0;
     let bottom = top + ROW * bars.len() as f64;
@@ -180,24 +125,7 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
     let shares = Rect { x: LEFT, y: top, width: SHARES, height: bottom - top };
     let times = Rect { x: shares.right() + 40.0, width: WIDTH - shares.right() - 40.0 - 76.0, ..shares };
     let longest = bars.iter().map(|bar| bar.mean(bar.whole_ns())).fold(0.0, f64::max);
-    let unit = time_unit(longest as u64);
-    let panels = [
-        (shares, Scale::linear((0.0, 100.0), (shares.x, shares.right())), 1.0, "share of Q2C, %".to_owned()),
-        (
-            times,
-            Scale::linear((0.0, longest), (times.x, times.right())),
-            unit.ns,
-            format!("mean time of a bio, {}", unit.name),
-        ),
-    ];
-    for (area, scale, per, heading) in &panels {
-        svg.text(area.x, area.y - 10.0, "heading", Anchor::Start, heading);
-        for tick in scale.ticks(4) {
-            svg.line("grid", scale.at(tick), area.y, scale.at(tick), area.bottom());
-            svg.text(scale.at(tick), area.bottom() + 18.0, "tick", Anchor::Middle, &thousands(tick / per));
-        }
-        svg.line("axis", area.x, area.y, area.x, area.bottom());
-    }
+    let [share, time] = panels(&mut svg, (shares, "share of Q2C"), (times, "mean time of a bio"), longest);
     for (i, bar) in bars.iter().enumerate() {
         let y = top + ROW * i as f64 + 4.0;
         svg.name(LEFT - 8.0, y + 13.0, "legend", Anchor::End, &bar.name, LEFT - 16.0);
@@ -206,9 +134,9 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
             continue;
         }
         let whole = bar.whole_ns().max(1) as f64;
-        row(&mut svg, bar, y, |ns| panels[0].1.at(ns as f64 / whole * 100.0), true);
-        row(&mut svg, bar, y, |ns| panels[1].1.at(bar.mean(ns)), false);
-        let end = panels[1].1.at(bar.mean(bar.whole_ns()));
+        row(&mut svg, bar, y, |ns| share.at(ns as f64 / whole * 100.0), true);
+        row(&mut svg, bar, y, |ns| time.at(bar.mean(ns)), false);
+        let end = time.at(bar.mean(bar.whole_ns()));
         let mean = bar.q2c_ns.checked_div(bar.bios).unwrap_or(0);
         svg.text(end + 6.0, y + 13.0, "legend", Anchor::Start, &duration(mean));
     }
