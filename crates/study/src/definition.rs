@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::size::Bytes;
+use crate::size::{Bytes, number_or_text};
 
 /// A study as its file says it.
 #[derive(Clone, Debug, Deserialize)]
@@ -203,16 +203,7 @@ impl std::str::FromStr for Readahead {
 
 impl<'de> Deserialize<'de> for Readahead {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Raw {
-            Number(u64),
-            Text(String),
-        }
-        match Raw::deserialize(deserializer)? {
-            Raw::Number(kib) => Readahead::kib(kib).map_err(serde::de::Error::custom),
-            Raw::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
+        number_or_text(deserializer, Readahead::kib)
     }
 }
 

@@ -49,17 +49,30 @@ impl fmt::Display for Bytes {
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Raw {
-            Number(u64),
-            Text(String),
-        }
-        match Raw::deserialize(deserializer)? {
-            Raw::Number(bytes) => Ok(Bytes(bytes)),
-            Raw::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
+        number_or_text(deserializer, |bytes| Ok(Bytes(bytes)))
     }
+}
+
+/// A value that a study file states as a number, or as a text that is parsed.
+pub(crate) fn number_or_text<'de, T, D>(
+    deserializer: D,
+    number: impl Fn(u64) -> Result<T, String>,
+) -> Result<T, D::Error>
+where
+    T: FromStr<Err = String>,
+    D: Deserializer<'de>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Raw {
+        Number(u64),
+        Text(String),
+    }
+    let value = match Raw::deserialize(deserializer)? {
+        Raw::Number(value) => number(value),
+        Raw::Text(text) => text.parse(),
+    };
+    value.map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
