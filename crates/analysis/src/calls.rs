@@ -8,7 +8,7 @@
 use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
-use crate::{Analysis, clip};
+use crate::{Analysis, Lookup, clip};
 use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -262,11 +262,7 @@ pub struct Calls<L> {
 /// What gets every call that is counted, as it ends.
 pub type Each = Box<dyn FnMut(SlowCall)>;
 
-impl<L, N> Calls<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
     pub fn new(lookup: L) -> Self {
         Calls {
             lookup,
@@ -507,11 +503,7 @@ impl Sums {
     }
 }
 
-impl<L, N> Analysis for Calls<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
     type Output = CallsFound;
 
     fn event(&mut self, event: &Event) {

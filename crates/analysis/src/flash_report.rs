@@ -5,8 +5,8 @@ use crate::flash::{
     LatencyHistogram, LatencyNs, LayerBytes, Life, Phases, PhasesFound, TaskOps, Timeline, TimelineFold, UbiRegion,
     Wear, WearFold, Yaffs2Fold,
 };
-use crate::{Analysis, OwnWear};
-use flashscope_trace::{Event, EventKind, FlashOp, TaskId, TimeNs};
+use crate::{Analysis, Lookup, OwnWear};
+use flashscope_trace::{Event, EventKind, FlashOp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -150,11 +150,7 @@ pub struct FlashAnalysis<L> {
     durations: [LatencyHistogram; 3],
 }
 
-impl<L, N> FlashAnalysis<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N> + Clone,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>> + Clone> FlashAnalysis<L> {
     /// `shapes`: number, shape and blocks (0: not known) of each chip. `partitions`, where they are known: chip, first erase
     /// block, and how many. `ubi`: where it lies. `lookup`: the name of a thread at a time.
     pub fn new(shapes: &[(u16, Geometry, u32)], partitions: &[(u16, u64, u64)], ubi: &[UbiRegion], lookup: L) -> Self {
@@ -187,11 +183,7 @@ where
     }
 }
 
-impl<L, N> Analysis for FlashAnalysis<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for FlashAnalysis<L> {
     type Output = FlashFindings;
 
     fn event(&mut self, event: &Event) {
@@ -242,6 +234,7 @@ where
 mod tests {
     use super::*;
     use crate::testing::{access, begin, end, event, flash};
+    use flashscope_trace::TaskId;
 
     #[test]
     fn one_pass_answers_all() {

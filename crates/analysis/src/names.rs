@@ -39,6 +39,18 @@ pub struct Member<'n> {
     pub holds: Range<u64>,
 }
 
+/// Looks up what a thread was called at a time; any such closure is one. `None`: the recording has no name.
+pub trait Lookup: FnMut(TaskId, TimeNs) -> Option<<Self as Lookup>::Name> {
+    type Name;
+}
+
+impl<F, N> Lookup for F
+where
+    F: FnMut(TaskId, TimeNs) -> Option<N>,
+{
+    type Name = N;
+}
+
 /// Identity of a thread, as a lookup returns it: a name, or a [`Member`].
 pub trait Named {
     fn name(&self) -> &str;
@@ -226,11 +238,7 @@ pub struct FileUses<'f, L> {
     pairs: BoundedMap<(Device, u64, u32, u32), Bytes>,
 }
 
-impl<'f, L, N> FileUses<'f, L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
     /// `lookup` returns the owner that a thread counts as.
     pub fn new(lookup: L, files: &'f FileNames) -> Self {
         FileUses {

@@ -5,8 +5,8 @@ use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
-use flashscope_analysis::{Evidence, FlashReport, LossCount, name_calls};
-use flashscope_trace::{BlockAction, Event, EventKind, TaskId, TimeNs};
+use flashscope_analysis::{Evidence, FlashReport, Lookup, LossCount, name_calls};
+use flashscope_trace::{BlockAction, Event, EventKind};
 
 use crate::inputs::Inputs;
 
@@ -18,11 +18,7 @@ pub struct FindingInputs<L> {
     span: Option<(u64, u64)>,
 }
 
-impl<L, N> FindingInputs<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
         let calls = Calls::new(lookup).only(process).of_device(inputs.is_of_device());
         FindingInputs { calls, usage: Usage::default(), span: None }

@@ -19,8 +19,8 @@
 //! [`QUIET_NS`].
 
 use super::{Geometry, OTHER_TASKS, OpCounts, TaskOps};
-use crate::Analysis;
 use crate::clip::clip;
+use crate::{Analysis, Lookup};
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -328,11 +328,7 @@ pub struct ActivityFold<L> {
     not_told: OpCounts,
 }
 
-impl<L, N> ActivityFold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
     /// `partitions`, where they are known: chip, first erase block, and how many.
     pub fn new(chips: &[(u16, Geometry)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
         Self {
@@ -573,11 +569,7 @@ fn once(kind: ActivityKind) -> bool {
     matches!(kind, ActivityKind::Formatting | ActivityKind::BackgroundCheck)
 }
 
-impl<L, N> Analysis for ActivityFold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for ActivityFold<L> {
     type Output = Activities;
 
     fn event(&mut self, event: &Event) {

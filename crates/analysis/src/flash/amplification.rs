@@ -1,9 +1,10 @@
 //! How many bytes each layer makes of those above it: the calls, the page cache, the file system, UBI, the erase blocks.
 
 use super::Wear;
+use crate::Lookup;
 use crate::clip::clip;
 use flashscope_trace::facts::Ubi;
-use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, TaskId, TimeNs};
+use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -92,11 +93,7 @@ pub struct AmplificationFold<L> {
     ubi_bytes: u64,
 }
 
-impl<L, N> AmplificationFold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> AmplificationFold<L> {
     /// `page_bytes`: of each chip. `lookup`: the name of a thread at a time.
     pub fn new(page_bytes: impl IntoIterator<Item = (u16, u32)>, ubi: &[UbiRegion], lookup: L) -> Self {
         let page_bytes = page_bytes.into_iter().map(|(chip, bytes)| (chip, u64::from(bytes))).collect();
@@ -150,7 +147,7 @@ where
 mod tests {
     use super::*;
     use crate::testing::{access, event, flash};
-    use flashscope_trace::FileEvent;
+    use flashscope_trace::{FileEvent, TaskId, TimeNs};
     use serde_json::json;
 
     const NAME: fn(TaskId, TimeNs) -> Option<&'static str> =

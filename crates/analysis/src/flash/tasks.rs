@@ -1,7 +1,7 @@
 //! Flash operations of each task.
 
 use super::OpCounts;
-use crate::Analysis;
+use crate::{Analysis, Lookup};
 use flashscope_trace::{Event, EventKind, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -29,11 +29,7 @@ pub struct ByTask<L> {
     others: OpCounts,
 }
 
-impl<L, N> ByTask<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> ByTask<L> {
     pub fn new(lookup: L) -> Self {
         Self { lookup, tasks: HashMap::new(), unnamed: HashMap::new(), others: OpCounts::default() }
     }
@@ -60,11 +56,7 @@ where
     }
 }
 
-impl<L, N> Analysis for ByTask<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for ByTask<L> {
     /// Busiest first, then by name.
     type Output = Vec<TaskOps>;
 

@@ -19,9 +19,9 @@
 
 use super::activity::{Op, Stretch};
 use super::{Activities, ActivityKind, OpCounts};
-use crate::Analysis;
 use crate::clip::clip;
 use crate::flash::Geometry;
+use crate::{Analysis, Lookup};
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;
@@ -118,11 +118,7 @@ fn summary_pages(shape: Geometry) -> u64 {
     (u64::from(shape.pages_per_block) * 12 + page - 1) / page.saturating_sub(16).max(1)
 }
 
-impl<L, N> Yaffs2Fold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Yaffs2Fold<L> {
     /// `partitions`: chip, first erase block, and how many. Without one nothing is reported.
     pub fn new(chips: &[(u16, Geometry)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
         Self {
@@ -422,11 +418,7 @@ impl Partition {
     }
 }
 
-impl<L, N> Analysis for Yaffs2Fold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for Yaffs2Fold<L> {
     type Output = Activities;
 
     fn event(&mut self, event: &Event) {

@@ -18,7 +18,7 @@
 //! taken to sleep while it is in no layer below the page cache and the device has its request.
 
 use crate::kernel_threads::{home, is_of_storage};
-use crate::{Analysis, Evidence, LossCount, SystemFacts};
+use crate::{Analysis, Evidence, Lookup, LossCount, SystemFacts};
 pub use flashscope_trace::{Layer, SleepSource};
 mod found;
 use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TaskId, TimeNs};
@@ -236,11 +236,7 @@ fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
     all
 }
 
-impl<L, N> Layers<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     /// `sleep`: the events of the trace that show when tasks sleep.
     pub fn new(lookup: L, sleep: SleepSource) -> Self {
         Layers {
@@ -610,11 +606,7 @@ where
     }
 }
 
-impl<L, N> Analysis for Layers<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for Layers<L> {
     type Output = LayersFound;
 
     /// Block events; boundaries come by [`Layers::crossing`].
