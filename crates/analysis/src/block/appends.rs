@@ -9,21 +9,16 @@ use super::matching::{Matching, Range};
 use super::watch::Watch;
 use flashscope_trace::RequestKind;
 
-/// Zones whose begin is remembered.
-const MAX_ZONES: usize = 1 << 16;
-
 impl<W: Watch> Matching<W> {
     /// A zone that begins here is appended to.
     pub(super) fn append_to(&mut self, device: u16, begin: u64) {
-        if self.zones.len() < MAX_ZONES {
-            self.zones.insert((device, begin));
-        }
+        self.zones.insert((device, begin), ());
     }
 
     /// A zone append's completion, as its queueing named the sectors.
     pub(super) fn in_zone(&self, device: u16, range: Range) -> Range {
         match self.zones.range((device, 0)..=(device, range.sector)).next_back() {
-            Some(&(_, begin)) => Range { sector: begin, end: begin + (range.end - range.sector), ..range },
+            Some((&(_, begin), ())) => Range { sector: begin, end: begin + (range.end - range.sector), ..range },
             None => range,
         }
     }

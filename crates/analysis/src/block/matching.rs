@@ -39,14 +39,17 @@ use super::split_bios::SplitBios;
 use super::stack::{Stack, Upper};
 use super::typical::TypicalTimes;
 use super::watch::{Step, Watch};
+use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
 /// Devices that are distinguished; the events of more are counted.
 const MAX_DEVICES: usize = 1024;
+/// Zones whose begin is remembered.
+const MAX_ZONES: usize = 1 << 16;
 /// Bios of one sector that wait at a time where events are missing: of more, the oldest is given up.
 const MAX_SUPERSEDED: usize = 8;
 /// Threads, by device and kind, of which the last bio that had a request is remembered.
@@ -107,8 +110,8 @@ pub(super) struct Matching<W> {
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
-    /// Begins of zones that were appended to, by device.
-    pub(super) zones: BTreeSet<(u16, u64)>,
+    /// Begins of zones that were appended to, by device. The appends of one without room are unmatched.
+    pub(super) zones: BoundedMap<(u16, u64), ()>,
     pub(super) typical: TypicalTimes,
     pub(super) stack: Stack,
     /// The trace has events of requests that were got.
@@ -182,7 +185,7 @@ impl<W: Watch> Matching<W> {
             discards: Discards::default(),
             early: VecDeque::new(),
             strays: VecDeque::new(),
-            zones: BTreeSet::new(),
+            zones: BoundedMap::new(MAX_ZONES, Full::Refuse),
             typical: TypicalTimes::default(),
             stack: Stack::default(),
             gets: false,

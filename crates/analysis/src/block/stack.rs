@@ -16,6 +16,7 @@
 //! A partition queues nothing of its own: its remap is a step on the way, and no level.
 
 use super::in_flight::{Bio, NEVER};
+use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::Device;
 use foldhash::HashMap;
 use schemars::JsonSchema;
@@ -23,9 +24,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
-/// Remaps whose bio has not come, and levels, that are remembered.
+/// Remaps that wait for their bio. Of more, the oldest is forgotten: its bio then counts as one of its own.
 const MAX_REMAPS: usize = 1 << 14;
-const MAX_LEVELS: usize = 1024;
 /// Pairs of devices of which one lies on the other.
 const MAX_EDGES: usize = 1024;
 
@@ -165,15 +165,15 @@ struct Remap {
     time: u64,
 }
 
-#[derive(Default)]
 pub(super) struct Stack {
-    remaps: HashMap<(Device, u64), Remap>,
+    remaps: BoundedMap<(Device, u64), Remap>,
     /// Bios that were remapped without being queued again, by the name of that below: the upper one's name and time.
     moved: HashMap<u32, (u32, u64)>,
     /// By the upper bio's name.
     above: HashMap<u32, Above>,
     /// The upper bios of each that is below any.
     below: HashMap<u32, Few<Upper>>,
+    /// By the number of the upper device, of which the matching gives out a bounded number.
     levels: BTreeMap<u16, Sums>,
     /// By lower device.
     company: HashMap<u16, Company>,
@@ -182,6 +182,22 @@ pub(super) struct Stack {
     pub(super) known: Option<StackHints>,
     /// Upper and lower devices of bios that were queued below others, and what was added to the sectors of the last one.
     placed: Vec<(Device, Device, i64)>,
+}
+
+impl Default for Stack {
+    fn default() -> Stack {
+        Stack {
+            remaps: BoundedMap::new(MAX_REMAPS, Full::ForgetOldest),
+            moved: HashMap::default(),
+            above: HashMap::default(),
+            below: HashMap::default(),
+            levels: BTreeMap::new(),
+            company: HashMap::default(),
+            edges: Vec::new(),
+            known: None,
+            placed: Vec::new(),
+        }
+    }
 }
 
 impl Stack {
@@ -280,9 +296,6 @@ impl Stack {
         if !queues && (self.remaps.is_empty() || !self.remaps.contains_key(&from)) {
             return;
         }
-        if self.remaps.len() >= MAX_REMAPS {
-            self.remaps.clear();
-        }
         self.remaps.insert(to, Remap { from, time });
     }
 
@@ -348,20 +361,16 @@ impl Stack {
 
     /// A bio was queued that does a loop device's work at another time than that device's bios are on their way.
     pub fn add_cached(&mut self, upper: u16, bio: &Bio) {
-        if self.levels.len() < MAX_LEVELS || self.levels.contains_key(&upper) {
-            let sums = self.levels.entry(upper).or_default();
-            sums.cached_bios += 1;
-            sums.cached_bytes += u64::from(bio.whole_sectors) * 512;
-            sums.legs.entry(bio.device).or_default();
-        }
+        let sums = self.levels.entry(upper).or_default();
+        sums.cached_bios += 1;
+        sums.cached_bytes += u64::from(bio.whole_sectors) * 512;
+        sums.legs.entry(bio.device).or_default();
     }
 
     /// A bio was queued for a device above, and for none of that device's bios alone: parity of an array.
     pub fn add_other(&mut self, upper: u16, bio: &Bio) {
-        if self.levels.len() < MAX_LEVELS || self.levels.contains_key(&upper) {
-            let leg = self.levels.entry(upper).or_default().legs.entry(bio.device).or_default();
-            *leg = (leg.0 + 1, leg.1 + u64::from(bio.whole_sectors) * 512);
-        }
+        let leg = self.levels.entry(upper).or_default().legs.entry(bio.device).or_default();
+        *leg = (leg.0 + 1, leg.1 + u64::from(bio.whole_sectors) * 512);
     }
 
     /// A bio is over: what it was above gives it its time in the device, and it gives its own to those above it.
@@ -394,8 +403,7 @@ impl Stack {
     }
 
     fn count(&mut self, bio: &Bio, above: &Above, completed: u64) {
-        let room = self.levels.len() < MAX_LEVELS || self.levels.contains_key(&bio.device);
-        if completed == NEVER || !bio.shown || !above.all_completed || above.open > 0 || !room {
+        if completed == NEVER || !bio.shown || !above.all_completed || above.open > 0 {
             return;
         }
         let sums = self.levels.entry(bio.device).or_default();

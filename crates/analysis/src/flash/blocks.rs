@@ -2,8 +2,9 @@
 
 use super::{Geometry, OpCounts};
 use crate::Analysis;
+use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{Event, EventKind, FlashAccess};
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +38,7 @@ pub struct BlockMap {
 #[derive(Debug)]
 pub struct Blocks {
     pages_per_block: HashMap<u16, u32>,
-    blocks: HashMap<(u16, u32), OpCounts>,
+    blocks: BoundedMap<(u16, u32), OpCounts>,
     not_placed: OpCounts,
 }
 
@@ -45,7 +46,7 @@ impl Blocks {
     pub fn new(chips: &[(u16, Geometry)]) -> Self {
         Self {
             pages_per_block: chips.iter().map(|(chip, shape)| (*chip, shape.pages_per_block)).collect(),
-            blocks: HashMap::new(),
+            blocks: BoundedMap::new(MAX_BLOCKS, Full::Refuse),
             not_placed: OpCounts::default(),
         }
     }
@@ -53,8 +54,7 @@ impl Blocks {
     fn place(&self, access: &FlashAccess) -> Option<(u16, u32)> {
         let per_block = u64::from(*self.pages_per_block.get(&access.chip)?);
         let block = u32::try_from(access.page.checked_div(per_block)?).ok()?;
-        let key = (access.chip, block);
-        (self.blocks.len() < MAX_BLOCKS || self.blocks.contains_key(&key)).then_some(key)
+        Some((access.chip, block))
     }
 }
 
@@ -63,18 +63,13 @@ impl Analysis for Blocks {
 
     fn event(&mut self, event: &Event) {
         if let EventKind::Flash(access) = &event.kind {
-            match self.place(access) {
-                Some(key) => self.blocks.entry(key).or_default(),
-                None => &mut self.not_placed,
-            }
-            .add(access.op);
+            let counts = self.place(access).and_then(|key| self.blocks.entry(key, OpCounts::default));
+            counts.unwrap_or(&mut self.not_placed).add(access.op);
         }
     }
 
     fn finish(self) -> BlockMap {
-        let mut blocks: Vec<BlockCounts> =
-            self.blocks.into_iter().map(|((chip, block), counts)| BlockCounts { chip, block, counts }).collect();
-        blocks.sort_unstable_by_key(|b| (b.chip, b.block));
+        let blocks = self.blocks.iter().map(|(&(chip, block), &counts)| BlockCounts { chip, block, counts }).collect();
         BlockMap { blocks, not_placed: self.not_placed }
     }
 }

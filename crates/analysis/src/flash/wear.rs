@@ -11,9 +11,9 @@
 //! Every program and every erase is counted once, under a task and (programs) under a file or under no file.
 
 use super::{Geometry, MAX_TASKS, OTHER_TASKS};
-use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
 use crate::clip::clip;
+use crate::{Analysis, Lookup};
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileId, FileStep, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -177,7 +177,7 @@ pub struct WearFold<L> {
     chips: BTreeMap<u16, (Geometry, u32)>,
     tasks: Vec<(String, OfTask)>,
     numbers: HashMap<String, usize>,
-    files: HashMap<FileId, OfFile>,
+    files: BoundedMap<FileId, OfFile>,
     /// The files with that inode number, one a device.
     inodes: HashMap<u64, Vec<FileId>>,
     /// Devices of files of which a page was programmed.
@@ -194,11 +194,7 @@ pub struct WearFold<L> {
     found: Wear,
 }
 
-impl<L, N> WearFold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
     /// `chips`: number, shape, blocks (0: not known). `lookup`: the name of a thread at a time.
     pub fn new(chips: &[(u16, Geometry, u32)], lookup: L) -> Self {
         WearFold {
@@ -206,7 +202,7 @@ where
             chips: chips.iter().take(MAX_CHIPS).map(|&(chip, shape, blocks)| (chip, (shape, blocks))).collect(),
             tasks: Vec::new(),
             numbers: HashMap::new(),
-            files: HashMap::new(),
+            files: BoundedMap::new(MAX_FILES, Full::Refuse),
             inodes: HashMap::new(),
             on_flash: BTreeSet::new(),
             doing: BoundedMap::new(MAX_THREADS, Full::Refuse),
@@ -282,12 +278,11 @@ where
 
     fn dirtied(&mut self, file: FileId, task: usize, bytes: u64) {
         if !self.files.contains_key(&file) {
-            if self.files.len() >= MAX_FILES {
+            if self.files.insert(file, OfFile { writer: Some(task), ..OfFile::default() }).is_some() {
                 let sum = &mut self.found.written_to_further_files_bytes;
                 *sum = sum.saturating_add(bytes);
                 return;
             }
-            self.files.insert(file, OfFile { writer: Some(task), ..OfFile::default() });
             let same = self.inodes.entry(file.inode).or_default();
             if same.len() < MAX_SAME {
                 same.push(file);
@@ -320,10 +315,8 @@ where
         {
             self.on_flash.insert(device);
         }
-        let known = self.files.len() < MAX_FILES || self.files.contains_key(&file);
         let mut writer = None;
-        if known {
-            let of = self.files.entry(file).or_default();
+        if let Some(of) = self.files.entry(file, OfFile::default) {
             of.pages += 1;
             writer = (of.written > 0 || of.writer.is_some()).then_some(of.writer);
         } else {
@@ -338,11 +331,7 @@ where
     }
 }
 
-impl<L, N> Analysis for WearFold<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: AsRef<str>,
-{
+impl<L: Lookup<Name: AsRef<str>>> Analysis for WearFold<L> {
     type Output = Wear;
 
     fn event(&mut self, event: &Event) {
