@@ -211,7 +211,7 @@ impl Simulator {
         self.make_room(number, open);
         let fresh = fresh(self.settings.readahead_pages);
         let ra = self.open.entry((number, open.0)).or_insert(fresh);
-        let asked = match access {
+        let requested = match access {
             Access::Read { offset, length } => {
                 (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES))
             }
@@ -238,7 +238,7 @@ impl Simulator {
             io_pages: self.settings.io_pages,
             squashfs,
             bulk,
-            asked,
+            requested,
             tells_uses: self.tells_uses,
             tells_blocks: self.tells_blocks,
             buffer: &mut self.buffer,

@@ -16,20 +16,20 @@ pub struct Live<'a, W> {
     bytes: u64,
     began: Instant,
     /// Events and losses, as last reported.
-    told: Option<(u64, u64)>,
+    reported: Option<(u64, u64)>,
 }
 
 impl<'a, W: Write> Live<'a, W> {
     pub fn new(out: W, terminal: &'a Terminal, begins: Option<String>) -> Live<'a, W> {
-        Live { out, terminal, frames: Frames::default(), begins, bytes: 0, began: Instant::now(), told: None }
+        Live { out, terminal, frames: Frames::default(), begins, bytes: 0, began: Instant::now(), reported: None }
     }
 }
 
 /// `0:42  12,345 events  3.4 MiB  nothing lost`.
-fn line(elapsed: Duration, bytes: u64, told: Option<(u64, u64)>) -> String {
+fn line(elapsed: Duration, bytes: u64, reported: Option<(u64, u64)>) -> String {
     let seconds = elapsed.as_secs();
     let mib = bytes as f64 / f64::from(1 << 20);
-    let (events, lost) = told.unwrap_or_default();
+    let (events, lost) = reported.unwrap_or_default();
     let lost = if lost == 0 { "nothing lost".to_owned() } else { format!("{lost} LOST: larger --ring") };
     format!("recording {}:{:02}  {events} events  {mib:.1} MiB  {lost}", seconds / 60, seconds % 60)
 }
@@ -42,14 +42,14 @@ impl<W: Write> Write for Live<'_, W> {
         }
         self.bytes += written as u64;
         if self.terminal.is_live() {
-            let told = &mut self.told;
+            let reported = &mut self.reported;
             self.frames.follow(&bytes[..written], &mut |kind, payload| {
                 if kind == FS_PROGRESS && payload.len() >= 24 {
                     let number = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
-                    *told = Some((number(8), number(16)));
+                    *reported = Some((number(8), number(16)));
                 }
             });
-            self.terminal.live(&line(self.began.elapsed(), self.bytes, self.told));
+            self.terminal.live(&line(self.began.elapsed(), self.bytes, self.reported));
         }
         Ok(written)
     }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 const MAX_LIVE: usize = 256;
 const MAX_SAMPLES: usize = 4096;
 /// Bios of lower devices that one may be found to hold.
-const MAX_HELD: usize = 8;
+const MAX_LOWER: usize = 8;
 /// Fewer show nothing.
 const MIN_SAMPLES: usize = 5;
 /// Of a hundred bios: from so many on that hold one below the device is a level; up to so many it lies on nothing in the trace.
@@ -29,7 +29,7 @@ const FEW_PERCENT: usize = 10;
 const CHANCE_PERCENT: usize = 5;
 
 /// Another device's bio within an upper one's time: its device, and the distance where it has the same size.
-type Held = (u16, Option<i64>);
+type Lower = (u16, Option<i64>);
 
 /// A device, one below it, and by how many sectors a place on that one is further from its begin.
 type Below = (Device, Device, i64);
@@ -41,13 +41,13 @@ struct Live {
     kind: RequestKind,
     sector: u64,
     sectors: u32,
-    held: Vec<Held>,
+    lower: Vec<Lower>,
 }
 
 #[derive(Default)]
 struct Upper {
     live: Vec<Live>,
-    samples: Vec<Vec<Held>>,
+    samples: Vec<Vec<Lower>>,
 }
 
 /// Watches all bios; what it costs ends with a device's first request.
@@ -82,7 +82,7 @@ impl Levels {
         let upper = self.uppers.entry(bio.device).or_default();
         if upper.live.len() < MAX_LIVE && upper.samples.len() < MAX_SAMPLES {
             let Bio { queued, kind, sector, whole_sectors, .. } = *bio;
-            upper.live.push(Live { at, queued, kind, sector, sectors: whole_sectors, held: Vec::new() });
+            upper.live.push(Live { at, queued, kind, sector, sectors: whole_sectors, lower: Vec::new() });
             self.live += 1;
         }
     }
@@ -96,7 +96,7 @@ impl Levels {
                     let own = upper.live.swap_remove(own);
                     self.live -= 1;
                     if completed != NEVER {
-                        upper.samples.push(own.held);
+                        upper.samples.push(own.lower);
                     }
                 }
                 continue;
@@ -105,10 +105,10 @@ impl Levels {
                 continue;
             }
             let within =
-                |one: &&mut Live| one.kind == bio.kind && one.queued <= bio.queued && one.held.len() < MAX_HELD;
+                |one: &&mut Live| one.kind == bio.kind && one.queued <= bio.queued && one.lower.len() < MAX_LOWER;
             for one in upper.live.iter_mut().filter(within) {
                 let same = one.sectors == bio.whole_sectors;
-                one.held.push((bio.device, same.then(|| begin.wrapping_sub(one.sector) as i64)));
+                one.lower.push((bio.device, same.then(|| begin.wrapping_sub(one.sector) as i64)));
             }
         }
     }
@@ -134,8 +134,8 @@ impl Levels {
                 offsets.extend(near.map(|&(lower, sectors)| (name(device), name(lower), sectors)));
                 continue;
             }
-            let below = |held: &&Held| self.has_issued(held.0) || places.contains_key(&held.0);
-            let with = upper.samples.iter().filter(|held| held.iter().any(|one| below(&one))).count();
+            let below = |lower: &&Lower| self.has_issued(lower.0) || places.contains_key(&lower.0);
+            let with = upper.samples.iter().filter(|lower| lower.iter().any(|one| below(&one))).count();
             if with * 100 > upper.samples.len() * FEW_PERCENT {
                 let mut lower: Vec<u16> = upper.samples.iter().flatten().filter(below).map(|one| one.0).collect();
                 lower.sort_unstable();
@@ -152,8 +152,8 @@ impl Upper {
     fn places(&self) -> Option<Vec<(u16, i64)>> {
         let n = self.samples.len();
         let mut times: BTreeMap<(u16, i64), usize> = BTreeMap::new();
-        for held in &self.samples {
-            let mut own: Vec<(u16, i64)> = held.iter().filter_map(|&(device, by)| Some((device, by?))).collect();
+        for lower in &self.samples {
+            let mut own: Vec<(u16, i64)> = lower.iter().filter_map(|&(device, by)| Some((device, by?))).collect();
             own.sort_unstable();
             own.dedup();
             for place in own {
@@ -161,8 +161,9 @@ impl Upper {
             }
         }
         times.retain(|_, times| *times * 100 >= n * CHANCE_PERCENT && *times > 1);
-        let there =
-            |held: &&Vec<Held>| held.iter().any(|&(device, by)| by.is_some_and(|by| times.contains_key(&(device, by))));
+        let there = |lower: &&Vec<Lower>| {
+            lower.iter().any(|&(device, by)| by.is_some_and(|by| times.contains_key(&(device, by))))
+        };
         let covered = self.samples.iter().filter(there).count();
         (n >= MIN_SAMPLES && covered * 100 >= n * ENOUGH_PERCENT).then(|| times.into_keys().collect())
     }

@@ -111,7 +111,7 @@ pub(super) struct Syncs {
     begun: u64,
     /// Flushes were seen; bios that ask for one were.
     flushes: bool,
-    asked: bool,
+    bios_flush: bool,
     durations: LatencyHistogram,
     times: [u64; 3],
     closed: Vec<Closed>,
@@ -187,7 +187,7 @@ impl Syncs {
 
     /// Where bios ask for flushes and the trace shows none, their time is not known apart.
     fn flush_time(&self, ns: u64) -> Evidence<u64> {
-        if self.flushes || !self.asked {
+        if self.flushes || !self.bios_flush {
             return ns.into();
         }
         Evidence::unknown(
@@ -281,7 +281,7 @@ impl Syncs {
         let from = if bio.is_request() { bio.issued } else { bio.queued };
         let journal = self.journals.contains(&bio.owner);
         self.flushes |= bio.kind == RequestKind::Flush;
-        self.asked |= bio.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
+        self.bios_flush |= bio.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
         for (tid, open) in &mut self.open {
             let how = match bio.kind {
                 RequestKind::Flush => SyncWait::Flush,

@@ -47,7 +47,7 @@ pub struct Mapping<'a> {
     /// How it reads where it is UBIFS mounted with `bulk_read`.
     pub bulk: Option<Bulk<'a>>,
     /// First page that the caller asks for, and the one behind the last: what comes beside them is read-ahead.
-    pub asked: (u64, u64),
+    pub requested: (u64, u64),
     /// [`PageStep::Used`] is reported.
     pub tells_uses: bool,
     /// [`PageStep::Block`] is reported.
@@ -112,7 +112,8 @@ impl Mapping<'_> {
         if self.has(page) {
             return;
         }
-        let cause = if (self.asked.0..self.asked.1).contains(&page) { Cause::Request } else { Cause::ReadAhead };
+        let cause =
+            if (self.requested.0..self.requested.1).contains(&page) { Cause::Request } else { Cause::ReadAhead };
         self.add_for(page, marked, cause);
     }
 

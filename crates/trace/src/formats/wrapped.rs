@@ -62,7 +62,7 @@ pub(crate) fn reader(dialect: &Dialect, wrap: Wrap) -> Box<dyn Lines> {
     let lines = (dialect.lines)();
     match wrap {
         Wrap::Not => lines,
-        _ => Box::new(Joined { lines, wrap, held: Vec::new(), pieces: 0 }),
+        _ => Box::new(Joined { lines, wrap, buffer: Vec::new(), pieces: 0 }),
     }
 }
 
@@ -70,7 +70,7 @@ struct Joined {
     lines: Box<dyn Lines>,
     wrap: Wrap,
     /// The beginning of a line.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     pieces: usize,
 }
 
@@ -95,9 +95,9 @@ impl Joined {
 
     fn give_up(&mut self, f: &mut dyn FnMut(Item<'_>)) {
         if self.pieces > 0 {
-            f(Item::Malformed(&self.held));
+            f(Item::Malformed(&self.buffer));
         }
-        self.held.clear();
+        self.buffer.clear();
         self.pieces = 0;
     }
 
@@ -106,16 +106,16 @@ impl Joined {
         match self.wrap {
             Wrap::Column(width) => {
                 let end = self.pieces * width;
-                if self.held.len() > end || self.held.len() + LOST_BLANKS < end {
+                if self.buffer.len() > end || self.buffer.len() + LOST_BLANKS < end {
                     return false;
                 }
-                self.held.resize(end, b' ');
+                self.buffer.resize(end, b' ');
             }
-            _ => self.held.push(b' '),
+            _ => self.buffer.push(b' '),
         }
-        self.held.extend_from_slice(line);
+        self.buffer.extend_from_slice(line);
         self.pieces += 1;
-        self.pieces <= MAX_PIECES && self.held.len() <= MAX_LINE
+        self.pieces <= MAX_PIECES && self.buffer.len() <= MAX_LINE
     }
 }
 
@@ -127,18 +127,18 @@ impl Lines for Joined {
             return self.lines.line(line, f);
         }
         if self.pieces > 0 && self.join(line) {
-            let held = std::mem::take(&mut self.held);
-            if self.said(&held) == Said::Event {
+            let line = std::mem::take(&mut self.buffer);
+            if self.said(&line) == Said::Event {
                 self.pieces = 0;
-                return self.lines.line(&held, f);
+                return self.lines.line(&line, f);
             }
-            self.held = held;
+            self.buffer = line;
             return;
         }
         self.give_up(f);
         match alone {
             Said::Malformed => {
-                self.held.extend_from_slice(line);
+                self.buffer.extend_from_slice(line);
                 self.pieces = 1;
             }
             _ => self.lines.line(line, f),

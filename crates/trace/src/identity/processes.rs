@@ -54,7 +54,7 @@ impl Process<'_> {
 
 /// What is known of a process. Its children share the texts.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct Properties {
     name: Option<Arc<str>>,
     command: Option<Arc<str>>,
     cgroup: Arc<str>,
@@ -70,8 +70,8 @@ struct Life {
     /// The process was there before, and changed.
     is_change: bool,
     /// The agent has read it since.
-    is_told: bool,
-    told: Told,
+    is_confirmed: bool,
+    properties: Properties,
     app: Option<usize>,
     /// The index of the last entry of the process, before another process has its number.
     last: usize,
@@ -95,9 +95,10 @@ impl Processes {
         let pid = self.pid(tid, time.0)?;
         let life = self.life(pid, time.0);
         let last = self.last_life(pid, time.0);
-        let name =
-            names.last_of_task(pid.first_thread(), time.0).or_else(|| last.and_then(|life| life.told.name.as_deref()));
-        let command = last.and_then(|life| life.told.command.as_deref());
+        let name = names
+            .last_of_task(pid.first_thread(), time.0)
+            .or_else(|| last.and_then(|life| life.properties.name.as_deref()));
+        let command = last.and_then(|life| life.properties.command.as_deref());
         let app = life.and_then(|life| self.apps.get(life.app?));
         Some(Process { pid, name, command, app })
     }
@@ -131,10 +132,10 @@ impl Processes {
         self.lives.entry(pid).or_default().push(life);
     }
 
-    fn change(&mut self, pid: ProcessId, time: u64, change: impl FnOnce(&mut Told)) {
-        let mut told = self.life(pid, u64::MAX).map(|life| life.told.clone()).unwrap_or_default();
-        change(&mut told);
-        self.begin(pid, Life { from: time, is_change: true, is_told: false, told, app: None, last: 0 });
+    fn change(&mut self, pid: ProcessId, time: u64, change: impl FnOnce(&mut Properties)) {
+        let mut properties = self.life(pid, u64::MAX).map(|life| life.properties.clone()).unwrap_or_default();
+        change(&mut properties);
+        self.begin(pid, Life { from: time, is_change: true, is_confirmed: false, properties, app: None, last: 0 });
     }
 
     fn thread(&mut self, tid: TaskId, time: u64, pid: ProcessId) {
@@ -156,20 +157,26 @@ impl Processes {
         if self.threads.contains_key(&tid) {
             self.thread(tid, time, tid.into());
         }
-        let mut told = self.life(parent, time).map(|life| life.told.clone()).unwrap_or_default();
-        told.name = None;
-        told.is_kernel = parent == KTHREADD;
-        self.begin(tid.into(), Life { from: time, is_change: false, is_told: false, told, app: None, last: 0 });
+        let mut properties = self.life(parent, time).map(|life| life.properties.clone()).unwrap_or_default();
+        properties.name = None;
+        properties.is_kernel = parent == KTHREADD;
+        self.begin(
+            tid.into(),
+            Life { from: time, is_change: false, is_confirmed: false, properties, app: None, last: 0 },
+        );
     }
 
     fn read(&mut self, row: &Row, time: u64) {
         match self.lives.get_mut(&row.pid).and_then(|list| list.last_mut()) {
-            Some(life) if !life.is_told => (life.told, life.is_told) = (row.told.clone(), true),
-            Some(life) if same(&life.told, &row.told) => {}
+            Some(life) if !life.is_confirmed => (life.properties, life.is_confirmed) = (row.properties.clone(), true),
+            Some(life) if same(&life.properties, &row.properties) => {}
             other => {
                 let from = if other.is_some() { time } else { 0 };
-                let told = row.told.clone();
-                self.begin(row.pid, Life { from, is_change: false, is_told: true, told, app: None, last: 0 });
+                let properties = row.properties.clone();
+                self.begin(
+                    row.pid,
+                    Life { from, is_change: false, is_confirmed: true, properties, app: None, last: 0 },
+                );
             }
         }
     }
@@ -198,14 +205,15 @@ impl Processes {
         let (usual_mount_namespace, usual_pid_namespace) = (usual("mnt_ns"), usual("pid_ns"));
         let mut numbers: HashMap<App, usize> = HashMap::new();
         for life in self.lives.values_mut().flatten() {
-            let told = &life.told;
-            let package = told.uid.and_then(|uid| packages.get(&(uid % UIDS_A_USER)).or_else(|| packages.get(&uid)));
-            let app = match told.is_kernel {
+            let properties = &life.properties;
+            let package =
+                properties.uid.and_then(|uid| packages.get(&(uid % UIDS_A_USER)).or_else(|| packages.get(&uid)));
+            let app = match properties.is_kernel {
                 true => Some(App { kind: AppKind::Kernel, name: "kernel".to_owned() }),
                 false => app_of(&Signs {
-                    cgroup: &told.cgroup,
-                    mount_namespace: told.mount_namespace,
-                    pid_namespace: told.pid_namespace,
+                    cgroup: &properties.cgroup,
+                    mount_namespace: properties.mount_namespace,
+                    pid_namespace: properties.pid_namespace,
                     package: package.copied(),
                     usual_mount_namespace,
                     usual_pid_namespace,
@@ -222,7 +230,7 @@ impl Processes {
 }
 
 /// Whether the agent would have reported nothing new.
-fn same(a: &Told, b: &Told) -> bool {
+fn same(a: &Properties, b: &Properties) -> bool {
     (&a.command, &a.cgroup, a.uid, a.mount_namespace, a.pid_namespace)
         == (&b.command, &b.cgroup, b.uid, b.mount_namespace, b.pid_namespace)
 }
@@ -230,7 +238,7 @@ fn same(a: &Told, b: &Told) -> bool {
 struct Row {
     at: u64,
     pid: ProcessId,
-    told: Told,
+    properties: Properties,
 }
 
 enum ProcessFields {
@@ -292,7 +300,7 @@ impl<'f> ProcessReader<'f> {
             ProcessFields::Exec { pid, filename } => {
                 let about = pid.as_ref().map_or(Some(tid(schema, data).0), |pid| number(pid).map(|pid| pid as u32));
                 if let (Some(pid), Some(filename)) = (about, string(filename)) {
-                    self.found.change(ProcessId(pid), time, |told| told.command = Some(filename));
+                    self.found.change(ProcessId(pid), time, |properties| properties.command = Some(filename));
                 }
             }
             ProcessFields::Attach { pid, path } => {
@@ -300,9 +308,9 @@ impl<'f> ProcessReader<'f> {
                     let task = TaskId(pid as u32);
                     let pid = self.found.pid(task, time).unwrap_or(task.into());
                     // Of a root nothing follows: another hierarchy may say more.
-                    let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| *life.told.cgroup != *path);
+                    let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| *life.properties.cgroup != *path);
                     if path.len() > 1 && is_new {
-                        self.found.change(pid, time, |told| told.cgroup = path);
+                        self.found.change(pid, time, |properties| properties.cgroup = path);
                     }
                 }
             }
@@ -329,7 +337,7 @@ fn row(row: &Value) -> Option<Row> {
     let own = |key: &str| text(&row[key]).map(|text| Arc::from(&text[..end_of(text)]));
     let pid = ProcessId(number(&row["pid"])?);
     let parent = ProcessId(number(&row["parent"]).unwrap_or(0));
-    let told = Told {
+    let properties = Properties {
         name: own("name"),
         command: own("command"),
         cgroup: own("cgroup").unwrap_or_default(),
@@ -338,7 +346,7 @@ fn row(row: &Value) -> Option<Row> {
         pid_namespace: row["pid_ns"].as_u64().unwrap_or(0),
         is_kernel: pid == KTHREADD || parent == KTHREADD,
     };
-    Some(Row { at: row["at_ns"].as_u64()?, pid, told })
+    Some(Row { at: row["at_ns"].as_u64()?, pid, properties })
 }
 
 fn plan(s: &Schema) -> Option<ProcessFields> {
@@ -379,7 +387,7 @@ mod tests {
         // A process that was forked is like its parent until the agent has read it.
         reader.found.forked(TaskId(300), TaskId(101), false, 500);
         reader.found.forked(TaskId(301), TaskId(300), true, 600);
-        reader.found.change(ProcessId(300), 700, |told| told.command = Some("/bin/sh".into()));
+        reader.found.change(ProcessId(300), 700, |properties| properties.command = Some("/bin/sh".into()));
         let found = reader.finish();
         let mut names = Names::default();
         names.set(TaskId(101), 0, b"demux");
@@ -414,13 +422,13 @@ mod tests {
             reader.found.forked(TaskId(1000 + child), TaskId(100), false, 100 + u64::from(child));
         }
         for time in 0..50_000 {
-            reader.found.change(ProcessId(100), 100_000 + time, |told| told.uid = Some(time));
+            reader.found.change(ProcessId(100), 100_000 + time, |properties| properties.uid = Some(time));
         }
         let found = reader.finish();
         let names = Names::default();
         let of = |tid, time| found.get(&names, tid, TimeNs(time)).unwrap().command.unwrap();
         assert_eq!((of(TaskId(100), 7).len(), of(TaskId(1000), 1000).as_ptr()), (4096, of(TaskId(100), 7).as_ptr()));
         assert!((0..50_000).all(|time| of(TaskId(100), time * 3).as_ptr() == of(TaskId(50_999), 900_000).as_ptr()));
-        assert_eq!(found.last_life(ProcessId(100), 7).unwrap().told.uid, Some(49_999), "as it was last");
+        assert_eq!(found.last_life(ProcessId(100), 7).unwrap().properties.uid, Some(49_999), "as it was last");
     }
 }

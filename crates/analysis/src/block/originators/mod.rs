@@ -10,19 +10,19 @@
 //!
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
-mod asked;
 mod found;
+mod owner_cache;
 
 use found::Moved;
 pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind, WrittenSums};
 
 use super::sizes::Sizes;
-use crate::Named;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
-use asked::Asked;
+use crate::{Lookup, Named};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileId, FileStep, RequestFlags, RequestKind, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
+use owner_cache::OwnerCache;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -101,14 +101,14 @@ struct Owner {
 
 /// What one write is of, by owner.
 #[derive(Default)]
-struct Told {
+struct BytesByOwner {
     bytes: BTreeMap<u32, u64>,
     pieces: usize,
     /// Of them, those that a loop device's worker put into the page cache.
     by_loop: u64,
 }
 
-impl Told {
+impl BytesByOwner {
     fn add(&mut self, owner: u32, bytes: u64) {
         self.pieces += 1;
         let sum = self.bytes.entry(owner).or_default();
@@ -123,7 +123,7 @@ pub(super) struct Originators<L> {
     users: HashSet<TaskId>,
     owners: Vec<Owner>,
     ids: HashMap<(TaskId, String), u32>,
-    asked: Asked,
+    owner_cache: OwnerCache,
     /// The last answer for each thread, whatever its time.
     recent: HashMap<TaskId, u32>,
     /// Of each file, by page.
@@ -151,11 +151,7 @@ pub(super) struct Originators<L> {
     written: WrittenSums,
 }
 
-impl<L, N> Originators<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<L: Lookup<Name: Named>> Originators<L> {
     /// `lookup` returns a thread's name.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
         Originators {
@@ -163,7 +159,7 @@ where
             users: HashSet::new(),
             owners: Vec::new(),
             ids: HashMap::new(),
-            asked: Asked::default(),
+            owner_cache: OwnerCache::default(),
             recent: HashMap::new(),
             dirty: Ranges::new(MAX_RUNS, Full::ForgetOldest),
             extents: BoundedMap::new(MAX_EXTENTS, Full::ForgetOldest),
@@ -215,14 +211,14 @@ where
     /// This task is a user's: it made a call, or the trace has its clone or its `exec`.
     pub fn is_user(&mut self, tid: TaskId) {
         if self.users.len() < MAX_RECENT && self.users.insert(tid) {
-            self.asked.forget(tid);
+            self.owner_cache.forget(tid);
         }
     }
 
     /// The owner that a thread counts as, and whether it carries I/O of others.
     #[inline]
     pub(super) fn task(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
-        self.asked.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
+        self.owner_cache.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
     }
 
     fn ask(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
@@ -248,7 +244,7 @@ where
         {
             let who = (id, owner.is_carrier);
             if key == tid && !name.starts_with("iou-") {
-                self.asked.put(tid, named.as_ref().map_or(0..0, Named::holds), who);
+                self.owner_cache.put(tid, named.as_ref().map_or(0..0, Named::holds), who);
             }
             return who;
         }
@@ -496,7 +492,7 @@ where
             self.count(carrier, carrier, block.bytes, moved);
             return carrier;
         }
-        let mut told = Told::default();
+        let mut by_owner = BytesByOwner::default();
         let begin = block.sector.saturating_mul(512);
         let mut at = begin;
         let end = begin.saturating_add(block.bytes);
@@ -505,7 +501,7 @@ where
             let bytes = match self.at(block.device, at) {
                 At::Unknown(bytes) => {
                     let (owner, bytes) = (self.unmapped(block, tid, carrier, is_carrier), bytes.min(end - at));
-                    told.add(owner, bytes);
+                    by_owner.add(owner, bytes);
                     if is_carrier
                         && let Some(&file) = self.writing.get(&tid).filter(|file| self.files.contains_key(file))
                     {
@@ -516,32 +512,32 @@ where
                 At::File(file, byte, left) => {
                     let bytes = left.min(end - at);
                     of = Some(file);
-                    self.written(file, byte, bytes, carrier, &mut told);
+                    self.written(file, byte, bytes, carrier, &mut by_owner);
                     bytes
                 }
             };
             at = at.saturating_add(bytes.max(1));
-            if told.pieces > MOST_PIECES && at < end {
+            if by_owner.pieces > MOST_PIECES && at < end {
                 self.found.pages_given_up += (end - at).div_ceil(self.sizes.page());
-                told.add(self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown), end - at);
+                by_owner.add(self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown), end - at);
                 break;
             }
         }
         // What a loop device's bios put into the cache was counted there.
-        self.by_loop = of.filter(|_| told.by_loop >= block.bytes);
+        self.by_loop = of.filter(|_| by_owner.by_loop >= block.bytes);
         let counts = self.counts && self.by_loop.is_none();
-        for (&owner, &bytes) in told.bytes.iter().filter(|_| counts) {
+        for (&owner, &bytes) in by_owner.bytes.iter().filter(|_| counts) {
             self.count(owner, carrier, bytes, moved);
         }
-        if told.bytes.len() > 1 {
+        if by_owner.bytes.len() > 1 {
             self.written.mixed_bios += u64::from(counts);
             return self.id(TaskId(u32::MAX - 1), "(several)", OwnerKind::Shared);
         }
-        told.bytes.into_keys().next().unwrap_or(carrier)
+        by_owner.bytes.into_keys().next().unwrap_or(carrier)
     }
 
     /// Bytes of a file that are written to the device: counts them for the tasks that dirtied them.
-    fn written(&mut self, file: FileId, byte: u64, bytes: u64, carrier: u32, told: &mut Told) {
+    fn written(&mut self, file: FileId, byte: u64, bytes: u64, carrier: u32, by_owner: &mut BytesByOwner) {
         let shared = self.shared();
         let page = self.sizes.page();
         let end = byte.saturating_add(bytes);
@@ -557,10 +553,10 @@ where
                 Some(Dirty { owner, .. }) => owner,
                 None => carrier,
             };
-            told.add(owner, of(&run));
+            by_owner.add(owner, of(&run));
             there.map(|dirty| {
                 let bytes = of(&run);
-                *if dirty.by_loop { &mut told.by_loop } else { &mut dirty_bytes } += bytes;
+                *if dirty.by_loop { &mut by_owner.by_loop } else { &mut dirty_bytes } += bytes;
                 Dirty { written: true, ..dirty }
             })
         };
@@ -570,7 +566,7 @@ where
         });
         if reached < pages.end {
             let owner = self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown);
-            told.add(owner, of(&(reached..pages.end)));
+            by_owner.add(owner, of(&(reached..pages.end)));
         }
         let given_up = &mut self.found.pages_given_up;
         *given_up = given_up.saturating_add(forgotten).saturating_add(pages.end - reached);

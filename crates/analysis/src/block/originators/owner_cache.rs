@@ -15,15 +15,15 @@ struct Answer {
     who: (u32, bool),
 }
 
-pub(super) struct Asked(Vec<Answer>);
+pub(super) struct OwnerCache(Vec<Answer>);
 
-impl Default for Asked {
-    fn default() -> Asked {
-        Asked(vec![Answer { tid: TaskId(0), holds: 0..0, who: (0, false) }; SLOTS])
+impl Default for OwnerCache {
+    fn default() -> OwnerCache {
+        OwnerCache(vec![Answer { tid: TaskId(0), holds: 0..0, who: (0, false) }; SLOTS])
     }
 }
 
-impl Asked {
+impl OwnerCache {
     #[inline(always)]
     pub fn get(&self, tid: TaskId, time: u64) -> Option<(u32, bool)> {
         let answer = &self.0[tid.0 as usize % SLOTS];
@@ -45,16 +45,16 @@ mod tests {
 
     #[test]
     fn an_answer_holds_for_its_thread_and_its_times() {
-        let mut asked = Asked::default();
-        assert_eq!(asked.get(TaskId(0), 0), None);
-        asked.put(TaskId(7), 10..20, (3, true));
-        asked.put(TaskId(8), 0..u64::MAX, (4, false));
+        let mut cache = OwnerCache::default();
+        assert_eq!(cache.get(TaskId(0), 0), None);
+        cache.put(TaskId(7), 10..20, (3, true));
+        cache.put(TaskId(8), 0..u64::MAX, (4, false));
         assert_eq!(
-            (asked.get(TaskId(7), 9), asked.get(TaskId(7), 10), asked.get(TaskId(7), 20)),
+            (cache.get(TaskId(7), 9), cache.get(TaskId(7), 10), cache.get(TaskId(7), 20)),
             (None, Some((3, true)), None)
         );
-        assert_eq!((asked.get(TaskId(71), 10), asked.get(TaskId(8), 5)), (None, Some((4, false))));
-        asked.forget(TaskId(7));
-        assert_eq!(asked.get(TaskId(7), 10), None);
+        assert_eq!((cache.get(TaskId(71), 10), cache.get(TaskId(8), 5)), (None, Some((4, false))));
+        cache.forget(TaskId(7));
+        assert_eq!(cache.get(TaskId(7), 10), None);
     }
 }
