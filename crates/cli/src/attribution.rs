@@ -20,6 +20,11 @@ impl<'i> Attribution<'i> {
         Attribution { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted: args.process.as_deref() }
     }
 
+    /// The same, where I/O is counted for something else.
+    pub fn by(self, by: ReportBy) -> Attribution<'i> {
+        Attribution { by, ..self }
+    }
+
     /// Whether a thread is of what is shown, by any of its names.
     pub fn is_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> bool {
         let Some(wanted) = self.wanted else { return true };

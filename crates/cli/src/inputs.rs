@@ -129,7 +129,7 @@ impl Inputs {
         }
     }
 
-    pub fn traces(&self) -> impl Iterator<Item = &Trace> {
+    pub fn traces(&self) -> impl Iterator<Item = &Trace> + Clone {
         self.merged.sources().iter().map(|s| &s.trace)
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flashscope_analysis::Analysis as _;
-use flashscope_analysis::block::{IoRows, Loops, RowsOf, Sizes};
+use flashscope_analysis::block::{BlockSetup, IoRows, RowsOf};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::findings::Finding;
 use flashscope_report::findings_view;
@@ -99,11 +99,8 @@ fn add_io(
     let mut calls = Calls::new(|tid, time| inputs.comm(0, tid, time))
         .of_device(inputs.is_of_device())
         .each(Box::new(move |call| sink.borrow_mut().push_back(call)));
-    let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
-    let facts = || [trace.facts()].into_iter();
-    let mut rows = IoRows::new(RowsOf::Bios, |tid, time| inputs.comm(0, tid, time), Sizes::of_facts(facts()))
-        .users(users)
-        .loops(Loops::of_facts(facts()));
+    let setup = BlockSetup::of([trace].into_iter());
+    let mut rows = IoRows::new(RowsOf::Bios, |tid, time| inputs.comm(0, tid, time), setup);
     let mut queued: HashMap<TaskId, VecDeque<(u64, Flow)>> = HashMap::new();
     let (first, last) = (Current::new(u64::MAX), Current::new(0));
     let mut bios = Bios::default();

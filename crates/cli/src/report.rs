@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{
-    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, Loops, MissingEvent, Sizes, StackHints, StagesFound,
+    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, BlockSetup, MissingEvent, StackHints, StagesFound,
     Unit,
 };
 use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
@@ -213,30 +213,38 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
 ///
 /// Where stacked devices show only at the end how they lie on one another, the traces are read a second time.
 pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
-    let mut first = read_block(inputs, args, None)?;
+    Ok(block_report_and(inputs, args, None)?.0)
+}
+
+/// The same, and in the same reading what is found where I/O is counted for something else (`also`).
+pub fn block_report_and(inputs: &Inputs, args: &ReportArgs, also: Option<ReportBy>) -> Result<BlockReports, Failure> {
+    let (mut first, other) = read_block(inputs, args, also, None)?;
     match first.found.again.take() {
-        Some(hints) => read_block(inputs, args, Some(hints)),
-        None => Ok(first),
+        Some(hints) => read_block(inputs, args, also, Some(hints)),
+        None => Ok((first, other)),
     }
 }
 
-fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> Result<BlockReport, Failure> {
+type BlockReports = (BlockReport, Option<BlockFound>);
+
+fn read_block(
+    inputs: &Inputs,
+    args: &ReportArgs,
+    also: Option<ReportBy>,
+    hints: Option<StackHints>,
+) -> Result<BlockReports, Failure> {
     // The trace whose event it is; names are requested while it is taken in.
-    let at = Cell::new(0);
+    let at = &Cell::new(0);
     let attribution = Attribution::new(inputs, args);
-    let lookup = |tid, time| attribution.lasting_member(at.get(), tid, time);
     let (files, devices) = inputs.names();
     let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files);
-    let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
-    let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
-    let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref()).stacked(hints);
-    analysis = analysis.loops(Loops::of_facts(inputs.traces().map(Trace::facts))).missing_cpus(inputs.cpus_missing());
-    if inputs.traces().any(Trace::may_miss_events) {
-        analysis.events_are_missing();
-    }
-    if inputs.traces().any(Trace::has_uncounted_drops) {
-        analysis.drops_are_uncounted();
-    }
+    let new = |by: Option<ReportBy>| {
+        let attribution = by.map_or(attribution, |by| attribution.by(by));
+        let lookup = move |tid, time| attribution.lasting_member(at.get(), tid, time);
+        let setup = BlockSetup { stacked: hints.clone(), ..BlockSetup::of(inputs.traces()) };
+        BlockAnalysis::new(lookup, setup).only(args.process.as_deref()).missing_cpus(inputs.cpus_missing())
+    };
+    let (mut analysis, mut other) = (new(None), also.map(|by| new(Some(by))));
     let mut accuracy = Accuracy::new();
     let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
     let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
@@ -257,12 +265,15 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
             }
         }
         let shown = in_time(event, begin, args);
-        if inputs.merged().sources()[source].trace.met_gap() {
-            analysis.events_are_missing();
+        let met_gap = inputs.merged().sources()[source].trace.met_gap();
+        for analysis in std::iter::once(&mut analysis).chain(&mut other) {
+            if met_gap {
+                analysis.events_are_missing();
+            }
+            // What is not shown is followed all the same: others wait for it.
+            analysis.in_range(shown);
+            analysis.event(event);
         }
-        // What is not shown is followed all the same: others wait for it.
-        analysis.in_range(shown);
-        analysis.event(event);
         if inputs.machine(source) != 0 {
             return;
         }
@@ -282,14 +293,8 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
             accuracy.event(event);
         }
     })?;
-    if let Some((device, a, b)) = twice {
-        let path = |i: usize| inputs.merged().sources()[i].trace.path().display();
-        return Err(Failure::new(format!(
-            "{}: its device {device} is in {} too, and the traces may be of different boots, so their requests cannot be \
-             distinguished; report them one at a time",
-            path(b),
-            path(a)
-        )));
+    if let Some(twice) = twice {
+        return Err(in_two_traces(inputs, twice));
     }
     let findings = analysis.finish();
     let shown = shown(&findings.stages);
@@ -314,7 +319,18 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
         one.former_names = inputs.former_names(one.tid, &one.name);
     }
     for_findings.of_block(inputs, &mut report);
-    Ok(report)
+    Ok((report, other.map(Analysis::finish)))
+}
+
+/// A device that is in two traces, which are named by their numbers.
+fn in_two_traces(inputs: &Inputs, (device, a, b): (Device, usize, usize)) -> Failure {
+    let path = |i: usize| inputs.merged().sources()[i].trace.path().display();
+    Failure::new(format!(
+        "{}: its device {device} is in {} too, and the traces may be of different boots, so their requests cannot be \
+         distinguished; report them one at a time",
+        path(b),
+        path(a)
+    ))
 }
 
 /// Bios, or requests where no bio is known; where neither is counted, events.

@@ -3,22 +3,21 @@
 use super::errors::{Errors, ErrorsFound};
 use super::files::Files;
 use super::flush_machinery::{FlushRequests, FlushesFound};
+use super::followed::{BlockSetup, Followed};
 use super::groups::{Group, GroupBy, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
 use super::lacks::Lacks;
 use super::levels::Levels;
-use super::loops::{LoopFound, Loops};
-use super::matching::Matching;
-use super::originators::{Originators, OriginatorsFound};
+use super::loops::LoopFound;
+use super::originators::OriginatorsFound;
 use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
-use super::sizes::Sizes;
 use super::stack::{StackHints, StackLevel};
 use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use super::watch::Shown;
-use crate::{Analysis, Named, Unknown};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, TaskId, TimeNs};
+use crate::{Analysis, Lookup, Named, Unknown};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,58 +53,27 @@ type Watches = (Shown<Parts>, ((Errors, Syncs), (Interference, Levels)));
 
 /// Folds the events of a trace with block I/O; reads them in order of time.
 pub struct BlockAnalysis<L> {
-    matching: Matching<Watches>,
-    originators: Originators<L>,
-    loops: Loops,
+    followed: Followed<L, Watches>,
     /// Only what belongs to owners with this name is shown.
     only: Option<String>,
     /// CPUs whose events are not in the trace.
     missing_cpus: Vec<u64>,
 }
 
-impl<L, N> BlockAnalysis<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
     /// `lookup` says what a thread was called at a time.
-    pub fn new(lookup: L, sizes: Sizes) -> Self {
+    pub fn new(lookup: L, setup: impl Into<BlockSetup>) -> Self {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
         let watches = (Shown(parts), (<(Errors, Syncs)>::default(), (Interference::new(), Levels::default())));
-        let (matching, originators) = (Matching::new(watches), Originators::new(lookup, sizes));
-        BlockAnalysis { matching, originators, loops: Loops::default(), only: None, missing_cpus: Vec::new() }
-    }
-
-    /// Tasks that are no kernel threads, though they may carry such a name ([`flashscope_trace::Trace::user_tasks`]).
-    pub fn users(mut self, tids: impl IntoIterator<Item = TaskId>) -> Self {
-        tids.into_iter().for_each(|tid| self.originators.is_user(tid));
-        self
-    }
-
-    /// Loop devices and their backing files, as the recording's facts state them.
-    pub fn loops(mut self, loops: Loops) -> Self {
-        self.loops = loops;
-        self
-    }
-
-    /// What a first reading has found of stacked devices ([`BlockFound::again`]).
-    pub fn stacked(mut self, hints: Option<StackHints>) -> Self {
-        if let Some(hints) = hints {
-            self.matching.stack.learn(hints);
-        }
-        self
+        let followed = Followed::new(watches, lookup, setup.into());
+        BlockAnalysis { followed, only: None, missing_cpus: Vec::new() }
     }
 
     /// Events are missing, or may be: from now on steps are assigned to bios more carefully.
     #[inline]
     pub fn events_are_missing(&mut self) {
-        (self.matching.whole_trace, self.matching.missing) = (false, true);
-    }
-
-    /// Events may be missing that nothing in the trace counts.
-    pub fn drops_are_uncounted(&mut self) {
-        self.matching.uncounted = true;
+        self.followed.events_are_missing();
     }
 
     /// CPUs whose events are not in the trace: who else used a device is not known then.
@@ -124,79 +92,72 @@ where
     /// Whether what begins with the events that follow is shown. What is not is followed all the same.
     #[inline]
     pub fn in_range(&mut self, shown: bool) {
-        self.matching.in_range = shown;
-        self.originators.counts = shown;
+        self.followed.matching.in_range = shown;
+        self.followed.originators.counts = shown;
     }
 
     #[inline(always)]
     fn interference(&mut self) -> &mut Interference {
-        &mut self.matching.watch.1.1.0
+        &mut self.followed.matching.watch.1.1.0
     }
 
     /// Whether a bio or a request that this event begins is of a process that is shown.
     fn is_own(&mut self, block: &BlockEvent, owner: u32, tid: TaskId, time: TimeNs) -> bool {
         let Some(only) = &self.only else { return true };
         match block.action {
-            BlockAction::Queue => self.originators.is_called(owner, only),
+            BlockAction::Queue => self.followed.originators.is_called(owner, only),
             BlockAction::Issue | BlockAction::BackMerge | BlockAction::FrontMerge => {
-                let issuer = self.originators.issuer(tid, time);
-                self.originators.is_called(issuer, only)
+                let issuer = self.followed.originators.issuer(tid, time);
+                self.followed.originators.is_called(issuer, only)
             }
             _ => false,
         }
     }
 }
 
-impl<L, N> Analysis for BlockAnalysis<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
     type Output = BlockFound;
 
     fn event(&mut self, event: &Event) {
         let mut switches = false;
         match &event.kind {
             EventKind::File(file) => {
-                self.loops.file((&mut self.matching, &mut self.originators), file, event.tid, event.time)
+                self.followed.file(file, event.tid, event.time);
             }
             EventKind::Block(block) => {
-                if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
-                    self.originators.remapped(block.device, device, block.sector, sector);
-                    self.matching.remapped((block.device, block.sector), (device, sector), event.time.0);
-                }
+                self.followed.remap(block, event.time);
                 let mut owner = 0;
                 if block.action == BlockAction::Queue {
-                    let below;
-                    let parts = (&mut self.matching, &mut self.originators);
-                    (owner, below) = self.loops.queue(parts, block, event.tid, event.time);
-                    let syncs = &mut self.matching.watch.1.0.1;
-                    if syncs.any_open() && self.originators.is_kernels_own(owner) {
+                    let file;
+                    (owner, file) = self.followed.queue(block, event.tid, event.time);
+                    let syncs = &mut self.followed.matching.watch.1.0.1;
+                    if syncs.any_open() && self.followed.originators.is_kernels_own(owner) {
                         syncs.is_journal(owner);
                     }
-                    let file = if !below { self.originators.file_of(block, event.tid) } else { None };
-                    self.matching.watch.0.0.0.1.next = file;
-                    self.matching.watch.1.1.0.task = self.originators.task_of(owner);
+                    self.followed.matching.watch.0.0.0.1.next = file;
+                    self.followed.matching.watch.1.1.0.task = self.followed.originators.task_of(owner);
                 }
                 let (tid, time) = (event.tid, event.time);
                 self.interference().processors.current = event.cpu;
-                self.matching.own = self.is_own(block, owner, tid, time);
-                self.matching.block(block, (owner, tid), time.0, || self.originators.issuer(tid, time));
+                self.followed.matching.own = self.is_own(block, owner, tid, time);
+                self.followed
+                    .matching
+                    .block(block, (owner, tid), time.0, || self.followed.originators.issuer(tid, time));
             }
             // A kernel thread makes no system calls.
             EventKind::Other { name, .. } => {
                 let (tid, time) = (event.tid, event.time);
                 if name.starts_with("sys_enter") {
-                    self.originators.is_user(tid);
+                    self.followed.originators.is_user(tid);
                 }
                 switches = name == "sched_switch";
-                let in_range = self.matching.in_range;
+                let in_range = self.followed.matching.in_range;
                 let owner = || {
-                    let owner = self.originators.issuer(tid, time);
-                    let own = self.only.as_ref().is_none_or(|only| self.originators.is_called(owner, only));
+                    let owner = self.followed.originators.issuer(tid, time);
+                    let own = self.only.as_ref().is_none_or(|only| self.followed.originators.is_called(owner, only));
                     (in_range && own).then_some(owner)
                 };
-                self.matching.watch.1.0.1.event(name, tid, time.0, owner);
+                self.followed.matching.watch.1.0.1.event(name, tid, time.0, owner);
             }
             _ => {}
         }
@@ -204,14 +165,15 @@ where
     }
 
     fn finish(self) -> BlockFound {
-        let (watches, devices, counts, flushes, stack) = self.matching.finish();
+        let Followed { matching, originators, loops } = self.followed;
+        let (watches, devices, counts, flushes, stack) = matching.finish();
         let (Shown((((sums, groups), files), ((over_time, points), flush_requests))), rest) = watches;
         let ((mut errors, syncs), (interference, levels)) = rest;
         let (offsets, unclear) = levels.finish(&devices, stack.edges());
         let again = stack.again(offsets, &flushes.doubtful);
         let lacks = Lacks::of(&counts, doubt(&unclear).as_ref());
-        let name = |owner| self.originators.name(owner);
-        let shown = |owner| self.only.as_ref().is_none_or(|only| self.originators.is_called(owner, only));
+        let name = |owner| originators.name(owner);
+        let shown = |owner| self.only.as_ref().is_none_or(|only| originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
         if lacks.unclear.is_some() {
@@ -224,7 +186,7 @@ where
         }
         let mut unclear: Vec<String> = unclear.into_iter().map(|(upper, _)| upper.to_string()).collect();
         unclear.dedup();
-        let levels = stack.finish(&devices, |device| self.loops.file_of(device));
+        let levels = stack.finish(&devices, |device| loops.file_of(device));
         let mut found = BlockFound {
             stages: stages_found(sums, &devices, &counts, &lacks),
             unclear,
@@ -236,9 +198,9 @@ where
             flushes: flushes.finish(&lacks, &flush_requests),
             errors: errors.finish(&lacks, &devices, name),
             syncs: syncs.finish(counts.unit(), &devices, name),
-            loops: self.loops.found(&devices, &self.originators, &levels),
+            loops: loops.found(&devices, &originators, &levels),
             stack: levels,
-            originators: self.originators.finish(),
+            originators: originators.finish(),
         };
         if !self.missing_cpus.is_empty() {
             let cpus: Vec<String> = self.missing_cpus.iter().map(u64::to_string).collect();

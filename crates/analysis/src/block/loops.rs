@@ -16,7 +16,7 @@ use super::originators::{At, Originators, OwnerKind};
 use super::stack::{StackLevel, Upper};
 use super::watch::Watch;
 use crate::Evidence;
-use crate::Named;
+use crate::{Lookup, Named};
 use flashscope_trace::facts::Disk;
 use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileId, FileStep, RequestKind, TaskId, TimeNs};
 use schemars::JsonSchema;
@@ -83,18 +83,13 @@ impl Loops {
 
     /// The owner of the bio that is about to be queued, and whether it does the work of a bio of a higher device. Its bytes count
     /// where it does not.
-    pub(super) fn queue<L, N, W>(
+    pub(super) fn queue<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         block: &BlockEvent,
         tid: TaskId,
         time: TimeNs,
-    ) -> (u32, bool)
-    where
-        L: FnMut(TaskId, TimeNs) -> Option<N>,
-        N: Named,
-        W: Watch,
-    {
+    ) -> (u32, bool) {
         if matching.is_rest_of_split(block, tid) {
             return (0, true);
         }
@@ -127,18 +122,13 @@ impl Loops {
     }
 
     /// The owner of the loop device's bio that the next queued bio belongs to, if there is one.
-    fn below<L, N, W>(
+    fn below<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         block: &BlockEvent,
         tid: TaskId,
         time: TimeNs,
-    ) -> Option<u32>
-    where
-        L: FnMut(TaskId, TimeNs) -> Option<N>,
-        N: Named,
-        W: Watch,
-    {
+    ) -> Option<u32> {
         if block.bytes == 0 || block.device.major() == LOOP_MAJOR {
             return None;
         }
@@ -170,17 +160,13 @@ impl Loops {
     }
 
     /// A step of a file. Pages that a loop device's worker puts into the page cache have the owner of the loop device's bio.
-    pub(super) fn file<L, N, W>(
+    pub(super) fn file<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         file: &FileEvent,
         tid: TaskId,
         time: TimeNs,
-    ) where
-        L: FnMut(TaskId, TimeNs) -> Option<N>,
-        N: Named,
-        W: Watch,
-    {
+    ) {
         match self.asker((matching, originators), file, tid, time) {
             Some(owner) => originators.dirtied_for(file, owner),
             None => originators.file(file, tid, time),
@@ -188,18 +174,13 @@ impl Loops {
     }
 
     /// Who asked at the loop device for what its worker writes to the backing file; `None` where it is no such write.
-    fn asker<L, N, W>(
+    fn asker<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
         file: &FileEvent,
         tid: TaskId,
         time: TimeNs,
-    ) -> Option<u32>
-    where
-        L: FnMut(TaskId, TimeNs) -> Option<N>,
-        N: Named,
-        W: Watch,
-    {
+    ) -> Option<u32> {
         if self.all.is_empty() || !matches!(file.step, FileStep::Write | FileStep::Dirtied) {
             return None;
         }
@@ -284,11 +265,7 @@ impl Loops {
     }
 }
 
-impl<L, N> Originators<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<L: Lookup<Name: Named>> Originators<L> {
     /// Read ahead for several, or written for several in one go, it is of none of them.
     fn one_of(&mut self, owners: &[u32]) -> u32 {
         match owners {
@@ -435,7 +412,7 @@ impl<W: Watch> Matching<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BlockAnalysis, BlockFound, Sizes};
+    use super::super::{BlockAnalysis, BlockFound, BlockSetup};
     use super::*;
     use crate::Analysis;
     use crate::testing::event;
@@ -455,7 +432,10 @@ mod tests {
     /// A file of 1 MiB that lies at block 1000 of the disk; the loop device begins at its third block.
     fn found(facts: &Value, events: &[(u64, u32, EventKind)]) -> BlockFound {
         let names = |tid: TaskId, _| Some(["", "app", "other", "", "", "", "", "kworker/u8:1"][tid.0 as usize]);
-        let mut analysis = BlockAnalysis::new(names, Sizes::default()).loops(Loops::of_facts([&Facts::of(facts)]));
+        let mut analysis = BlockAnalysis::new(
+            names,
+            BlockSetup { loops: Loops::of_facts([&Facts::of(facts)]), ..BlockSetup::default() },
+        );
         let extent = FileEvent {
             step: FileStep::Extent,
             device: Some(DISK),

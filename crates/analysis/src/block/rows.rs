@@ -5,18 +5,16 @@
 //! its way at the end comes last. Memory is bounded by what is in flight.
 
 use super::errors::errno_name;
+use super::followed::{BlockSetup, Followed};
 use super::in_flight::{Bio, NEVER, NONE};
-use super::loops::Loops;
-use super::matching::Matching;
 use super::originators::{Originators, OwnerKind};
-use super::sizes::Sizes;
 use super::stages::{Stage, each_stage};
 use super::watch::{Step, Watch};
-use crate::Named;
+use crate::{Lookup, Named};
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{
-    BlockAction, BlockDetail, BlockEvent, Device, DeviceNames, Event, EventKind, FileId, FileNames, RequestFlags,
-    RequestKind, TaskId, TimeNs,
+    BlockAction, BlockEvent, Device, DeviceNames, Event, EventKind, FileId, FileNames, RequestFlags, RequestKind,
+    TaskId,
 };
 
 /// What a row is of.
@@ -161,11 +159,7 @@ pub struct NamedRow<'a, L> {
     names: &'a (FileNames, DeviceNames),
 }
 
-impl<L, N> NamedRow<'_, L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
     /// Hands the row's cells to `take`, in the order of [`BIO_COLUMNS`] or [`REQUEST_COLUMNS`].
     pub fn cells(&self, take: impl FnOnce(&[Cell<'_>])) {
         let row = self.row;
@@ -266,23 +260,17 @@ pub struct RowsFound {
 
 /// Folds the events of a trace into rows; reads them in order of time.
 pub struct IoRows<L> {
-    matching: Matching<Collector>,
-    originators: Originators<L>,
-    loops: Loops,
+    followed: Followed<L, Collector>,
     names: (FileNames, DeviceNames),
 }
 
-impl<L, N> IoRows<L>
-where
-    L: FnMut(TaskId, TimeNs) -> Option<N>,
-    N: Named,
-{
+impl<L: Lookup<Name: Named>> IoRows<L> {
     /// `lookup` says what a thread was called at a time.
-    pub fn new(of: RowsOf, lookup: L, sizes: Sizes) -> Self {
-        let (mut matching, originators) = (Matching::new(Collector::new(of)), Originators::new(lookup, sizes));
+    pub fn new(of: RowsOf, lookup: L, setup: impl Into<BlockSetup>) -> Self {
+        let mut followed = Followed::new(Collector::new(of), lookup, setup.into());
         // A row has the trace's own times.
-        matching.clock.is_joined = false;
-        IoRows { matching, originators, loops: Loops::default(), names: Default::default() }
+        followed.matching.clock.is_joined = false;
+        IoRows { followed, names: Default::default() }
     }
 
     /// Paths of files and names of devices for the rows.
@@ -291,73 +279,46 @@ where
         self
     }
 
-    /// As [`super::BlockAnalysis::users`].
-    pub fn users(mut self, tids: impl IntoIterator<Item = TaskId>) -> Self {
-        tids.into_iter().for_each(|tid| self.originators.is_user(tid));
-        self
-    }
-
-    /// As [`super::BlockAnalysis::loops`].
-    pub fn loops(mut self, loops: Loops) -> Self {
-        self.loops = loops;
-        self
-    }
-
-    /// As [`super::BlockAnalysis::stacked`].
-    pub fn stacked(mut self, hints: Option<super::StackHints>) -> Self {
-        if let Some(hints) = hints {
-            self.matching.stack.learn(hints);
-        }
-        self
-    }
-
     /// As [`super::BlockAnalysis::events_are_missing`].
     pub fn events_are_missing(&mut self) {
-        (self.matching.whole_trace, self.matching.missing) = (false, true);
-    }
-
-    /// As [`super::BlockAnalysis::drops_are_uncounted`].
-    pub fn drops_are_uncounted(&mut self) {
-        self.matching.uncounted = true;
+        self.followed.events_are_missing();
     }
 
     /// Takes an event in; the rows that it ends go to `sink`.
     pub fn event(&mut self, event: &Event, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
         let (tid, time) = (event.tid, event.time);
         match &event.kind {
-            EventKind::File(file) => self.loops.file((&mut self.matching, &mut self.originators), file, tid, time),
+            EventKind::File(file) => self.followed.file(file, tid, time),
             EventKind::Block(block) => {
-                if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
-                    self.originators.remapped(block.device, device, block.sector, sector);
-                    self.matching.remapped((block.device, block.sector), (device, sector), event.time.0);
-                }
+                self.followed.remap(block, time);
                 let mut owner = 0;
                 match block.action {
                     BlockAction::Queue => {
-                        let carrier = self.originators.issuer(tid, time);
-                        let below;
-                        (owner, below) =
-                            self.loops.queue((&mut self.matching, &mut self.originators), block, tid, time);
-                        let file = if below { None } else { self.originators.file_of(block, tid) };
-                        let watch = &mut self.matching.watch;
+                        let carrier = self.followed.originators.issuer(tid, time);
+                        let file;
+                        (owner, file) = self.followed.queue(block, tid, time);
+                        let watch = &mut self.followed.matching.watch;
                         (watch.next_carrier, watch.next_file) = (carrier, file);
                     }
-                    BlockAction::Issue => self.matching.watch.next_issuer = self.originators.issuer(tid, time),
+                    BlockAction::Issue => {
+                        self.followed.matching.watch.next_issuer = self.followed.originators.issuer(tid, time)
+                    }
                     _ => {}
                 }
-                self.matching.block(block, (owner, tid), time.0, || NONE);
-                emit(&mut self.matching.watch.done, (&self.originators, &self.names), sink);
+                self.followed.matching.block(block, (owner, tid), time.0, || NONE);
+                emit(&mut self.followed.matching.watch.done, (&self.followed.originators, &self.names), sink);
             }
-            EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.originators.is_user(tid),
+            EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.followed.originators.is_user(tid),
             _ => {}
         }
     }
 
     /// Hands over what is still on its way.
     pub fn finish(self, sink: &mut dyn FnMut(NamedRow<'_, L>)) -> RowsFound {
-        let (mut watch, _, counts, ..) = self.matching.finish();
+        let Followed { matching, originators, .. } = self.followed;
+        let (mut watch, _, counts, ..) = matching.finish();
         watch.close();
-        emit(&mut watch.done, (&self.originators, &self.names), sink);
+        emit(&mut watch.done, (&originators, &self.names), sink);
         RowsFound {
             events: counts.events,
             queued: watch.queued,

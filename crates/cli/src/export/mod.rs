@@ -48,7 +48,7 @@ fn run_on(args: &ExportArgs, to_stdout: bool, quiet: bool, given: &[PathBuf]) ->
         return merged(args, to_stdout, quiet);
     }
     let trace = open(args)?;
-    let said = match args.to {
+    let summary = match args.to {
         ExportFormat::TraceDat => {
             let _note = output::note(&args.output);
             let inputs = output::inputs(&args.traces);
@@ -59,14 +59,14 @@ fn run_on(args: &ExportArgs, to_stdout: bool, quiet: bool, given: &[PathBuf]) ->
         ExportFormat::Flashmon => return to_flashmon(&trace, args, quiet),
         _ => return written(args, to_stdout, quiet, |out| write(&trace, args, out)),
     };
-    tell(args, quiet, &said);
+    tell(args, quiet, &summary);
     Ok(())
 }
 
 /// What was written: rows, lines, or slices and instants; and the notes about it.
 struct Written {
     items: u64,
-    said: String,
+    summary: String,
     /// Why there is nothing, and what to type next.
     empty: String,
 }
@@ -141,13 +141,13 @@ fn written(
     out.pass_on().and_then(|()| out.flush()).map_err(|error| cannot(&args.output, &error))?;
     drop(out);
     noted.publish()?;
-    tell(args, quiet, &written.said);
+    tell(args, quiet, &written.summary);
     Ok(())
 }
 
-fn tell(args: &ExportArgs, quiet: bool, said: &str) {
+fn tell(args: &ExportArgs, quiet: bool, summary: &str) {
     if !quiet {
-        note(&format!("wrote {}: {said}", args.output.display()));
+        note(&format!("wrote {}: {summary}", args.output.display()));
     }
 }
 
@@ -166,11 +166,11 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
     if args.to == ExportFormat::TraceDat {
         let _note = output::note(&args.output);
         let written = dat::write_merged(traces, &args.output, &|_, _| true).map_err(named)?;
-        let mut said = format!("{} records, {} bytes, of {}", written.records, written.bytes, inputs.title());
+        let mut summary = format!("{} records, {} bytes, of {}", written.records, written.bytes, inputs.title());
         if written.too_large > 0 {
-            said += &format!("; {} records too large for its sub-buffers are not in it", written.too_large);
+            summary += &format!("; {} records too large for its sub-buffers are not in it", written.too_large);
         }
-        tell(args, quiet, &said);
+        tell(args, quiet, &summary);
         return Ok(());
     }
     written(args, to_stdout, quiet, |out| {
@@ -179,7 +179,7 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
             ExportFormat::Json => (export::json_lines_merged(traces, out)?, "records", NO_EVENTS),
             _ => (export::text_merged(traces, out)?, "records", NO_EVENTS),
         };
-        Ok(Written { items, said: format!("{items} {unit} of {}", inputs.title()), empty: empty.to_owned() })
+        Ok(Written { items, summary: format!("{items} {unit} of {}", inputs.title()), empty: empty.to_owned() })
     })
 }
 
@@ -203,7 +203,7 @@ fn open(args: &ExportArgs) -> Result<Trace, Failure> {
 
 /// Writes a format that is one stream of bytes.
 fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Result<Written, Error> {
-    let of = |items: u64, said: String, empty: &str| Written { items, said, empty: empty.to_owned() };
+    let of = |items: u64, summary: String, empty: &str| Written { items, summary, empty: empty.to_owned() };
     Ok(match args.to {
         ExportFormat::Csv => {
             let events = export::csv_as(trace, args.csv_raw, out)?;
@@ -219,18 +219,18 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
         }
         ExportFormat::Perfetto => {
             let written = export::perfetto(trace, out)?;
-            let mut said = format!("{} slices, {} instants", written.slices, written.instants);
+            let mut summary = format!("{} slices, {} instants", written.slices, written.instants);
             if written.unmatched > 0 {
-                said +=
+                summary +=
                     &format!("; {} completions of requests that were issued before the trace began", written.unmatched);
             }
             if written.waiting_flushes > 0 {
-                said += &format!(
+                summary += &format!(
                     "; {} empty flushes have no slice of their own: the flush of the device that they waited for has one",
                     written.waiting_flushes
                 );
             }
-            of(written.slices + written.instants, said, NO_EVENTS)
+            of(written.slices + written.instants, summary, NO_EVENTS)
         }
         #[cfg(feature = "parquet")]
         ExportFormat::Parquet => {

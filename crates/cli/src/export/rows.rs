@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use flashscope_analysis::block::{IoRows, Loops, ROWS_SCHEMA, RowsFound, RowsOf, Sizes, StackHints, StackSurvey};
+use flashscope_analysis::block::{BlockSetup, IoRows, ROWS_SCHEMA, RowsFound, RowsOf, StackHints, StackSurvey};
 use flashscope_trace::export::{TableWriter, TableWritten, TextTable};
 use flashscope_trace::{Error, Trace};
 
@@ -37,14 +37,14 @@ pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failur
     let result = written(args, to_stdout, quiet, |out| {
         let mut table = table(args, of, out).map_err(|error| cannot(args, error))?;
         let found = fill(&inputs, of, &mut *table).map_err(|failure| failed = Some(failure));
-        let Ok(found) = found else { return Ok(Written { items: 0, said: String::new(), empty: String::new() }) };
+        let Ok(found) = found else { return Ok(Written { items: 0, summary: String::new(), empty: String::new() }) };
         let notes = [
             ("flashscope.schema", ROWS_SCHEMA.to_string()),
             ("flashscope.rows", of.name().to_owned()),
             ("flashscope.clock", inputs.traces().next().map_or("", Trace::clock).to_owned()),
         ];
         let TableWritten { rows, clamped } = table.finish(&notes).map_err(|error| cannot(args, error))?;
-        Ok(Written { items: rows, said: summary(rows, clamped), empty: why_empty(of, &found).to_owned() })
+        Ok(Written { items: rows, summary: summary(rows, clamped), empty: why_empty(of, &found).to_owned() })
     });
     failed.map_or(result, Err)
 }
@@ -86,17 +86,8 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     // The trace whose event it is; names are requested while it is taken in.
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
-    let sizes = Sizes::of_facts(inputs.traces().map(Trace::facts));
-    let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
-    let mut rows =
-        IoRows::new(of, lookup, sizes).users(users).loops(Loops::of_facts(inputs.traces().map(Trace::facts)));
-    rows = rows.names(inputs.names()).stacked(stack_of(inputs)?);
-    if inputs.traces().any(Trace::may_miss_events) {
-        rows.events_are_missing();
-    }
-    if inputs.traces().any(Trace::has_uncounted_drops) {
-        rows.drops_are_uncounted();
-    }
+    let setup = BlockSetup { stacked: stack_of(inputs)?, ..BlockSetup::of(inputs.traces()) };
+    let mut rows = IoRows::new(of, lookup, setup).names(inputs.names());
     inputs.for_each(&mut |source, event| {
         at.set(source);
         if inputs.merged().sources()[source].trace.met_gap() {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{
-    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, InterferenceFound, IoPoint, RequestKind, Sizes,
-    StagesFound,
+    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, BlockSetup, InterferenceFound, IoPoint, RequestKind,
+    Sizes, StagesFound,
 };
 use flashscope_targets::board::BootFailureKind;
 use flashscope_trace::{EventKind, FlashOp, Session, TaskId, TimeNs, Trace};
@@ -278,9 +278,9 @@ fn at_begins(begins: &[u64], writes: &[u64]) -> Option<f64> {
 }
 
 fn analysis<'a>(trace: &'a Trace, spec: &ReplaySpec) -> BlockAnalysis<impl FnMut(TaskId, TimeNs) -> Option<&'a str>> {
-    BlockAnalysis::new(move |tid, time| trace.comm(tid, time), Sizes::of_facts(std::iter::once(trace.facts())))
-        .users(trace.user_tasks().iter().copied())
-        .only(spec.application.first().map(String::as_str))
+    let users = trace.user_tasks().iter().copied().collect();
+    let setup = BlockSetup { users, ..Sizes::of_facts([trace.facts()]).into() };
+    BlockAnalysis::new(move |tid, time| trace.comm(tid, time), setup).only(spec.application.first().map(String::as_str))
 }
 
 /// The application's mean delay, and what of it was others', over all its tasks' bios of a range of time. Before the others begin,

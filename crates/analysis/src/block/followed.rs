@@ -1,0 +1,93 @@
+//! Steps of bios, their owners and loop devices, followed together: by the report on a trace, and by its rows.
+
+use super::loops::Loops;
+use super::matching::Matching;
+use super::originators::Originators;
+use super::sizes::Sizes;
+use super::stack::StackHints;
+use super::watch::Watch;
+use crate::{Lookup, Named};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, FileEvent, FileId, TaskId, TimeNs, Trace};
+
+/// What is known of a trace before its events.
+#[derive(Default)]
+pub struct BlockSetup {
+    pub sizes: Sizes,
+    /// Tasks that are no kernel threads, though they may carry such a name ([`Trace::user_tasks`]).
+    pub users: Vec<TaskId>,
+    /// Loop devices and their backing files, as the recording's facts state them.
+    pub loops: Loops,
+    /// What a first reading has found of stacked devices ([`super::BlockFound::again`]).
+    pub stacked: Option<StackHints>,
+    /// Events are missing, or may be: steps are assigned to bios more carefully.
+    pub events_are_missing: bool,
+    /// Events may be missing that nothing in the trace counts.
+    pub drops_are_uncounted: bool,
+}
+
+impl BlockSetup {
+    /// Of traces that are read as one.
+    pub fn of<'a>(traces: impl Iterator<Item = &'a Trace> + Clone) -> BlockSetup {
+        BlockSetup {
+            sizes: Sizes::of_facts(traces.clone().map(Trace::facts)),
+            users: traces.clone().flat_map(|trace| trace.user_tasks().iter().copied()).collect(),
+            loops: Loops::of_facts(traces.clone().map(Trace::facts)),
+            stacked: None,
+            events_are_missing: traces.clone().any(Trace::may_miss_events),
+            drops_are_uncounted: traces.clone().any(Trace::has_uncounted_drops),
+        }
+    }
+}
+
+impl From<Sizes> for BlockSetup {
+    fn from(sizes: Sizes) -> BlockSetup {
+        BlockSetup { sizes, ..BlockSetup::default() }
+    }
+}
+
+pub(super) struct Followed<L, W> {
+    pub matching: Matching<W>,
+    pub originators: Originators<L>,
+    pub loops: Loops,
+}
+
+impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
+    pub fn new(watch: W, lookup: L, setup: BlockSetup) -> Self {
+        let originators = Originators::new(lookup, setup.sizes);
+        let mut followed = Followed { matching: Matching::new(watch), originators, loops: setup.loops };
+        setup.users.into_iter().for_each(|tid| followed.originators.is_user(tid));
+        if let Some(hints) = setup.stacked {
+            followed.matching.stack.learn(hints);
+        }
+        if setup.events_are_missing {
+            followed.events_are_missing();
+        }
+        followed.matching.uncounted = setup.drops_are_uncounted;
+        followed
+    }
+
+    /// From now on.
+    #[inline]
+    pub fn events_are_missing(&mut self) {
+        (self.matching.whole_trace, self.matching.missing) = (false, true);
+    }
+
+    pub fn file(&mut self, file: &FileEvent, tid: TaskId, time: TimeNs) {
+        self.loops.file((&mut self.matching, &mut self.originators), file, tid, time);
+    }
+
+    /// A bio is remapped, if the event says so.
+    #[inline]
+    pub fn remap(&mut self, block: &BlockEvent, time: TimeNs) {
+        if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
+            self.originators.remapped(block.device, device, block.sector, sector);
+            self.matching.remapped((block.device, block.sector), (device, sector), time.0);
+        }
+    }
+
+    /// A bio is queued: its owner, and its file, unless it belongs to a bio of a higher device.
+    pub fn queue(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) -> (u32, Option<FileId>) {
+        let (owner, below) = self.loops.queue((&mut self.matching, &mut self.originators), block, tid, time);
+        (owner, if below { None } else { self.originators.file_of(block, tid) })
+    }
+}
