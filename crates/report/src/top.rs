@@ -2,7 +2,7 @@
 //!
 //! Input: the report on the last seconds. Output: a row for each owner, file or device, as plain data.
 
-use flashscope_analysis::block::{BlockReport, Group, GroupBy, OwnerLoad, RequestKind, device_and_kind};
+use flashscope_analysis::block::{BlockFound, BlockReport, Group, GroupBy, OwnerLoad, RequestKind, device_and_kind};
 use flashscope_analysis::{Evidence, FlashReport, LatencyNs, NamesFound};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -123,10 +123,10 @@ impl TopSnapshot {
     }
 
     /// Of a report whose figures are those of the interval, and of the same by application where that is looked at.
-    pub fn of_block(report: &BlockReport, apps: Option<&BlockReport>, time_s: f64, interval_s: f64) -> TopSnapshot {
+    pub fn of_block(report: &BlockReport, apps: Option<&BlockFound>, time_s: f64, interval_s: f64) -> TopSnapshot {
         let found = &report.found;
         let mut top = TopSnapshot::empty(time_s, interval_s);
-        top.process = processes(report, interval_s);
+        top.process = processes(found, interval_s);
         top.app = apps.map(|apps| processes(apps, interval_s)).unwrap_or_default();
         top.device = devices(report, interval_s);
         top.file = files(report, interval_s);
@@ -193,8 +193,7 @@ fn times(group: &Group) -> Option<TopTimes> {
 }
 
 /// Owners: bytes from who requested them, times and numbers of bios from their groups.
-fn processes(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
-    let found = &report.found;
+fn processes(found: &BlockFound, interval_s: f64) -> Vec<TopRow> {
     let mut rows: BTreeMap<&str, TopRow> = BTreeMap::new();
     for one in &found.originators.originators {
         let row = rows.entry(&one.name).or_default();

@@ -239,9 +239,8 @@ fn snapshot(
         return nothing();
     }
     let snapshot = if inputs.traces().any(report::is_of_block_io) {
-        let by_process = report::block_report(&inputs, &args)?;
-        let by_app = || report::block_report(&inputs, &ReportArgs { by: Some(ReportBy::App), ..args });
-        let by_app = with_apps.then(by_app).transpose()?;
+        let by_app = with_apps.then_some(ReportBy::App);
+        let (by_process, by_app) = report::block_report_and(&inputs, &args, by_app)?;
         TopSnapshot::of_block(&by_process, by_app.as_ref(), time_s, interval_s)
     } else {
         TopSnapshot::of_flash(&report::flash_report(&inputs, &args)?, time_s, interval_s)
