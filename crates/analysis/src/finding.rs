@@ -46,7 +46,7 @@ pub enum Weight {
     Fault,
     /// Something costs time or bytes that need not be spent.
     Cost,
-    /// Who does what, and where time goes.
+    /// Which tasks do what, and where time goes.
     Overview,
 }
 

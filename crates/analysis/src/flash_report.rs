@@ -112,7 +112,7 @@ pub struct FlashFindings {
     pub counts: LabelledCounts,
     pub by_task: Vec<TaskOps>,
     pub phases: PhasesFound,
-    /// Phases that the file systems' own work shows, named by nobody.
+    /// Unmarked phases that the file systems' own work shows.
     #[serde(default)]
     pub activities: Activities,
     /// What of a YAFFS2's operations is no file's, once more.

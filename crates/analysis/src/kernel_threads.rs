@@ -11,7 +11,7 @@ use flashscope_trace::Layer;
 /// What kind of work a kernel thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Another's, or nobody's: whose follows from the page, the file or the bio above, or is unknown.
+    /// Work for another task: the page, the file or the bio above shows which, or it is unknown.
     Others,
     /// A file system's own: journals, collectors, metadata.
     FileSystem(&'static str),
@@ -300,7 +300,7 @@ fn work(name: &str) -> Option<Work> {
     fits.then_some(work)
 }
 
-/// What it does is another's, or nobody's.
+/// Its work is for another task, or for none.
 pub(crate) fn is_carrier(name: &str) -> bool {
     matches!(work(name), Some(Others))
 }

@@ -15,7 +15,7 @@ struct Slot {
     previous_of_file: u32,
     /// PG_readahead: the next read-ahead begins when this page is used.
     marked: bool,
-    /// Not PG_uptodate: it is there, and whoever reads it reads it in first.
+    /// Not PG_uptodate: it is there, and its first reader reads it from the device.
     empty: bool,
     /// A fault has mapped it, or mapped it around itself.
     mapped: bool,

@@ -160,7 +160,7 @@ impl Simulator {
         self.apply_to(FileNumber(number), open, access, out);
     }
 
-    /// The file's number, for who does many accesses of it.
+    /// The file's number, for a caller with many accesses of it.
     pub fn number_of(&mut self, file: FileId) -> FileNumber {
         FileNumber(self.number(file))
     }

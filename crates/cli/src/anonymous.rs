@@ -35,7 +35,7 @@ pub fn of_file(path: &Path) -> Result<Key, Failure> {
     }
 }
 
-/// A key that nobody knows.
+/// A random key.
 pub fn random() -> Result<Key, Failure> {
     let half = || flashscope_output::random().map_err(|error| Failure::new(format!("random numbers: {error}")));
     Ok(Key::of(format!("{}{}", half()?, half()?).as_bytes()))

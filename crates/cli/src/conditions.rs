@@ -14,7 +14,7 @@ use crate::output;
 /// A condition holds.
 const CONDITION_HOLDS: u8 = 3;
 
-/// Limits that name somebody are refused where names are replaced (`anonymize`).
+/// Conditions with names are refused where names are replaced (`anonymize`).
 pub fn without_names(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
     match limits.fail_if.iter().find(|condition| anonymize && condition.names_somebody()) {
         Some(named) => Err(Failure::usage(format!(

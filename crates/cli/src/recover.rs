@@ -55,7 +55,7 @@ impl Pending {
             _ => ("", None),
         };
         let key = key.map(|key| std::path::absolute(key).unwrap_or_else(|_| key.to_owned()));
-        // The file's name, not the key: who reads the note learns no pseudonym.
+        // The file's name, not the key: the note must not reveal pseudonyms.
         let key = key.as_deref().and_then(Path::to_str).unwrap_or_default();
         std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}{mark}{key}"))
             .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;

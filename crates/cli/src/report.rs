@@ -280,7 +280,7 @@ fn read_block(
         // What the recorder did is no workload.
         let by_recorder = shown && has_recorder && inputs.recorder(source, event.tid).is_some();
         for_findings.event(event, shown && !by_recorder);
-        // What the device does is nobody's own, and of no file.
+        // The device's own work has no task and no file.
         let is_block = matches!(event.kind, EventKind::Block(_));
         if !shown || is_block && !shows_cache {
             return;

@@ -243,7 +243,7 @@ pub fn loops(found: &BlockFound) -> Vec<String> {
     why.map(|why| format!("Unknown: {}. Record with: {}.", why.missing, why.next)).collect()
 }
 
-/// Who slows whom down, worst first; one sentence where nobody does. Names are as recorded: whoever prints them escapes.
+/// Who slows whom down, worst first; one sentence where no wait is known. Names are as recorded: the caller escapes them.
 pub fn interference(found: &BlockFound) -> Vec<String> {
     let i = &found.interference;
     let (mut out, mut short) = (Vec::new(), 0);
@@ -539,7 +539,7 @@ pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// Whether the trace would show waits behind others and has none, nor anybody whose bios took twice as long in company.
+/// Whether the trace would show waits behind others and has none, and no owner's bios took twice as long beside others'.
 pub fn nobody_waited(found: &BlockFound) -> bool {
     let doubled = |one: &OwnerLoad| match (one.mean_device_excess_ns.known(), one.mean_alone_ns.known()) {
         (Some(&excess), Some(&alone)) => i128::from(excess) > i128::from(alone),
@@ -640,7 +640,7 @@ mod tests {
     use flashscope_analysis::Analysis as _;
     use flashscope_analysis::block::{BlockAnalysis, Sizes};
 
-    /// Whoever has no row in who waits behind whom waited all the same.
+    /// Owners without a row in who waits behind whom waited as well.
     #[test]
     fn who_waits_behind_nobody_known_is_said_to_wait() {
         let mut found = BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish();

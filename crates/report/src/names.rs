@@ -118,7 +118,7 @@ pub fn add_to_json(value: &mut Value, names: &NamesFound) {
     }
 }
 
-/// Who did what with which file.
+/// Uses of files by task.
 pub fn files(names: &NamesFound, most: usize) -> Rows {
     let heads = &["who", "file", "device", "read", "into the\ncache", "written"];
     let used: Vec<&FileUse> = names.files.iter().collect();

@@ -73,7 +73,7 @@ pub fn files(row: &Row, name: &dyn Fn(FileId) -> String, most: usize) -> Rows {
     Rows::new("tnnnnn", OF_ONE, files.into_iter(), most, |(file, tally)| of_one(name(*file), tally, true))
 }
 
-/// Tasks of one setting, by what they brought in; who used a page of another is not distinguished.
+/// Tasks of one setting, by what they brought in; the users of pages that another task brought are not distinguished.
 pub fn tasks(row: &Row, name: &dyn Fn(TaskId) -> String, most: usize) -> Rows {
     let mut tasks: Vec<_> = row.by_task.iter().filter(|(_, tally)| tally.pages() > 0).collect();
     tasks.sort_by_key(|(tid, tally)| (std::cmp::Reverse(tally.pages()), **tid));

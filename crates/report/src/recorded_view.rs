@@ -8,7 +8,7 @@ pub fn lines(system: &SystemFacts, calls: &CallsFound) -> Vec<String> {
     [limited_to(&system.limited_to), captured(&system.captured, calls)].concat()
 }
 
-/// What recordings are limited to, so that nobody takes a part for the whole.
+/// The limits of recordings: a part must not be taken for the whole.
 fn limited_to(limits: &[String]) -> Vec<String> {
     let sentence = |limit: &String| {
         let beneath = match limit.contains("--device loop") || limit.contains("--device /dev/loop") {

@@ -404,7 +404,7 @@ pub fn flash() -> FlashReport {
     }
 }
 
-/// Two files, of which one is known to nobody.
+/// Two files, one of them without a known name.
 fn readahead(late: Option<u64>) -> AccuracyFindings {
     let pages = Brought {
         requested: 40,

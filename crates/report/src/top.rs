@@ -249,7 +249,7 @@ fn other_than(label: String, name: &str) -> Option<String> {
     (label != name).then_some(label)
 }
 
-/// Who used a file, most bytes first.
+/// The users of a file, most bytes first.
 fn users(names: &NamesFound, file: &str) -> Vec<String> {
     const MOST: usize = 8;
     let Some((device, inode)) = file.split_once(" inode ") else { return Vec::new() };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// How many boards may run at once. Who waits for one gets it in the order of asking.
+/// How many boards may run at once. A waiting group gets one in the order of requests.
 pub struct Boards {
     jobs: usize,
     state: Mutex<Queue>,
@@ -89,7 +89,7 @@ where
         for _ in 0..boards.jobs.min(specs.len()) {
             scope.spawn(|| {
                 loop {
-                    // Nobody waits for a board who has nothing to do on it.
+                    // A thread without work takes no board.
                     let next = lock(&queue).next();
                     let Some((index, spec)) = next else { return };
                     let leave = boards.wait();

@@ -141,7 +141,7 @@ pub(crate) fn collect(
             blocks.event(event);
             timeline.event(event);
         }
-        // Issued to the driver in anyone's name, queued in the name of whoever asks.
+        // The issuing thread may be any; the queueing thread is the one that asks.
         Medium::Disk { .. } => {
             let EventKind::Block(block) = &event.kind else { return };
             calibration += u64::from(traced.measured.is_some_and(|of| of.holds(event.time.0)));

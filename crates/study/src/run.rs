@@ -48,7 +48,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn RunProgress) -> Result<
 }
 
 /// The groups whose board has the storage that their file system needs. A board, or a file system, that is left with none is an
-/// error of who wrote the study.
+/// error in the study.
 fn with_storage(specs: Vec<GroupSpec>) -> Result<Vec<GroupSpec>, StudyError> {
     let mut boards: BTreeMap<String, Board> = BTreeMap::new();
     for spec in &specs {

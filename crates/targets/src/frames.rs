@@ -50,7 +50,7 @@ pub(crate) fn next(input: &mut dyn Read) -> io::Result<Option<Frame>> {
         return Ok(None);
     }
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-    // Ring data has a checksum of another kind; nothing of it is read here, and who reads the recording checks it.
+    // Ring data has a checksum of another kind; nothing of it is read here, and the reader of the recording checks it.
     if half(4) != FS_DATA_FOLDED && crc32(&payload) != field(16) {
         return Err(io::Error::other("a frame's checksum is wrong"));
     }

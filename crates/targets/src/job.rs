@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::scratch::ScratchDir;
 
 /// A path of [`Job::put`] that begins so, and the same word of [`Job::argv`], lies in a directory that is this job's alone:
-/// `@agent/replay`. What root is to run or to believe there, nobody else can have changed.
+/// `@agent/replay`. No other user can have changed what root runs or reads there.
 pub const BESIDE_AGENT: &str = "@agent/";
 
 /// A path with that directory in its place.

@@ -10,7 +10,7 @@ pub trait Progress {
     fn plan_step(&self, _name: &str) {}
 }
 
-/// Tells nobody.
+/// Reports nothing.
 pub struct NoProgress;
 
 impl Progress for NoProgress {

@@ -116,7 +116,7 @@ fn is_ours(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(ours)
 }
 
-/// Scratch directories of a label whose owner has died: for who can still make something of them, before [`sweep`].
+/// Scratch directories of a label whose owner has died: for a caller that can still recover something, before [`sweep`].
 pub fn abandoned(label: &str) -> Vec<PathBuf> {
     let Ok(cache) = cache_dir() else { return Vec::new() };
     let mut found: Vec<PathBuf> = std::fs::read_dir(cache.join("tmp"))
@@ -137,7 +137,7 @@ pub fn abandoned(label: &str) -> Vec<PathBuf> {
 /// How long an unused boot image is kept.
 const IMAGE_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes what killed runs left in the cache, and boot images that nobody has used for a day. Says what it removed.
+/// Removes what killed runs left in the cache, and boot images that were not used for a day. Returns what it removed.
 pub fn sweep() -> Result<Vec<PathBuf>, Error> {
     let cache = cache_dir()?;
     let mut removed = Vec::new();

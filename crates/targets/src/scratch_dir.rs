@@ -10,7 +10,7 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Of a directory that is there, and nobody else's.
+    /// Takes over an existing directory that no other code removes.
     pub(crate) fn owning(path: PathBuf) -> ScratchDir {
         ScratchDir { path, keep: false }
     }
@@ -19,7 +19,7 @@ impl ScratchDir {
         &self.path
     }
 
-    /// Moves the directory to `to` on the same file system; it is then nobody's to remove.
+    /// Moves the directory to `to` on the same file system; it is then not removed at the end.
     pub(crate) fn publish(mut self, to: &Path) -> std::io::Result<()> {
         if let Some(parent) = to.parent() {
             std::fs::create_dir_all(parent)?;

@@ -1,6 +1,6 @@
 //! What a recording says of its machine and of itself, typed (`docs/reference/agent.md`, "Facts").
 //!
-//! A trace is anybody's file: a fact that is absent or of another type is unknown (`None`, or not in its list), and leaves the others
+//! A trace is untrusted: a fact that is absent or of another type is unknown (`None`, or not in its list), and leaves the others
 //! as they are. Names of devices, files and processes are tables of their own (`identity`). What is not listed here stays in the
 //! JSON that exports carry ([`Trace::facts_json`](crate::Trace::facts_json)).
 

@@ -134,7 +134,7 @@ impl Trace {
         Ok(Trace::of_opened(path, flashmon::open(path, input, pages_per_block)?))
     }
 
-    /// Lets so many threads read, unpack and take apart sub-buffers ahead of who takes the records; none does all in the
+    /// Lets so many threads read, unpack and take apart sub-buffers ahead of the consumer of the records; none does all in the
     /// caller's thread. Records, their order and what is counted are the same. Without this a file that is packed
     /// (trace.dat of version 7 with zlib or zstd) is read so where there is more than one core, and no other: what that
     /// gains and what it does not says docs/explanation/measurement.md. Traces that are not of ring buffers, and those whose

@@ -343,7 +343,7 @@ fn damage_costs_what_is_damaged_and_no_more() {
     bytes[96 + 8..96 + 16].copy_from_slice(&0u64.to_le_bytes());
     let (found, losses) = open(&bytes);
     assert_eq!((found, losses.get(Loss::TimesBackwards)), (20, 1));
-    // An action that nobody knows.
+    // An unknown action.
     let mut bytes = joined;
     bytes[96 + 28] = 99;
     let (found, losses) = open(&bytes);

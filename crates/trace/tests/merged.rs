@@ -129,7 +129,7 @@ fn recordings_of_one_boot_have_one_clock() {
     let m = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Auto)]).unwrap();
     let times: Vec<_> = merged(&m).iter().map(|(s, e)| (*s, e.time.0)).collect();
     assert_eq!(times, [(0, 1000), (1, 1005), (0, 1010), (1, 1015)]);
-    // Another boot, another clock of this boot, and boots that nobody knows (a virtual board's) are refused.
+    // Another boot, another clock of this boot, and unknown boots (a virtual board's) are refused.
     let refused = |a: &std::path::PathBuf, b: &std::path::PathBuf| {
         MergedTrace::open_many(&[(a, Alignment::Auto), (b, Alignment::Auto)]).is_err()
     };

@@ -82,7 +82,7 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         self
     }
 
-    /// Shows the bios and calls of one process alone, by its name: the rest of their requests' way is theirs, whoever carried
+    /// Shows the bios and calls of one process alone, by its name: the later steps of their requests count for it, whoever carried
     /// it (Hasegawa et al., equation 1). Others' bios are followed all the same: the process may wait for them.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);

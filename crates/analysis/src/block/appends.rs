@@ -23,7 +23,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A request of a write that nobody queued: the oldest append of its size in that zone has become it, if there is one.
+    /// A write request without a queued bio: the oldest append of its size in that zone has become it, if there is one.
     #[cold]
     pub(super) fn append_written(&mut self, range: Range) -> bool {
         let (device, sectors) = (range.place.device(), range.end - range.sector);

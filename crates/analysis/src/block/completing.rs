@@ -236,7 +236,7 @@ impl<W: Watch> Matching<W> {
         self.take(at, time, error);
     }
 
-    /// Bios of a request that is issued after they were completed: two clocks differ, and no time of theirs is right.
+    /// Bios of a request that is issued after they were completed: two clocks differ, and none of their times is right.
     #[cold]
     pub(super) fn completed_before_issue(&mut self, range: Range) {
         let mut sector = range.sector;
@@ -297,7 +297,7 @@ impl<W: Watch> Matching<W> {
             (Some(oldest), Cause::Again { tid }) => {
                 let own = older.iter().copied().find(|&at| self.bios.see(at).tid == tid && issued(self.bios.see(at)));
                 let newer = self.looks_like_the_newer(oldest, &newest, time);
-                // Who issues a request is not who waits for it.
+                // The thread that issues a request need not be the one that waits for it.
                 let waiter_is_known = !newest.is_request();
                 match (own, newest.tid == tid) {
                     _ if newer == Some(true) => completion.on,

@@ -252,7 +252,7 @@ mod tests {
             let plain = InFlight::plain(0, RequestFlags::FLUSH, 0, 0, 3, queued);
             Bio { error, flush, kind: RequestKind::Flush, issued: 10, ..plain }
         };
-        // The device's flush and the bio that waits for it, twice; one that succeeds; a flush that nobody waits for.
+        // The device's flush and the bio that waits for it, twice; one that succeeds; a flush without a waiting bio.
         for (error, queued, flush) in [(-5, NEVER, false), (-5, 5, true), (-5, NEVER, false), (-5, 8, true)] {
             errors.ended(0, &bio(error, queued, flush), 50);
         }

@@ -268,7 +268,7 @@ impl<W: Watch> Matching<W> {
             self.flush_end(index, block.error, now);
             return;
         }
-        // The last completions follow their flush at once: who still waits for one has lost it.
+        // The last completions follow their flush at once: a bio that still waits for one has lost it.
         let late = |one: &Waiting| {
             let ended = one.device == device && one.needs == Needs::End && one.served != NEVER;
             ended && one.served.saturating_add(SKEW_NS) < now

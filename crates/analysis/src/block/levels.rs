@@ -242,7 +242,7 @@ impl<W: Watch> Matching<W> {
     }
 }
 
-/// Finds how stacked devices lie on one another where only the whole trace shows it, for who reads it once more.
+/// Finds how stacked devices lie on one another where only the whole trace shows it, for a second reading.
 pub struct StackSurvey(Matching<Levels>);
 
 impl Default for StackSurvey {

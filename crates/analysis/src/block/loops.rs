@@ -8,7 +8,7 @@
 //!   bytes, and were issued to it. Without the file, so is what the device's own thread does (before 5.14), and what a worker reads
 //!   while one read alone of that size is in a loop device.
 //! - A read of other bytes is read-ahead of the backing file. Its owner is the owner of all bios in the loop device, else unknown.
-//! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators/`).
+//! - Without direct I/O a write ends in the page cache; the task that wrote to the loop device dirtied the page (`originators/`).
 
 use super::in_flight::{Bio, NEVER, NONE, Place};
 use super::matching::Matching;
@@ -173,7 +173,7 @@ impl Loops {
         }
     }
 
-    /// Who asked at the loop device for what its worker writes to the backing file; `None` where it is no such write.
+    /// The owner, at the loop device, of what its worker writes to the backing file; `None` where it is no such write.
     fn asker<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),

@@ -794,7 +794,7 @@ impl<W: Watch> Matching<W> {
                     self.issues[usize::from(device)] = true;
                     if !self.flush_issue(device, block, now) {
                         let at = (0, 1);
-                        // Whoever issues it, it is theirs who wait for it.
+                        // It belongs to the bios that wait for it, whichever thread issues it.
                         self.own |= self.flushes_for_shown(device);
                         self.request(device, &BlockEvent { sector: 0, ..*block }, at, (issuer(), tid), now);
                         self.flush_request_issued(device, now);

@@ -16,7 +16,7 @@ const TIME_BINS: u64 = 512;
 const SECTOR_BINS: u64 = 256;
 /// Owners with a colour of their own, those with most bios; the rest share one.
 const MAX_OWNERS: usize = 12;
-/// Owners counted separately, because who has most is known only in the end; of more, the lesser half joins the rest.
+/// Owners counted separately, because the largest are known only at the end; of more, the smaller half joins the rest.
 const MAX_TOLD: usize = 256;
 /// All that are not counted separately.
 const REST: u16 = u16::MAX;
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!((found.owners.len(), found.owners[MAX_OWNERS].as_str()), (13, "(further owners)"));
     }
 
-    /// Of a trace that somebody wrote: any time and any sector, and more owners than bins.
+    /// A hostile trace: any time and any sector, and more owners than bins.
     #[test]
     fn times_and_sectors_of_64_bits_do_not_overflow() {
         let mut points = Points::new();

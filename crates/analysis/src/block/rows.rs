@@ -481,7 +481,7 @@ impl Collector {
             return;
         }
         let request = self.requests[self.current as usize];
-        // The device's flush is one request, whoever waits for it.
+        // The device's flush is one request, however many bios wait for it.
         if request.row.kind == RequestKind::Flush && request.members > 0 {
             return;
         }

@@ -635,7 +635,7 @@ mod tests {
             stages.event(&event(i, 1, EventKind::Block(block(i * 8))));
         }
         let found = stages.finish();
-        // Without any completion nobody knows what was still on its way.
+        // Without any completion it is unknown what was still in flight.
         assert_eq!((found.unfinished.known(), found.given_up.too_many), (None, 1000));
     }
 

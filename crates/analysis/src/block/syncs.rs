@@ -109,7 +109,7 @@ pub(super) struct Syncs {
     open: HashMap<TaskId, Open>,
     journals: HashSet<u32>,
     begun: u64,
-    /// Flushes were seen; bios that ask for one were.
+    /// Flushes were seen; bios that request one were seen.
     flushes: bool,
     bios_flush: bool,
     durations: LatencyHistogram,
@@ -136,12 +136,12 @@ fn is_sync(call: &str) -> bool {
 }
 
 impl Syncs {
-    /// Whether anybody waits, so that whose bios are a journal's is worth knowing.
+    /// Whether a call is open, so that bios of a journal matter.
     pub fn any_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// This owner's bios are the file system's own, whoever carries them.
+    /// This owner's bios are the file system's own, whichever thread carries them.
     pub fn is_journal(&mut self, owner: u32) {
         if self.journals.len() < MAX_OPEN {
             self.journals.insert(owner);

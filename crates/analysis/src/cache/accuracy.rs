@@ -4,7 +4,7 @@
 //! as used when a later read or fault touches it before it leaves the cache. Folios count with all their pages. `bcc`'s `readahead`
 //! (libbpf-tools/readahead.bpf.c) counts allocations within `do_page_cache_ra`, until the first `folio_mark_accessed` of the same
 //! address: a large folio is one there, whatever its size, or none (`page_cache_ra_order` allocates it outside of that function),
-//! the request's own pages are read-ahead, and what was evicted stays unused until its frame serves somebody else.
+//! the request's own pages are read-ahead, and what was evicted stays unused until its frame is used for another page.
 //! Where the trace has calls (`--events …,syscall`) a request ends with its call. Else it lasts until the task's next one, and
 //! pages of it that `readahead()` brings back in between count as requested.
 //!
@@ -79,7 +79,7 @@ pub struct FileBrought {
     pub pages: Brought,
 }
 
-/// Of one task: what it brought in, whoever used it.
+/// Of one task: what it brought in, whichever task used it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskBrought {
     pub tid: TaskId,
@@ -577,7 +577,7 @@ mod tests {
         // Its own page, and three ahead.
         run(vec![file(Read, 0, 1), file(Cached, 0, 4), block(Queue, 0, 1), block(Queue, 1, 2), block(Queue, 3, 1)]);
         run(vec![block(Complete, 0, 1), file(Read, 1, 1), block(Complete, 1, 2), file(Read, 2, 1)]);
-        // It leaves, comes again for a read that asks for it, and is late for nobody.
+        // It leaves, comes again for a read that asks for it, and no task waits for it.
         run(vec![file(Uncached, 3, 1), file(Read, 3, 1), file(Cached, 3, 1), block(Queue, 3, 1), file(Read, 3, 1)]);
         let found = accuracy.finish();
         let total = found.total;

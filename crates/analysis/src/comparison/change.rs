@@ -20,7 +20,7 @@ pub struct RunFigures {
     pub figures: Vec<Figure>,
     /// From the first event to the last; 0 where it is not known.
     pub seconds: f64,
-    /// Bytes whose owner nobody knows; `None` where figures by owner make no sense.
+    /// Bytes without a known owner; `None` where figures by owner make no sense.
     pub unattributed_bytes: Option<u64>,
     /// Events that the recording lost, of all kinds.
     pub lost: u64,

@@ -21,7 +21,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             one.kind == OwnerKind::Task && (name == one.name || name == format!("{} ({})", one.name, one.tid))
         })
     };
-    // `sync` has everybody's changes written, and waits for them: that is what it was called for.
+    // `sync` writes the changes of all tasks and waits for them: that is its purpose.
     let syncs_all = |name: &str| {
         let mut calls = seen.calls.by_process.iter();
         calls.any(|group| group.name == name && matches!(group.call.as_str(), "sync" | "syncfs"))

@@ -4,7 +4,7 @@ use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measur
 use crate::units::{counted, duration};
 
 const MIN_DISCARDS: u64 = 5;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_PERCENT: f64 = 2.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use crate::units::{counted, duration};
 const MIN_FLUSHES: u64 = 5;
 /// A flush that takes less is no stall, nanoseconds.
 const MIN_MEAN_NS: u64 = 1_000_000;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_PERCENT: f64 = 10.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

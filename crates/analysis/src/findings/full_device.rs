@@ -29,7 +29,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     found
 }
 
-/// Who only reads is not delayed by it.
+/// A task that only reads is not delayed by it.
 fn is_written(seen: &Seen<'_>, device: &str) -> bool {
     let bytes = |what: &str| seen.device_group(device, what).map_or(0, |group| group.bytes);
     seen.usage.program_wrote(device) || bytes("writes").saturating_mul(READS_A_WRITE) > bytes("reads")

@@ -8,7 +8,7 @@ use crate::units::{counted, duration, grouped, size};
 const MIN_BIOS: u64 = 20;
 /// From this part of what a bio of the upper device takes, percent.
 const MIN_TIME_PERCENT: f64 = 15.0;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
 /// Bytes below for each byte above.
 const MIN_TIMES: f64 = 1.5;

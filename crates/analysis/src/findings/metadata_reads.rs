@@ -11,7 +11,7 @@ const MIN_BIOS: u64 = 50;
 const MIN_FLAGGED: u64 = 20;
 /// Of its reads, percent.
 const MIN_PERCENT: f64 = 50.0;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

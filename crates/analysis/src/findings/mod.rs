@@ -58,7 +58,7 @@ pub struct Seen<'a> {
     pub span_ns: u64,
 }
 
-/// Below this part of the recorded time nobody notices, percent; and where it is most of the time in calls.
+/// Below this share of the recorded time it does not matter, percent; and where it is most of the time in calls.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 const MIN_SPAN_OF_MOST_PERCENT: f64 = 1.0;
 const MOST_PERCENT: f64 = 50.0;

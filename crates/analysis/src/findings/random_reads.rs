@@ -19,7 +19,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let jumps = percent(file.sequential, file.reads) <= MAX_SEQUENTIAL_PERCENT;
         let small = file.bytes / file.reads.max(1) <= MAX_READ_BYTES;
         let covered = percent(file.covered_bytes, bytes);
-        // Where they came from the cache nobody waited.
+        // Where they came from the cache, no task waited.
         let touched = seen.readahead.is_some_and(|found| {
             found.files.iter().any(|one| {
                 one.inode == file.inode

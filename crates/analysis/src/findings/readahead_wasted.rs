@@ -1,4 +1,4 @@
-//! Pages that read-ahead brings in and nobody uses.
+//! Pages that read-ahead brings in and no task uses.
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;

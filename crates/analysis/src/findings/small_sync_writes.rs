@@ -19,7 +19,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }
     let mut all = Vec::new();
     for call in seen.calls.by_process.iter().filter(|group| is_write(&group.call)) {
-        // Its own bios, one or more for each call: nobody else writes them later.
+        // Its own bios, one or more for each call: no other task writes them later.
         let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
         // A large write may become many small bios, as with data=journal: that is no small write.

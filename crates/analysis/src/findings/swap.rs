@@ -6,7 +6,7 @@ use crate::block::{BlockFound, OwnerKind};
 use crate::units::{duration, size};
 
 const MIN_BYTES: u64 = 1 << 20;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_PERCENT: f64 = 2.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -6,7 +6,7 @@ use crate::units::{duration, grouped};
 
 /// Fewer writes are not worth a mount option.
 const MIN_WRITES: u64 = 10;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_PERCENT: f64 = 2.0;
 /// What a write into the page cache takes, nanoseconds: from a fast desktop to a slow ARM core with tracing.
 const CACHED_WRITE_NS: [u64; 2] = [1_000, 300_000];

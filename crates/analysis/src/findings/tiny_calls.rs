@@ -8,7 +8,7 @@ use flashscope_trace::FileId;
 const MIN_CALLS: u64 = 2000;
 /// A line of text is shorter.
 const MAX_BYTES: u64 = 256;
-/// Below this part of the recorded time nobody notices, percent.
+/// Below this share of the recorded time it does not matter, percent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 /// The buffer of the C library (`BUFSIZ` of musl), and a page.
 const BUFFERS: [u64; 2] = [1024, 4096];

@@ -1,4 +1,4 @@
-//! Who reads and writes most: process, file, device.
+//! The largest readers and writers: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
 use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
-/// Less of nobody known changes no answer, percent.
+/// A smaller share without a known owner changes no answer, percent.
 const MIN_UNKNOWN_PERCENT: f64 = 1.0;
 
 /// A write returns once its data is in memory; the kernel writes it up to half a minute later (vm.dirty_expire_centisecs).
@@ -70,7 +70,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 seen.storage.device_name(&one.device)
             );
         }
-        // With less than half in one file there is no such file; the recorder's own is never one. Where nobody is known, a part helps.
+        // With less than half in one file there is no such file; the recorder's own is never one. Where no owner is known, a part helps.
         let least = if mostly_unknown { sum / 10 } else { sum.div_ceil(2) };
         if let Some((file, bytes)) = which.filter(|(_, bytes)| *bytes >= least) {
             cause += &format!(" {} of all {went} {file}.", size(bytes));
@@ -153,7 +153,7 @@ fn programs<'a>(tasks: impl Iterator<Item = &'a Originator>, of: fn(&Originator)
     programs
 }
 
-/// The file of which most was moved by anybody, and how much.
+/// The file with most bytes of all tasks, and how many.
 fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Option<u64>) -> Option<(String, u64)> {
     // The group of all files that are not listed is no file.
     let files = groups(found, GroupBy::File).filter(|file| file.name != FURTHER_FILES);

@@ -71,7 +71,7 @@ fn is_plain(seen: &Seen<'_>) -> bool {
     used().count() > 0 && used().all(|mount| plain(&mount.kind))
 }
 
-/// What was read for a program, and for whom nobody knows: a limit of a cgroup has workers of the kernel queue its bios.
+/// What was read for an unknown program: a limit of a cgroup has workers of the kernel queue its bios.
 fn read_for(found: &BlockFound, own: u64) -> u64 {
     let unknown = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
     unknown.fold(own, |sum, one| sum.saturating_add(one.read_bytes))
@@ -94,7 +94,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let own = |name: &str| groups(found, GroupBy::Owner).find(|group| group.name == name);
-    // Of bios that were lost nobody knows how long they were under way.
+    // How long lost bios were in flight is unknown.
     let whole = groups(found, GroupBy::All).find_map(|group| stage(group, "Q2C")).map(|q2c| q2c.total_ns);
     let whole = whole.filter(|_| lost_events::find(seen).is_empty());
     for call in seen.calls.by_process.iter().filter(|group| is_read(&group.call)) {

@@ -40,7 +40,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 )
             };
             // Bios beside one another count each: this is the most that it can be.
-            // Of what was lost nobody knows when it was under way.
+            // When lost bios were in flight is unknown.
             if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT && !lost_events::find(seen).is_empty() {
                 let part = seen.of_span(q2c.total_ns);
                 (format!("The bios that were not lost are under way for {part:.1} % of the time at most."), each)

@@ -11,9 +11,9 @@
 //!   other on, in either direction. To it belong the reads that check that such a block is empty (JFFS2,
 //!   fs/jffs2/erase.c, jffs2_block_check_erase) and the first program of its first page (JFFS2's clean marker, UBI's header).
 //! - **Background check**: what `jffs2_gcd_mtdN` reads after a scan until it first programs or erases: its pass over the nodes
-//!   whose checksums nobody has seen yet (fs/jffs2/gc.c, jffs2_garbage_collect_pass).
+//!   whose checksums have not been checked yet (fs/jffs2/gc.c, jffs2_garbage_collect_pass).
 //! - **Garbage collection**: everything else of the file systems' own collectors, and all erases of blocks that had data.
-//! - **Programs**: the rest, reads and writes in the name of whoever wanted them, and of writeback.
+//! - **Programs**: the rest: reads and writes by programs, and by writeback.
 //!
 //! Scans, checks and formatting are one phase each from a scan to the next; of the others one ends where nothing follows for
 //! [`QUIET_NS`].

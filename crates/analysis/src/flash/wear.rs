@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files that are kept apart; what is of further ones is counted as theirs together.
+/// Files that are kept apart; further ones are counted together.
 pub const MAX_FILES: usize = 4096;
 /// Threads with the file that they write.
 const MAX_THREADS: usize = 1 << 14;

@@ -106,7 +106,7 @@ struct Task {
 }
 
 impl Task {
-    /// The layer in which it works for whoever sleeps.
+    /// The layer in which it works for the task that sleeps.
     fn helps_in(&self) -> Option<Layer> {
         if !self.kernel || self.asleep {
             return None;
@@ -261,7 +261,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         }
     }
 
-    /// Only what tasks of this name do; what is done for them stays theirs.
+    /// Only what tasks of this name do, and what is done for them.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
         self
@@ -536,7 +536,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         all.map(|(_, id)| *id).filter(|id| self.bios.get(id).is_some_and(|bio| bio.end <= block.end())).collect()
     }
 
-    /// The counters of whoever has this bio, with -1 or +1 for its state.
+    /// The counters of the owner of this bio, with -1 or +1 for its state.
     fn count(&mut self, bio: Bio, joins: bool) {
         let Some(task) = self.tasks.get_mut(&bio.tid) else { return };
         let of_kernel = if bio.issued { &mut self.issued } else { &mut self.queued };

@@ -5,7 +5,7 @@
 //! Linux 6.1.192; 5.10 to 7.2 do the same with pages or folios. What shows in the cache:
 //! - what is in a row is kept for the inode, not for the open file (`ui->last_page_read`, `ui->read_in_a_row`), and counts pages
 //!   that are read in, not those that are found;
-//! - a new inode's `last_page_read` is 0: page 1 follows page 0 though nobody read that;
+//! - a new inode's `last_page_read` is 0: page 1 follows page 0 although page 0 was not read;
 //! - at most 32 nodes (`UBIFS_MAX_BULK_READ`) that lie one behind the other in one LEB. The buffer is no bound of its own: it holds
 //!   32 nodes of the largest size or a whole LEB (`c->max_bu_buf_len`), but where 129.5 KiB could not be had in one piece;
 //! - pages that are there and read in are passed over, one that is locked ends the bulk read: `page_cache_ra_unbounded` adds a whole

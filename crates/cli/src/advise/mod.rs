@@ -410,7 +410,7 @@ fn gain(advice: &Advice) -> String {
     }
 }
 
-/// Where the files lie, and which knob is theirs.
+/// Where the files lie, and which knob applies to them.
 struct FileStorage {
     /// Directories of /sys/class/bdi.
     knobs: Vec<String>,
@@ -457,7 +457,7 @@ impl FileStorage {
         }
         storage.knobs.sort();
         storage.knobs.dedup();
-        // The trace may come from anybody; what is typed after its advice is typed by root.
+        // A trace is untrusted, and root types the commands of the advice.
         let (knobs, odd) = storage.knobs.into_iter().partition(|name| quote::sysfs(name).is_some());
         FileStorage { knobs, odd, ..storage }
     }

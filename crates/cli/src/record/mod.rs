@@ -73,7 +73,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal, begins));
         (ran, limited.reached())
     };
-    // Without a command somebody waits for the end of -d: on a busy machine this may take longer, and the line says what it is.
+    // Without a command the user waits for the end of -d: on a busy machine this may take longer, and the line says what it is.
     let recorded = std::fs::metadata(pending.stream());
     if let (true, Ok(recorded), Ok(0)) = (args.command.is_empty(), recorded, ran.as_ref().map(|outcome| outcome.status))
     {

@@ -315,7 +315,7 @@ mod tests {
         // 9: a window that is small as it is and used up.
         let short = workload((0..64).map(|n| page(A, n)));
         assert_eq!(changes(&short, Kernel::V6_1, 4), []);
-        // 10: nobody read.
+        // 10: not read.
         assert_eq!(changes(&workload([]), Kernel::V6_1, 128), []);
     }
 

@@ -123,7 +123,7 @@ fn shared_knob(seen: &Seen<'_>) -> Option<Silent> {
     let on_it = seen.facts.mounts.iter().filter(|mount| mount.is("jffs2"));
     let mounts: Vec<String> = on_it.filter_map(|mount| mount.target.clone()).take(64).collect();
     let devices = seen.facts.mtd.len() as u64;
-    // One mount on one device shares it with nobody.
+    // A device with one mount is not shared.
     (mounts.len() > 1 || devices > 1).then(|| Silent::SharedKnob { knob: knob.clone(), mounts, devices })
 }
 

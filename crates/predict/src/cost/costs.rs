@@ -93,7 +93,7 @@ impl<'a> Costs<'a> {
         self.of_calls_and_pages().map_or(0.0, |[call_ns, ..]| call_ns)
     }
 
-    /// Pages of the mean: reads by their fit, faults by theirs; what has none (all of it was cached when it was recorded) by the
+    /// Pages of the mean: reads and faults each by their own fit; what has none (all of it was cached when it was recorded) by the
     /// other's pages.
     pub fn time_ns(&self, tally: &Tally) -> Option<f64> {
         let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;

@@ -106,7 +106,7 @@ impl Busy {
         of_kind.pages += u64::from(call.pages_added);
         of_kind.flash_reads += u64::from(call.flash_reads);
         let Some(ns) = call.duration_ns else { return };
-        // Time in which nobody is served, because others run, is no stretch's.
+        // Time in which no task is served, because others run, belongs to no stretch.
         let begin = call.clock_began_ns();
         let end = begin.saturating_add(ns);
         let open = match open {

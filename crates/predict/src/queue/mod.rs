@@ -2,7 +2,7 @@
 //!
 //! Two halves. [`QueueReader`] reads a recording: which bios a call requested, when the device was done with them, and what the
 //! processor's part of calls was; from that [`QueueCost`] is fitted. [`Replay`] runs the calls again in virtual time: a call
-//! waits for the pages that it takes, pages that nobody waits for cost what it takes to ask for them, and the pauses between a
+//! waits for the pages that it takes, pages that no call waits for cost only their requests, and the pauses between a
 //! task's calls stay as they were recorded.
 //!
 //! What becomes a bio and a request: a run of contiguous pages is one bio of at most 256 pages (`BIO_MAX_VECS`,
@@ -46,7 +46,7 @@ pub struct Queued {
     pub kib: u64,
     /// Pages that an earlier call had read ahead, and that were not there yet when the call that asks for them began.
     pub pages_late: u64,
-    /// Pages in flight that nobody waited for: their completion was lost, or too many were in flight.
+    /// Pages in flight that no call waited for: their completion was lost, or too many were in flight.
     pub pages_given_up: u64,
     /// Where files lie on their devices.
     pub extents: Extents,

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(ran.others_ns(TaskId(1)), 30);
         ran.switched(1200, true, TaskId(2));
         assert_eq!((ran.others_ns(TaskId(1)), ran.others_ns(TaskId(2))), (30, 300));
-        // Times that go backwards, and what is nobody's.
+        // Times that go backwards, and events without a task.
         ran.ended(0);
         assert_eq!((ran.others_ns(TaskId(2)), ran.others_ns(TaskId(9))), (300, 330));
     }

@@ -342,7 +342,7 @@ impl Collector {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
                 self.workload.flash_seen = true;
                 let reader = match self.through_block_layer && !self.inside.contains_key(&event.tid) {
-                    // A worker reads for whoever waits: with several of them, for the one that has waited longest.
+                    // A worker reads for a task that waits: with several of them, for the one that has waited longest.
                     true => {
                         self.inside.iter().min_by_key(|(_, inside)| inside.began(&self.workload)).map(|(&tid, _)| tid)
                     }

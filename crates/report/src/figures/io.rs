@@ -269,7 +269,7 @@ impl<'a> OneDevice<'a> {
             return;
         }
         let radius = if self.marks.len() > 3000 { 1.6 } else { 2.2 };
-        // Who has most comes first, so that it hides nobody: marks are sorted by panel and owner.
+        // The largest owner is drawn first, so that it hides no other: marks are sorted by panel and owner.
         for marks in self.marks.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (panel, dot) = (marks[0].0, marks[0].1);
             let (area, kind) = (areas[usize::from(panel)], Dot(dot.into()));

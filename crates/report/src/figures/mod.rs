@@ -52,7 +52,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// `of` names what it is a figure of, for who hears the page. An id that came from a group's name becomes a word that ends
+    /// `of` names what it is a figure of, for screen readers. An id that came from a group's name becomes a word that ends
     /// no attribute and leads into no other directory.
     fn new(svg: Svg, id: String, of: &str, title: String, caption: String) -> Self {
         let harmless = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
@@ -112,7 +112,7 @@ pub fn flash(report: &FlashReport) -> Vec<Figure> {
         };
         shapes.push((shape, &chip.name));
     }
-    // Chips that did something, but that nobody described.
+    // Chips with operations, but without a description.
     for point in &found.timeline.points {
         if shapes.iter().all(|(shape, _)| shape.chip != point.chip) {
             shapes.push((Shape { chip: point.chip, pages_per_block: 0, blocks: 0, page_bytes: 0 }, "shape not known"));

@@ -49,7 +49,7 @@ struct Matrix {
     names: Vec<String>,
     /// All Q2C of each.
     q2c_ns: Vec<u64>,
-    /// By who waits, then by behind whom.
+    /// By the owner that waits, then by the owner it waits behind.
     cells: Vec<Vec<Cell>>,
     /// Some are summed up.
     others: bool,

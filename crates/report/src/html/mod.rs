@@ -206,7 +206,7 @@ fn summary(numbers: &[(String, &str)]) -> String {
     out + "</div>\n"
 }
 
-/// Who did what with which file, and which devices lie on others.
+/// Uses of files by task, and which devices lie on others.
 fn names(page: &mut page::Page, names: &NamesFound) {
     if !names.files.is_empty() {
         page.heading("files", "Files");

@@ -1,4 +1,4 @@
-//! A trace's block I/O on a terminal: where its time goes, whose it is, who waits behind whom.
+//! A trace's block I/O on a terminal: where its time goes, its owners, and who waits behind whom.
 
 use super::table::paragraph;
 use super::{Style, rows};
@@ -122,7 +122,7 @@ fn section(heading: &str, table: &Rows, style: &Style) -> String {
 
 fn waits(found: &BlockFound, style: &Style) -> String {
     let (width, most) = (style.width(), style.rows(MAX_ROWS));
-    // Where nobody waited, "Who slows whom down" says so: a table of zeros says no more.
+    // Where no owner waited, "Who slows whom down" says so: a table of zeros adds nothing.
     let loads = (!block_view::nobody_waited(found)).then(|| block_view::owner_loads(found, most));
     let mut out = loads.map(|loads| section("Waits behind others", &loads, style)).unwrap_or_default();
     let pairs = block_view::pairs(found, most);

@@ -145,7 +145,7 @@ fn findings(findings: &[Finding], style: &Style) -> String {
     out
 }
 
-/// Who did what with which file, and which devices lie on others.
+/// Uses of files by task, and which devices lie on others.
 fn names_section(names: &NamesFound, style: &Style, most: usize) -> String {
     let width = style.width();
     let mut out = String::new();

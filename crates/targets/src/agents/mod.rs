@@ -55,7 +55,7 @@ pub(crate) fn agent_bytes(arch: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// The agent for an architecture as a file that can be run or sent. One that this program carries is unpacked first, into a
-/// directory that nobody else can write to.
+/// directory that no other user can write to.
 pub fn agent_for(arch: &str) -> Result<PathBuf, Error> {
     let source = find(arch, AGENT)?;
     let named = matches!(source, Source::File(_));

@@ -1,4 +1,4 @@
-//! A carried program as a file: in a directory that nobody but this user and root can change, under its hash.
+//! A carried program as a file: in a directory that only this user and root can change, under its hash.
 
 use std::fs::{DirBuilder, Metadata};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -23,7 +23,7 @@ pub(super) fn unpacked(carried: &Carried) -> Result<PathBuf, Error> {
     Err(problem.unwrap_or(Error::NoCacheDir))
 }
 
-/// The cache; where that belongs to somebody else (`sudo` that keeps HOME), a directory of the system's.
+/// The cache; where that belongs to another user (`sudo` that keeps HOME), a directory of the system's.
 fn places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = cache_dir().into_iter().map(|dir| dir.join("agents")).collect();
     let user = user();

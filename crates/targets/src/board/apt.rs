@@ -139,7 +139,7 @@ impl Apt {
     }
 
     fn command(&self, program: &str) -> Command {
-        // A killed fetch takes apt with it: nobody else would end it.
+        // A killed fetch takes apt with it: nothing else would end it.
         let mut command = process::dies_with_us("TERM", program.as_ref());
         command.env("APT_CONFIG", self.path("apt.conf")).env("LC_ALL", "C.UTF-8");
         command
@@ -160,7 +160,7 @@ impl Apt {
                 std::fs::hard_link(entry.path(), &to).map_err(|e| Error::io(&to, e))?;
             }
         }
-        // A concurrent fetch may publish at the same time; whoever comes last wins, and either index is whole.
+        // A concurrent fetch may publish at the same time; the last one wins, and either index is whole.
         let published = self.published()?;
         let aside = ScratchDir::new("old-lists")?;
         std::fs::rename(&published, aside.path().join("lists")).ok();

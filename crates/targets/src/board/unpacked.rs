@@ -36,7 +36,7 @@ pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress)
     let whole = dir.path().join("whole");
     let write = || {
         std::fs::write(&whole, &unpacked)?;
-        // By rename: a file of this name is whole, whoever else makes it meanwhile.
+        // By rename: a file of this name is whole, even if another process makes it meanwhile.
         std::fs::rename(&whole, &path)
     };
     write().map_err(|source| Error::Cache { path: path.clone(), source })?;

@@ -69,9 +69,9 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Finds a directory in which nobody else can change what we put, makes one of our own there, removes what dead holders left,
+/// Finds a directory in which no other user can change our files, makes one of our own there, removes what dead holders left,
 /// says `flashscope ok MACHINE ELF DIR`, and waits for the end of its input to remove what this job put. No backslash and no
-/// newline: login shells differ there. `@RANDOM@` is to be replaced by hexadecimal digits that nobody can know.
+/// newline: login shells differ there. `@RANDOM@` is to be replaced by random hexadecimal digits.
 ///
 /// A directory is called `flashscope_PID_START_NAMESPACE_BOOT_RANDOM`. Its owner is dead where the boot is another one, or
 /// where this PID namespace has no such process; what is of another namespace is left alone. In it:

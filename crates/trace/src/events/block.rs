@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One step on the way of a bio or a request. Its process is `Event::tid`: who ran, not always who asked.
+/// One step on the way of a bio or a request. Its process is `Event::tid`: the task that ran, which need not be the originator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     pub action: BlockAction,

@@ -1,4 +1,4 @@
-//! What happens to files, page by page: who reads and dirties them, what of them is cached, where they lie.
+//! What happens to files, page by page: reads, dirtied pages, cached pages, and where they lie.
 //!
 //! Sources (Linux 5.10, 6.1, 6.12 and 7.2): `include/trace/events/filemap.h`, `writeback.h`, `ext4.h`, `f2fs.h`; and the agent's own
 //! `file_read` (`docs/reference/agent-protocol.md`).

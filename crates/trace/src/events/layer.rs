@@ -1,7 +1,7 @@
 //! Which layer of the kernel a function belongs to, and the calls of a task that go through them.
 //!
 //! The boundaries are functions' names (Linux 5.10 to 7.2; the first lines of each are what Hasegawa et al., table 5, name,
-//! where the kernel still has them). A function that is in no row belongs to the layer of whoever called it.
+//! where the kernel still has them). A function that is in no row belongs to the layer of its caller.
 
 use crate::facts::Facts;
 use crate::ids::TaskId;
@@ -226,7 +226,7 @@ pub enum SleepSource {
     Waits,
     /// `schedule` in a trace of functions, as far as the tracer followed it.
     Functions,
-    /// `sched:sched_switch`: every sleep, and who has the CPU.
+    /// `sched:sched_switch`: every sleep, and the task that has the CPU.
     Switches,
 }
 

@@ -303,7 +303,7 @@ impl Source for Log {
         Box::new(self.schemas.iter())
     }
 
-    /// A text says nothing of lines that somebody left out.
+    /// A text says nothing of lines that were left out.
     fn counts_missing(&self) -> bool {
         self.is_numbered
     }

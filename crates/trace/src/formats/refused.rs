@@ -17,7 +17,7 @@ const RECORD: &str = "record with `flashscope record --events block,syscall,cach
 const OWN_COLUMNS: &str = "blkparse's output in a format of its own (`-f` or `-F`)";
 const COLUMNS_UNKNOWN: &str = "its columns are not known; run `blkparse -i NAME` without -f and -F, or give the blktrace files (NAME.blktrace.0 and so on)";
 
-/// The line of an error about a file that is not read; `None`: nobody knows what it is.
+/// The line of an error about a file that is not read; `None`: its kind is unknown.
 pub(crate) fn refusal(head: &Head) -> Option<String> {
     let lines: Vec<&[u8]> = head.lines().into_iter().map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
     if head.bytes().is_empty() {

@@ -1,4 +1,4 @@
-//! What a device does with its time: which originators it serves, and who waits meanwhile.
+//! How a device spends its time: which originators it serves, and which wait meanwhile.
 //!
 //! Input: requests that enter and leave the device, bios that begin and end to wait. Output: for any stretch of time how long the
 //! device served, how long each originator, and how long each one was served while another waited. Each costs constant time, or a
@@ -230,7 +230,7 @@ pub(super) struct OneDevice {
     idle_since: u64,
     /// Originators by task.
     tasks: HashMap<TaskId, usize>,
-    /// D2C with nobody else in the device, by class.
+    /// D2C of requests that were alone in the device, by class.
     pub alone: Vec<super::Mean>,
     /// Steps of originators that share a row.
     pub unhindered: [LatencyHistogram; 5],

@@ -5,7 +5,7 @@
 //!   the journal. A write bio's sectors lead through the file system's extents to the pages of a file, and a page leads to
 //!   the task that dirtied it; where several did before it was written, it is shared. Where no extents are recorded, the
 //!   file that the carrier writes back (`writeback_single_inode`) names the page's dirtiers as far as they are one.
-//! - What a file system's own threads do beside that is theirs: the journal, garbage collection, metadata.
+//! - All other I/O of a file system's own threads counts for them: the journal, garbage collection, metadata.
 //! - Any other kernel thread is a carrier only: the originator is unknown, and is counted so.
 //!
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
@@ -54,7 +54,7 @@ struct Dirty {
     /// 0 where it is shared.
     owner: u32,
     shared: bool,
-    /// On its way to the device, or some of it: whoever dirties it from now on begins anew.
+    /// It is being written, at least in part: the next task that dirties it becomes its only owner.
     written: bool,
     /// A loop device's worker put the bytes in, for a bio of that device.
     by_loop: bool,
@@ -116,7 +116,7 @@ impl BytesByOwner {
     }
 }
 
-/// Follows files' pages from whoever dirties them to whoever writes them.
+/// Follows files' pages from the task that dirties them to the one that writes them.
 pub(super) struct Originators<L> {
     lookup: L,
     /// Tasks that are no kernel threads, whatever their names.
@@ -273,7 +273,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         (id, carrier)
     }
 
-    /// The thread that issues a request which nobody queued in this trace.
+    /// The thread that issues a request whose queueing is not in this trace.
     pub fn issuer(&mut self, tid: TaskId, time: TimeNs) -> u32 {
         self.task(tid, time).0
     }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// What the pseudonyms are made with. Who has it can try names out.
+/// The key of the pseudonyms. With it, guessed names can be checked.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 

@@ -308,7 +308,7 @@ fn synthetic(
     let mut names = Names::default();
     for (index, source) in from.iter().enumerate() {
         let mut lost = source.trace.losses();
-        // Who reads the file finds these again.
+        // The reader of the file finds these again.
         for again in [
             Loss::EventsMissedAtGaps,
             Loss::GapsOfUnknownSize,

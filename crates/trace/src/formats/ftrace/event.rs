@@ -67,7 +67,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         return true;
     }
     match out.name.as_str() {
-        // A text that somebody wrote is nothing to take apart.
+        // A message that a program wrote is not parsed.
         "tracing_mark_write" => {
             out.name = "print".to_string();
             out.fields.push(("buf", Value::Text(rest)));

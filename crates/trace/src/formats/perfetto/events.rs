@@ -345,7 +345,7 @@ fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut
         }
     };
     match (parsed.system, parsed.name.as_str()) {
-        // Who asks, by the name of who runs.
+        // The originator, by the name of the task that runs.
         ("block", _) => task(Some(Value::Unsigned(u64::from(tid.0))), "comm"),
         ("sched", "sched_switch") => {
             task(field(parsed, "prev_pid"), "prev_comm");

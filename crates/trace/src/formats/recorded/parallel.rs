@@ -1,4 +1,4 @@
-//! All lanes of a recording in time order, read and unpacked by threads that run ahead of who takes the records.
+//! All lanes of a recording in time order, read and unpacked by threads that run ahead of the consumer of the records.
 //!
 //! A lane is read by one thread at a time: it copies whole sub-buffers into a batch and notes where their records lie.
 //! Which lane is read next is decided by a queue of lanes that have room for a batch, so that no thread waits for room.
@@ -239,7 +239,7 @@ impl Drop for Over<'_, '_> {
     }
 }
 
-/// Says that a lane is at its end, should the thread that reads it panic; the panic itself reaches who waits for it.
+/// Says that a lane is at its end, should the thread that reads it panic; the panic itself reaches the thread that joins it.
 struct Bail<'s, 'l> {
     shared: &'s Shared<'l>,
     lane: usize,

@@ -510,7 +510,7 @@ impl Assembler {
                     step.finished = true;
                 }
             }
-            // For who waits: no part of a recording.
+            // For the waiting process: no part of a recording.
             kind::PROGRESS => {}
             _ => self.losses.add(Loss::FramesUnknownType, 1),
         }
