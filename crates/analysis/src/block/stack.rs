@@ -489,3 +489,17 @@ impl Above {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_remaps_the_oldest_is_forgotten() {
+        let (upper, lower) = (Device::new(253, 0), Device::new(8, 0));
+        let (mut stack, last) = (Stack::default(), MAX_REMAPS as u64);
+        (0..=last).for_each(|at| stack.remapped((lower, at), (upper, at + 7), true, at));
+        let origins = [0, 1, last].map(|at| stack.origin((lower, at)));
+        assert_eq!(origins, [None, Some((upper, 8)), Some((upper, last + 7))]);
+    }
+}
