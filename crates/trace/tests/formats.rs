@@ -91,7 +91,7 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"\xff\xfe#\0 \0t\0", &["UTF-16", "iconv"]),
     (
         b"# tracer: nop\n             fio-900     [001] d..1.    1024: block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\n",
-        &["counts instead of times", "trace_clock"],
+        &["counts instead of times", "trace_clock", "trace-cmd report --raw-ts"],
     ),
     (b"TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE\n900     fio              10     0      40      0       R data\n", &["filetop"]),
     (b"PID    COMM               FD ERR PATH\n900    fio                 3   0 /data/x\n", &["opensnoop", "no requests"]),
@@ -110,6 +110,182 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"1 12:00:00.000000001 0 fio (900) > read fd=3 size=4096\n", &["sysdig"]),
     (b"# event histogram\n#\n{ common_pid: 900 } hitcount: 3\n", &["event histogram"]),
     (b"smartctl 7.3 2022-02-28 r5338 [x86_64-linux-6.1.0] (local build)\n", &["smartctl"]),
+    (
+        b"[12:00:01]\np::__vfs_read(struct file *file, void *buf, size_t count):size_t:count\n\tCOUNT      EVENT\n\t12         count = 4096\n",
+        &["argdist", "counts"],
+    ),
+    (
+        b"nvme0n1    p1    p5   p10   p16   p25   p50   p75   p84   p90   p95   p99  p100\nread     95us 175us 305us 515us 895us  985us 995us 1.5ms 2.5ms 3.5ms 4.5ms  10ms\nwrite     5us   5us   5us  15us  25us 135us 765us 855us 885us 895us 965us 1.5ms\ndiscard   5us   5us   5us   5us 135us 145us 165us 205us 385us 875us 1.5ms 2.5ms\n",
+        &["biolatpcts"],
+    ),
+    (
+        b"{'ts': '2020-12-30 14:33:03', 'val_type': 'usecs', 'data': [{'interval-start': 0, 'interval-end': 1, 'count': 0}]}\n",
+        &["histogram"],
+    ),
+    (
+        b"fio: this platform does not support process shared mutexes, forcing use of threads.\n{\n  \"fio version\" : \"fio-3.33\",\n  \"jobs\" : [ ]\n",
+        &["fio's output in JSON"],
+    ),
+    (
+        b"dtrace: script './iosnoop.d' matched 4 probes\nCPU     ID                    FUNCTION:NAME\n  0   1234                       bdev_strategy:start sd0 4096\n  1   1235                       biodone:done sd0 4096\n",
+        &["DTrace"],
+    ),
+    (
+        b"  UID   PID D    BLOCK   SIZE       COMM PATHNAME\n    0   337 W  1234567   4096     launchd /private/var/x\n  501   400 R  1234588   8192     Finder ??/a\n",
+        &["DTrace", "traces of Linux"],
+    ),
+    (
+        b"12:00:01.123456  RdData[A]       D=0x0123456  B=0x1000   /dev/disk1s1  /Users/u/x         0.000345 W Finder.1234\n12:00:01.123556  WrData[A]       D=0x0123457  B=0x1000   /dev/disk1s1  /Users/u/x         0.000145 W Finder.1234\n",
+        &["fs_usage"],
+    ),
+    (
+        b"BeginHeader\n            DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri,  VolSnap,         FileObject, FileName\nEndHeader\n            DiskRead,     123456,     svchost.exe (1234),       5678, 0xffffe00012345678, 0x0012345000, 0x00001000,         345,        0, 0x060043,         340, Normal, , 0xffffe00012345000, \"C:\\x\"\n",
+        &["Windows event trace as text"],
+    ),
+    (
+        b"Event Name,       Type,   Event ID,    Version,    Channel,      Level,     Opcode,       Task,            Keyword,        PID,        TID, Processor Number, Instance ID, Parent Instance ID, Activity ID, Related Activity ID,          Clock-Time,      Kernel(ms),        User(ms),  User Data\nDiskIo, Read, 0, 3, 0, 0, 10, 0, 0x0, 1234, 5678, 0, , , , , 133500000000000000, 0, 0, 0, 4096\n",
+        &["Windows event trace as text"],
+    ),
+    (
+        b"\"Time of Day\",\"Process Name\",\"PID\",\"Operation\",\"Path\",\"Result\",\"Detail\"\n\"12:00:01.1234567 PM\",\"explorer.exe\",\"1234\",\"ReadFile\",\"C:\\x\",\"SUCCESS\",\"Offset: 0, Length: 4,096\"\n",
+        &["Windows event trace as text"],
+    ),
+    (
+        b"Microsoft Windows Performance Recorder Version 10.0.19041 (CoreSystem)\nCopyright (c) 2019 Microsoft Corporation. All rights reserved.\n\nWPR recording is in progress...\n",
+        &["Windows event trace as text"],
+    ),
+    (
+        b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<WindowsPerformanceRecorder Version=\"1.0\"><Profiles></Profiles></WindowsPerformanceRecorder>\n",
+        &["Windows event trace as text"],
+    ),
+    (
+        b"# HELP ebpf_exporter_bio_latency_seconds Block IO latency histogram\n# TYPE ebpf_exporter_bio_latency_seconds histogram\nebpf_exporter_bio_latency_seconds_bucket{device=\"sda\",operation=\"read\",le=\"1e-06\"} 0\n",
+        &["Prometheus"],
+    ),
+    (
+        b"Setting up watches.  Beware: since -r was given, this may take a while!\nWatches established.\n/tmp/ CREATE a\n/tmp/ OPEN a\n",
+        &["inotifywait's"],
+    ),
+    (
+        b"/tmp/ CREATE a\n/tmp/ OPEN a\n/tmp/ CLOSE_WRITE,CLOSE a\n",
+        &["inotifywait's"],
+    ),
+    (
+        b"0 tail(1234): open(\"/etc/passwd\", O_RDONLY) \n12 tail(1234): read(3, 4096) = 4096\n",
+        &["SystemTap's"],
+    ),
+    (
+        b"825946 3364 (NetworkManager) access /sys/class/net/eth0/carrier read: 8190 write: 0\n825955 3364 (NetworkManager) iotime /sys/class/net/eth0/carrier time: 9\n",
+        &["SystemTap's"],
+    ),
+    (
+        b"\nThu Nov 26 12:00:00 2026 , Average:   0Kb/sec, Read:       7Kb, Write:      0Kb\n\n     UID      PID     PPID                       CMD   DEVICE    T        BYTES\n",
+        &["SystemTap's"],
+    ),
+    (
+        b"Smart Log for NVME device:nvme0n1 namespace-id:ffffffff\ncritical_warning\t\t\t: 0\ntemperature\t\t\t\t: 38 C (311 Kelvin)\navailable_spare\t\t\t\t: 100%\n",
+        &["nvme's output"],
+    ),
+    (
+        b"Node                  SN                   Model                                    Namespace Usage                      Format           FW Rev  \n--------------------- -------------------- ---------------------------------------- --------- -------------------------- ---------------- --------\n/dev/nvme0n1          S1                   X                                        1          10.00  GB /  20.00  GB    512   B +  0 B   1\n",
+        &["nvme's output"],
+    ),
+    (
+        b"device rootfs mounted on / with fstype rootfs\ndevice proc mounted on /proc with fstype proc\ndevice 10.0.0.1:/export mounted on /mnt with fstype nfs4 statvers=1.1\n\topts:\trw,vers=4.2\n",
+        &["NFS"],
+    ),
+    (
+        b"\n10.0.0.1:/export mounted on /mnt:\n\n           ops/s       rpc bklog\n",
+        &["NFS"],
+    ),
+    (
+        b"disk- ------------reads------------ ------------writes----------- -----IO------\n       total merged sectors      ms  total merged sectors      ms    cur    sec\nsda     1234     10   98765    1000   2345     20   87654    2000      0      3\nloop0      0      0       0       0      0      0       0       0      0      0\n",
+        &["vmstat's"],
+    ),
+    (
+        b"           10 disks\n            2 partitions\n         1234 total reads\n           10 merged reads\n",
+        &["vmstat's"],
+    ),
+    (
+        b"sda1          reads   read sectors  writes    requested writes\n                1234       98765       2345       87654\n",
+        &["vmstat's"],
+    ),
+    (
+        b"               total        used        free      shared  buff/cache   available\nMem:         1000000      100000      800000           0      100000      850000\nSwap:              0           0           0\n",
+        &["counts of memory"],
+    ),
+    (
+        b"MemTotal:        1000000 kB\nMemFree:          800000 kB\n",
+        &["counts of memory"],
+    ),
+    (
+        b"              capacity     operations     bandwidth \npool        alloc   free   read  write   read  write\n----------  -----  -----  -----  -----  -----  -----\ntank        1.00G  10.0G      1      2  4.00K  8.00K\n",
+        &["zpool iostat"],
+    ),
+    (
+        b"NAME        MAJ:MIN RM  SIZE RO TYPE MOUNTPOINTS\nmmcblk0     179:0    0 14.6G  0 disk \n",
+        &["lsblk"],
+    ),
+    (
+        b"[Thu Nov 26 12:00:00 2026] Booting Linux on physical CPU 0x0\n[Thu Nov 26 12:00:01 2026] mmc0: new high speed SD card\n[Thu Nov 26 12:00:02 2026] blk_update_request: I/O error, dev sda, sector 1234\n",
+        &["the system's log"],
+    ),
+    (
+        b"Nov 26 12:00:00 board kernel: [    0.000000] Booting Linux on physical CPU 0x0\nNov 26 12:00:01 board kernel: [    1.234567] mmc0: new high speed SD card\nNov 26 12:00:02 board systemd[1]: Started x.\n",
+        &["the system's log"],
+    ),
+    (
+        b"-- Journal begins at Thu 2026-11-26 12:00:00 UTC. --\nNov 26 12:00:00 board kernel: Booting Linux on physical CPU 0x0\nNov 26 12:00:02 board systemd[1]: Started x.\n",
+        &["the system's log"],
+    ),
+    (
+        b"--------- beginning of main\n11-26 12:00:00.123  1234  1245 I ActivityManager: Start proc 1\n11-26 12:00:00.223  1234  1245 D Zygote  : x\n",
+        &["the system's log"],
+    ),
+    (
+        b"name: block_rq_issue\nID: 1234\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n",
+        &["description of an event"],
+    ),
+    (
+        b"            time    cpu  task name                       wait time  sch delay   run time\n                         [tid/pid]                          (msec)     (msec)     (msec)\n--------------- ------  ------------------------------  ---------  ---------  ---------\n   12345.678901 [0000]  dd[1234]                            0.000      0.000      0.123\n",
+        &["perf sched's"],
+    ),
+    (
+        b"Usage: blktrace version 2.0.0\n-d <dev>             | --dev=<dev>\n",
+        &["a program's help"],
+    ),
+    (
+        b"#!/bin/sh\nblktrace -d /dev/sda -o - | blkparse -i -\n",
+        &["a script", "-- SCRIPT"],
+    ),
+    (
+        b"Trace 0, stream 0, [12:00:00.123456789] block_rq_issue: { cpu_id = 0 }, { dev = 8388608, sector = 100 }\nTrace 0, stream 0, [12:00:00.123556789] block_rq_complete: { cpu_id = 0 }, { dev = 8388608 }\n",
+        &["LTTng"],
+    ),
+    (
+        b"{ 0x1000, 0x0, 200 } 12:00:00.123456789 block_rq_issue: { dev = 8388608, sector = 100 }\n",
+        &["LTTng"],
+    ),
+    (b"Kernel buffer statistics:\n  Note: \"entries\" are the entries left in the kernel ring buffer\n", &["a list of trace-cmd's", "trace-cmd report -i FILE"]),
+    (b"cpus=2\n\ntask: <idle>-0\n  Event: block_rq_complete:0xfe00000 (2)\n", &["a list of trace-cmd's"]),
+    (b"00000000c0300044 cpu_v7_reset\n00000000c0300048 cpu_v7_switch_mm\n", &["a list of trace-cmd's"]),
+    (b"block:block_rq_issue\nblock:block_rq_complete\n", &["a list of trace-cmd's"]),
+    (b"\0\0\0\0\0\0\0\0", &["nothing but zeros"]),
+    (b"<?xml version=\"1.0\"?>\n<svg width=\"1\"/>\n", &["an image"]),
+    (b"<?xml version=\"1.0\"?>\n<a/>\n", &["XML"]),
+    // JSON that looks a little like LTTng's text, and a list that is of no tracer.
+    (b"{ \"a\": { \"b\": 1 } }\n", &["JSON"]),
+    (b"key:value\nother:value\n", &["not a trace that flashscope reads"]),
+    (
+        b"# tracer: nop\r#\r   fio-900 [001] d..1. 1.024000: block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\r",
+        &["a carriage return alone", "tr '\\r'"],
+    ),
+    (
+        b"# tracer: nop\n   fio-900 [001] d..1. 1,024000: block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\n",
+        &["decimal commas", "LC_ALL=C", "sed -E"],
+    ),
+    (b"  8,0    0        1     0,000000000   102  Q  RS 2208 + 8 [work]\n", &["decimal commas"]),
+    (b"fio 900 [001] 1,024000: block:block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\n", &["decimal commas"]),
     (b"64 0 3\n1 2 0\n", &["three numbers a line", "spatial view", "blocks with their sizes and times"]),
     (b"Dear reader, this is no trace.\n", &["not a trace that flashscope reads", "report --help"]),
     (b"\xfe\xfd\x00\x01\x02", &["not a trace that flashscope reads"]),

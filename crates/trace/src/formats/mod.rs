@@ -153,7 +153,7 @@ enum Chosen {
 /// a terminal, but not four times as many.
 fn choose(head: &Head) -> Chosen {
     // The text of an archive is cut by its heads, and not all of it is the trace's.
-    if is_archive(head) {
+    if is_archive(head) || text::has_lone_returns(head.bytes()) {
         return Chosen::None;
     }
     if ftrace::systrace::is_page(head.bytes()) {
@@ -192,7 +192,7 @@ fn choose(head: &Head) -> Chosen {
     };
     match (joined.or(best), header) {
         (Some((dialect, wrap, _)), _) => Chosen::Dialect(dialect, wrap),
-        _ if has_changed_columns || ftrace::of_raw_clock(&lines) => Chosen::None,
+        _ if has_changed_columns || ftrace::of_raw_clock(&lines) || text::has_decimal_commas(&lines) => Chosen::None,
         (None, Header::Text) => Chosen::Dialect(ftrace::DIALECT, Wrap::Not),
         (None, _) => Chosen::None,
     }

@@ -55,14 +55,17 @@ pub(crate) fn without_end(line: &[u8]) -> &[u8] {
 }
 
 /// A line as its tool printed it. Terminals colour words (`ESC [ … m`), web pages have blanks of their own (U+00A0), and tables
-/// have tabs between columns: those are a line's where its first blank is one, and three are in it.
+/// have tabs between columns: those are a line's where three are in it, and its first blank is one or two are before its time.
 pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
     if !line.iter().any(|b| matches!(b, b'\t' | 0x1b | 0xc2)) {
         return Cow::Borrowed(line);
     }
-    let tabs = line.iter().filter(|&&b| b == b'\t').count() >= 3;
+    let count = |text: &[u8]| text.iter().filter(|&&b| b == b'\t').count();
     let blank = line.iter().position(|b| matches!(b, b' ' | b'\t'));
-    let columns = tabs && blank.is_some_and(|at| at > 0 && line[at] == b'\t');
+    // Of a name with a blank: two are before what ends the time.
+    let time = line.windows(2).position(|w| matches!(w, b": " | b":\t")).unwrap_or(0);
+    let first = blank.is_some_and(|at| at > 0 && (line[at] == b'\t' || count(&line[..time]) >= 2));
+    let columns = count(line) >= 3 && first;
     let (mut out, mut rest) = (Vec::with_capacity(line.len()), line);
     while let [first, behind @ ..] = rest {
         rest = behind;
@@ -90,6 +93,27 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
+/// Whether lines end with a carriage return alone, as on the first Macs.
+pub(crate) fn has_lone_returns(text: &[u8]) -> bool {
+    let alone = text.windows(2).filter(|w| w[0] == b'\r' && w[1] != b'\n').count();
+    let ends = text.iter().filter(|&&b| b == b'\n').count();
+    alone > 1 && alone > ends && !text.contains(&0)
+}
+
+/// Whether most lines have a time with a comma before its decimals, as programs print numbers in some languages.
+pub(crate) fn has_decimal_commas(lines: &[&[u8]]) -> bool {
+    let has = |line: &&&[u8]| {
+        line.split(u8::is_ascii_whitespace).any(|word| {
+            let word = word.strip_suffix(b":").unwrap_or(word);
+            let parts: Vec<&[u8]> = word.split(|&b| b == b',').collect();
+            let digits = parts.iter().all(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit));
+            digits && parts.len() == 2 && matches!(parts[1].len(), 6 | 9)
+        })
+    };
+    let all = lines.iter().filter(|line| !line.is_empty() && !line.starts_with(b"#")).count();
+    lines.iter().filter(has).count() * 2 > all
+}
+
 #[cfg(test)]
 mod tests {
     use super::plain;
@@ -99,6 +123,7 @@ mod tests {
         for (line, is) in [
             ("a-1 [000] 5.0: x: y", "a-1 [000] 5.0: x: y"),
             ("a-1\t[000]\t5.0:\tx: y", "a-1 [000] 5.0: x: y"),
+            ("my app\t1\t[000]\t5.0:\tx:\ty", "my app 1 [000] 5.0: x: y"),
             // Of `cat -n`, of a call chain, and in what a program wrote.
             ("     7\ta-1 [000] 5.0: x: y", "     7\ta-1 [000] 5.0: x: y"),
             ("\tffff\tsubmit_bio\t(kernel)", "\tffff\tsubmit_bio\t(kernel)"),

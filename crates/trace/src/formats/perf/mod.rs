@@ -41,7 +41,9 @@ impl Lines for Reader {
             self.in_chain = true;
             let Some(parsed) = of_event(head.system, head.name, head.rest) else { return f(Item::Malformed(text)) };
             let text = head.payload;
-            f(Item::Task { tid: head.tid, comm: head.comm, time: head.time_ns });
+            if !is_no_name(head.comm) {
+                f(Item::Task { tid: head.tid, comm: head.comm, time: head.time_ns });
+            }
             f(Item::Event {
                 cpu: head.cpu,
                 time: Some(head.time_ns),
@@ -139,6 +141,11 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     }
     let tid = TaskId(u32::try_from(tid).ok()?);
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
+}
+
+/// `:4711`, which perf prints where it does not know a thread's name (`thread__comm_str`, `thread__new`).
+fn is_no_name(comm: &[u8]) -> bool {
+    comm.strip_prefix(b":").is_some_and(|id| number(id.strip_prefix(b"-").unwrap_or(id)).is_some())
 }
 
 /// A name before a colon.

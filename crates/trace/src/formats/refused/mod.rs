@@ -1,6 +1,8 @@
 //! What is no trace that is read, by what it is: each with what it lacks and what to do instead.
 
-use super::{Head, blktrace::blkparse, ftrace, perf};
+mod other_tools;
+
+use super::{Head, blktrace::blkparse, ftrace, perf, text};
 use crate::bytes::Endian;
 
 /// What a file is or looks like, and how it is recognised.
@@ -23,11 +25,11 @@ pub(crate) fn refusal(head: &Head) -> Option<String> {
     if head.bytes().is_empty() {
         return Some("is empty".to_string());
     }
-    let found = ALL.iter().find(|refused| (refused.is)(head, &lines))?;
+    let found = ALL.iter().chain(other_tools::ALL).chain(MORE).find(|refused| (refused.is)(head, &lines))?;
     Some(format!("looks like {}: {}", found.what, found.why.replace("RECORD", RECORD)))
 }
 
-/// Magic numbers first, then tables by their heads, then what only looks so.
+/// Magic numbers, and traces with something that is not read.
 const ALL: &[Refused] = &[
     Refused {
         what: "text in UTF-16, as PowerShell's `>` writes it",
@@ -35,8 +37,18 @@ const ALL: &[Refused] = &[
         is: |head, _| starts(head, &[b"\xff\xfe", b"\xfe\xff"]),
     },
     Refused {
-        what: "ftrace's text with counts instead of times (the clock is counter or x86-tsc)",
-        why: "no duration follows from them; `echo mono > /sys/kernel/tracing/trace_clock` (trace-cmd: `-C mono`), and record again",
+        what: "text whose lines end with a carriage return alone",
+        why: "lines end with a line feed; convert it with `tr '\\r' '\\n' < FILE > FILE.txt`",
+        is: |head, _| text::has_lone_returns(head.bytes()),
+    },
+    Refused {
+        what: "a trace's text with decimal commas",
+        why: "a time has a point before its decimals; print it again with LC_ALL=C, or convert it with `sed -E 's/([0-9]),([0-9]{6})/\\1.\\2/' FILE > FILE.txt`",
+        is: |_, lines| text::has_decimal_commas(lines),
+    },
+    Refused {
+        what: "ftrace's text with counts instead of times (`trace-cmd report --raw-ts`, or the clock is counter or x86-tsc)",
+        why: "it does not say how long a count is, so no duration follows; print it again without --raw-ts, or record again with another clock (trace-cmd: `-C mono`, else `echo mono > /sys/kernel/tracing/trace_clock`)",
         is: |_, lines| ftrace::of_raw_clock(lines),
     },
     Refused {
@@ -94,7 +106,10 @@ const ALL: &[Refused] = &[
     Refused {
         what: "an image",
         why: "it has no events; give the trace that it was drawn of",
-        is: |head, _| starts(head, &[b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"<svg", b"<?xml", b"%PDF"]),
+        is: |head, _| {
+            starts(head, &[b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"<svg", b"%PDF"])
+                || starts(head, &[b"<?xml"]) && find(head.bytes(), b"<svg").is_some()
+        },
     },
     Refused {
         what: "an archive or a packed file of another kind",
@@ -116,11 +131,10 @@ const ALL: &[Refused] = &[
         why: "flashscope writes these and does not read them; give the trace that it was made of",
         is: |head, _| starts(head, &[b"PAR1"]),
     },
-    Refused {
-        what: "fio's output in JSON",
-        why: "it has sums of a benchmark and no requests; run fio under `flashscope record --events block,syscall -- fio JOB`",
-        is: |head, lines| begins_json(lines) && find(head.bytes(), b"\"fio version\"").is_some(),
-    },
+];
+
+/// Tables by their heads, then what only looks so.
+const MORE: &[Refused] = &[
     Refused {
         what: "flashscope's own JSON",
         why: "reports and exports are written and not read; give the trace that it was made of",
@@ -255,11 +269,6 @@ const ALL: &[Refused] = &[
         what: "perf stat's output",
         why: "it has counts and no requests; RECORD",
         is: |_, lines| any(lines, |l| l.starts_with(b"Performance counter stats for")),
-    },
-    Refused {
-        what: "LTTng's text (babeltrace)",
-        why: "it is not read; RECORD",
-        is: |_, lines| most(lines, |l| l.starts_with(b"[") && all_in(l, &[b"] (+", b": {", b"}"])),
     },
     Refused {
         what: "sysdig's output",
