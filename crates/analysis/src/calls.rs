@@ -8,7 +8,7 @@
 use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
-use crate::{Analysis, Lookup, clip};
+use crate::{Analysis, Lookup, LossCount, clip};
 use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -101,6 +101,9 @@ pub struct CallsFound {
     pub asynchronous: Vec<AsynchronousCalls>,
     /// Calls that began before the trace or had not ended.
     pub cut: u64,
+    /// Calls and faults that were not followed, because too many threads were in one.
+    #[serde(skip)]
+    pub not_followed: u64,
     /// The call selected by its number.
     #[serde(skip)]
     pub wanted: Option<SlowCall>,
@@ -109,6 +112,12 @@ pub struct CallsFound {
 impl CallsFound {
     pub fn is_empty(&self) -> bool {
         self.by_process.is_empty()
+    }
+
+    /// What was given up so that memory stays bounded, zero counts included.
+    pub fn losses(&self) -> Vec<LossCount> {
+        let meaning = "calls and faults that are in no table: more than 16,384 threads were in one at once";
+        vec![LossCount { name: "calls_not_followed".to_owned(), count: self.not_followed, meaning: meaning.to_owned() }]
     }
 
     /// Number and time of all calls of these kinds.
@@ -243,6 +252,8 @@ pub struct Calls<L> {
     pub counts: bool,
     open: HashMap<TaskId, Open>,
     faults: HashMap<TaskId, Open>,
+    most_open: usize,
+    not_followed: u64,
     begun: u64,
     by_call: Sums,
     by_process: Sums,
@@ -271,6 +282,8 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
             counts: true,
             open: HashMap::new(),
             faults: HashMap::new(),
+            most_open: MAX_OPEN,
+            not_followed: 0,
             begun: 0,
             by_call: Sums::default(),
             by_process: Sums::default(),
@@ -402,7 +415,9 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
 
     fn call(&mut self, name: &str, tid: TaskId, time: TimeNs) {
         if let Some(call) = name.strip_prefix("sys_enter_") {
-            if followed(call) && self.open.len() < MAX_OPEN {
+            if followed(call) && self.open.len() >= self.most_open && !self.open.contains_key(&tid) {
+                self.not_followed += 1;
+            } else if followed(call) {
                 let open = self.begins(call, time.0);
                 self.cut += u64::from(self.open.insert(tid, open).is_some());
             } else if submits(call)
@@ -511,9 +526,13 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
         match &event.kind {
             EventKind::Other { name, .. } => self.call(name, tid, event.time),
             EventKind::File(file) => {
-                if file.step == FileStep::Fault && self.faults.len() < MAX_OPEN {
-                    let open = self.begins(FAULT, event.time.0);
-                    self.faults.insert(tid, open);
+                if file.step == FileStep::Fault {
+                    if self.faults.len() >= self.most_open && !self.faults.contains_key(&tid) {
+                        self.not_followed += 1;
+                    } else {
+                        let open = self.begins(FAULT, event.time.0);
+                        self.faults.insert(tid, open);
+                    }
                 }
                 if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {
                     self.touch(tid, Some(file.file()), Some(file));
@@ -544,6 +563,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
             not_of_device: self.not_of_device,
             not_of_device_syncs: self.not_of_device_syncs,
             cut: self.cut,
+            not_followed: self.not_followed,
             wanted: self.wanted,
         }
     }
@@ -599,6 +619,24 @@ mod tests {
         let found = calls.finish();
         assert_eq!((found.by_process.len(), found.by_process[0].total_ns), (1, 500));
         assert_eq!((found.not_of_device, found.not_of_device_syncs, found.without_storage), (2, 1, 1));
+    }
+
+    #[test]
+    fn what_too_many_threads_call_at_once_is_counted() {
+        let mut calls = Calls::new(|_, _| Some("app"));
+        calls.most_open = 2;
+        for tid in 1..=5 {
+            calls.event(&event(10, tid, other("sys_enter_fsync")));
+            calls.event(&event(20, tid, file(FileStep::Fault, 13, 0)));
+        }
+        for tid in 1..=2 {
+            calls.event(&event(30, tid, other("file_fault_end")));
+            calls.event(&event(40, tid, other("sys_exit_fsync")));
+        }
+        let found = calls.finish();
+        let counted: Vec<_> = found.by_call.iter().map(|group| (group.call.as_str(), group.ns.n)).collect();
+        assert_eq!((counted, found.not_followed), (vec![("fsync", 2), (FAULT, 2)], 6));
+        assert_eq!(found.losses()[0].count, 6);
     }
 
     #[test]

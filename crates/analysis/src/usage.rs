@@ -1,7 +1,7 @@
 //! How files and devices are used: what is read again, which files are read at random, and whether programs write at all.
 
-use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
+use crate::{Analysis, LossCount};
 use flashscope_trace::{
     BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind, TaskId,
 };
@@ -20,6 +20,9 @@ const MAX_FILES: usize = 4096;
 const MAX_LISTED: usize = 16;
 /// The same of threads.
 const MAX_READERS: usize = 64;
+/// Threads of a file whose reads are followed, and pages of one read.
+const MAX_THREADS: usize = 64;
+const MAX_PAGES: u64 = 4096;
 const BLOCK_BYTES: u64 = 4096;
 /// Regions of a device in which a thread reads often, and how many are remembered.
 const REGION_BYTES: u64 = 256 << 10;
@@ -102,9 +105,53 @@ pub struct UsageFound {
     pub fault_extents: BTreeMap<(String, u64), u64>,
     /// Most bios first.
     pub readers: Vec<TaskReads>,
+    /// What had no room in the tables of this analysis.
+    pub not_followed: NotFollowed,
+}
+
+/// What was too much to be followed. Findings rest on the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotFollowed {
+    /// Blocks of 4 KiB, or parts of them, whose first read was not kept: that they were read again is not seen.
+    pub blocks: u64,
+    /// Reads of further files, reads by further threads of a file, and pages of files, each that was not kept.
+    pub file_reads: u64,
+    /// Reads of a device by further threads.
+    pub reader_bios: u64,
+    /// Faults of further threads or files, whose order or extent was not kept.
+    pub faults: u64,
 }
 
 impl UsageFound {
+    /// What was given up so that memory stays bounded, zero counts included.
+    pub fn losses(&self) -> Vec<LossCount> {
+        let NotFollowed { blocks, file_reads, reader_bios, faults } = self.not_followed;
+        [
+            (
+                "usage_blocks_not_followed",
+                blocks,
+                "blocks whose first read was not kept, because too many were read: findings do not see that they were read again",
+            ),
+            (
+                "usage_file_reads_not_followed",
+                file_reads,
+                "reads and pages of files that findings leave out, because there were too many files, threads or pages",
+            ),
+            (
+                "usage_reads_of_threads_not_followed",
+                reader_bios,
+                "bios and page cache events of threads that findings leave out, because there were too many threads",
+            ),
+            (
+                "usage_faults_not_followed",
+                faults,
+                "faults whose order or place findings do not know, because there were too many threads or files",
+            ),
+        ]
+        .map(|(name, count, meaning)| LossCount { name: name.to_owned(), count, meaning: meaning.to_owned() })
+        .into()
+    }
+
     pub fn program_wrote(&self, device: &str) -> bool {
         self.writes.get(device).is_some_and(|&writes| writes > 0)
     }
@@ -189,10 +236,27 @@ pub struct Usage {
     /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
     regions: HashMap<(TaskId, Device, u64), u32>,
     further_regions: bool,
+    not_followed: NotFollowed,
+    limits: Limits,
+}
+
+/// What is kept at most.
+#[derive(Clone, Copy)]
+struct Limits {
+    pieces: usize,
+    files: usize,
+    /// Threads of a file whose reads are followed.
+    threads: usize,
 }
 
 impl Default for Usage {
     fn default() -> Usage {
+        Usage::within(Limits { pieces: MAX_PIECES, files: MAX_FILES, threads: MAX_THREADS })
+    }
+}
+
+impl Usage {
+    fn within(limits: Limits) -> Usage {
         Usage {
             commits: BTreeMap::new(),
             devices: BTreeMap::new(),
@@ -203,17 +267,16 @@ impl Default for Usage {
             writes: BTreeMap::new(),
             faults: 0,
             faults_elsewhere: 0,
-            fault_ends: BoundedMap::new(MAX_FILES, Full::Refuse),
-            cached: BoundedMap::new(MAX_FILES, Full::Refuse),
-            fault_extents: BoundedMap::new(MAX_FILES, Full::Refuse),
+            fault_ends: BoundedMap::new(limits.files, Full::Refuse),
+            cached: BoundedMap::new(limits.files, Full::Refuse),
+            fault_extents: BoundedMap::new(limits.files, Full::Refuse),
             readers: HashMap::new(),
             regions: HashMap::new(),
             further_regions: false,
+            not_followed: NotFollowed::default(),
+            limits,
         }
     }
-}
-
-impl Usage {
     /// How many of the bytes were read before.
     fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
         const SECTORS: u64 = BLOCK_BYTES / 512;
@@ -231,14 +294,14 @@ impl Usage {
         while block < end {
             let blocks = (end - block).min(64 - block % 64);
             let bits = u64::MAX >> (64 - blocks) << (block % 64);
-            let full = self.pieces.len() >= MAX_PIECES;
+            let full = self.pieces.len() >= self.limits.pieces;
             match self.pieces.entry((device, block / 64)) {
                 Entry::Occupied(mut seen) => {
                     let again = u64::from((seen.get() & bits).count_ones());
                     all_again += again * BLOCK_BYTES;
                     *seen.get_mut() |= bits;
                 }
-                Entry::Vacant(_) if full => {}
+                Entry::Vacant(_) if full => self.not_followed.blocks += blocks,
                 Entry::Vacant(new) => drop(new.insert(bits)),
             }
             if !self.parts.is_empty() {
@@ -259,14 +322,17 @@ impl Usage {
         if whole {
             return u64::from(bits.count_ones()) * 512;
         }
-        let full = self.parts.len() >= MAX_PIECES;
+        let full = self.parts.len() >= self.limits.pieces;
         match self.parts.entry((device, block)) {
             Entry::Occupied(mut seen) => {
                 let again = u64::from((seen.get() & bits).count_ones());
                 *seen.get_mut() |= bits;
                 again * 512
             }
-            Entry::Vacant(_) if full => 0,
+            Entry::Vacant(_) if full => {
+                self.not_followed.blocks += 1;
+                0
+            }
             Entry::Vacant(new) => {
                 new.insert(bits);
                 0
@@ -276,11 +342,11 @@ impl Usage {
 
     fn read(&mut self, block: &BlockEvent, tid: TaskId, at: u64) {
         let again = self.read_blocks(block.device, block.sector, block.bytes);
-        let full = self.readers.len() >= MAX_FILES;
+        let full = self.readers.len() >= self.limits.files;
         let cached = self.cached.get(&tid).copied();
         match self.readers.entry((tid, block.device)) {
             Entry::Occupied(of) => of.into_mut().read(block, at, again, cached),
-            Entry::Vacant(_) if full => {}
+            Entry::Vacant(_) if full => self.not_followed.reader_bios += 1,
             Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again, cached),
         }
         if self.further_regions {
@@ -299,7 +365,11 @@ impl Usage {
 
     fn read_file(&mut self, file: &flashscope_trace::FileEvent, tid: TaskId) {
         let (key, bytes) = (file.file(), file.bytes_read());
-        if file.device.is_none() || bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
+        if file.device.is_none() || bytes == 0 {
+            return;
+        }
+        if self.files.len() >= self.limits.files && !self.files.contains_key(&key) {
+            self.not_followed.file_reads += 1;
             return;
         }
         let of = self.files.entry(key).or_default();
@@ -308,17 +378,22 @@ impl Usage {
         let end = file.offset.saturating_add(bytes);
         of.end = of.end.max(end);
         of.size = of.size.max(file.size);
-        if of.ends.len() < 64 || of.ends.contains_key(&tid) {
+        if of.ends.len() < self.limits.threads || of.ends.contains_key(&tid) {
             of.sequential += u64::from(of.ends.insert(tid, end) == Some(file.offset));
+        } else {
+            self.not_followed.file_reads += 1;
         }
-        let pages = file.offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES).min(file.offset / BLOCK_BYTES + 4096);
-        for page in pages {
-            if self.covered < MAX_PIECES {
-                let piece = of.covered.entry(page / 64).or_insert_with(|| {
+        let (first, last) = (file.offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let most = last.min(first.saturating_add(MAX_PAGES));
+        self.not_followed.file_reads = self.not_followed.file_reads.saturating_add(last - most);
+        for page in first..most {
+            match of.covered.get_mut(&(page / 64)) {
+                Some(piece) => *piece |= 1 << (page % 64),
+                None if self.covered < self.limits.pieces => {
                     self.covered += 1;
-                    0
-                });
-                *piece |= 1 << (page % 64);
+                    of.covered.insert(page / 64, 1 << (page % 64));
+                }
+                None => self.not_followed.file_reads += 1,
             }
         }
     }
@@ -415,7 +490,11 @@ impl Analysis for Usage {
             gaps: of.gaps.clone(),
         };
         let readers = readers.into_iter().map(reader).collect();
+        let mut not_followed = self.not_followed;
+        not_followed.reader_bios += self.cached.lost();
+        not_followed.faults = self.fault_ends.lost().max(self.fault_extents.lost());
         UsageFound {
+            not_followed,
             commits: self.commits,
             devices: self.devices.into_iter().map(device).collect(),
             files,
@@ -464,6 +543,38 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.devices[0].read_bytes, found.devices[0].read_again_bytes), (20_480, 4096));
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let mut usage = Usage::within(Limits { pieces: 2, files: 2, threads: 1 });
+        let read = |sector: u64, bytes: u64| {
+            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
+            let flags = RequestFlags::from_letters(b"R");
+            EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
+        };
+        let file = |step: FileStep, inode: u64, offset: u64| {
+            let device = Some(Device::new(8, 0));
+            EventKind::File(FileEvent { step, device, inode, offset, bytes: 4096, size: None, block: 0, got: None })
+        };
+        // Three pieces of 64 blocks, and a block of a fourth in part, twice: two are kept, and one part.
+        [(0, 4096), (512, 4096), (1024, 8192), (1537, 512), (2049, 512), (2561, 512)]
+            .into_iter()
+            .for_each(|(sector, bytes)| usage.event(&event(1, 7, read(sector, bytes))));
+        usage.event(&event(1, 8, read(0, 4096)));
+        usage.event(&event(1, 9, read(0, 4096)));
+        let kept = usage.not_followed;
+        assert_eq!((kept.blocks, kept.reader_bios), (3, 1));
+        // Of the third file nothing, of the second the second thread's order, and its page in a third piece.
+        for (tid, inode, offset) in [(7, 1, 0), (7, 2, 0), (8, 2, 64 << 12), (7, 3, 0)] {
+            usage.event(&event(2, tid, file(FileStep::Read, inode, offset)));
+        }
+        assert_eq!(usage.not_followed.file_reads, 3);
+        (1..=4).for_each(|inode| usage.event(&event(3, 7, file(FileStep::Fault, inode, 0))));
+        (7..=9).for_each(|tid| usage.event(&event(3, tid, file(FileStep::Cached, 1, 0))));
+        let found = usage.finish();
+        assert_eq!(found.losses().iter().map(|loss| loss.count).collect::<Vec<_>>(), [3, 3, 2, 2]);
+        assert_eq!(found.devices[0].read_again_bytes, 8192);
     }
 
     #[test]

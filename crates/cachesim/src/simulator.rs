@@ -28,6 +28,8 @@ pub struct Simulator {
     files: Map<FileKey, u32>,
     known: Vec<Known>,
     open: Map<(u32, u64), Window>,
+    most_open: usize,
+    windows_forgotten: u64,
     tells_uses: bool,
     tells_blocks: bool,
     /// What squashfs keeps beside the page cache.
@@ -68,6 +70,8 @@ impl Simulator {
             files: Map::default(),
             known: Vec::new(),
             open: Map::default(),
+            most_open: MAX_OPEN,
+            windows_forgotten: 0,
             tells_uses: false,
             tells_blocks: false,
             buffer: Buffer::default(),
@@ -149,9 +153,15 @@ impl Simulator {
     }
 
     fn make_room(&mut self, file: u32, open: OpenId) {
-        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&(file, open.0)) {
+        if self.open.len() >= self.most_open && !self.open.contains_key(&(file, open.0)) {
+            self.windows_forgotten += self.open.len() as u64;
             self.open.clear();
         }
+    }
+
+    /// Open files whose window was forgotten, because more than 65,536 had one: each that goes on begins anew.
+    pub fn windows_forgotten(&self) -> u64 {
+        self.windows_forgotten
     }
 
     /// One access; `out` gets what comes and goes, in order.
@@ -326,6 +336,16 @@ mod tests {
             }
         });
         pages
+    }
+
+    #[test]
+    fn windows_that_are_forgotten_are_counted() {
+        let mut simulator = simulator(Kernel::V6_1, 32);
+        simulator.most_open = 2;
+        for open in [1, 2, 1, 3, 3] {
+            simulator.apply(FILE, OpenId(open), Access::Read { offset: 0, length: 4096 }, &mut |_| {});
+        }
+        assert_eq!(simulator.windows_forgotten(), 2);
     }
 
     fn read(simulator: &mut Simulator, offset: u64, length: u64) -> Vec<u64> {

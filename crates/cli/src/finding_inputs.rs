@@ -57,6 +57,7 @@ impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
 
     pub fn of_block(self, inputs: &Inputs, report: &mut BlockReport) {
         let of_trace = self.finish(inputs);
+        report.losses.extend(of_trace.losses());
         report.findings = findings::find(&Seen {
             block: Some(&report.found),
             own_wear: &report.system.wear,
@@ -68,6 +69,7 @@ impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
 
     pub fn of_flash(self, inputs: &Inputs, report: &mut FlashReport) {
         let of_trace = self.finish(inputs);
+        report.losses.extend(of_trace.losses());
         report.findings = findings::find(&Seen {
             flash: Some(&report.found),
             life: &report.life,
@@ -88,6 +90,11 @@ struct OfTrace {
 }
 
 impl OfTrace {
+    /// What calls and usage had no room for.
+    fn losses(&self) -> Vec<LossCount> {
+        [self.calls.losses(), self.usage.losses()].concat()
+    }
+
     fn seen<'a>(&'a self, losses: &'a [LossCount]) -> Seen<'a> {
         Seen {
             storage: &self.storage,

@@ -68,6 +68,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         ));
     }
     notes.extend(predictor.overlap().map(overlap_note));
+    notes.extend(windows_note(&predictor));
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     let error = error_bar(kernel, &predictor, &filesystem, &args.model).filter(|_| timed);
     if predictor.queue().is_some() {
@@ -133,6 +134,16 @@ pub fn error_bar_other_options(kernel: Kernel, predictor: &Predictor<'_>, model:
     ErrorBar::of_other_options(kernel, filesystem, model.layout.is_some())
 }
 
+/// Where the model had more open files than it keeps windows of.
+pub fn windows_note(predictor: &Predictor<'_>) -> Option<String> {
+    let forgotten = predictor.windows_forgotten();
+    (forgotten > 0).then(|| {
+        format!(
+            "WARNING: the read-ahead windows of {forgotten} open files were forgotten, because more than 65,536 had one: those that are read on begin anew."
+        )
+    })
+}
+
 /// How calls that overlap are played, and where their error bound is from.
 pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     let files = if files == 1 { "one file".to_owned() } else { format!("each of {files} files") };
@@ -167,6 +178,18 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
         notes.push(format!(
             "When {} pages arrived is unknown: their completion was lost, or too many were in flight. The model counts no wait for them.",
             workload.queued.pages_given_up
+        ));
+    }
+    if workload.queued.calls_not_followed > 0 {
+        notes.push(format!(
+            "{} calls are not in the cost of the processor: more than 1,024 were under way at once.",
+            workload.queued.calls_not_followed
+        ));
+    }
+    if workload.queued.requests_not_followed > 0 {
+        notes.push(format!(
+            "{} requests are not in the cost of the device: their completion was lost, more than 1,024 were in flight, or they are of a disk beyond the first 64.",
+            workload.queued.requests_not_followed
         ));
     }
     if lacking {
@@ -434,6 +457,12 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         notes.push(format!(
             "WARNING: {} events are left out: only the first 131,072 files are used.",
             workload.of_further_files
+        ));
+    }
+    if workload.forgotten > 0 {
+        notes.push(format!(
+            "WARNING: {} calls, writes, open files and mappings were forgotten: more than 65,536 of a kind at once (1,024 mappings of a task). Their read-ahead starts anew.",
+            workload.forgotten
         ));
     }
     if workload.pages_forgotten > 0 {

@@ -1,6 +1,6 @@
 //! Plays a recording's accesses under other settings.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flashscope_cachesim::{Access, FileNumber, PAGE_BYTES, PageEvent, Settings, Simulator};
@@ -27,6 +27,8 @@ pub struct Predictor<'a> {
     numbers: Numbers,
     /// What settings do that were played: each is needed several times.
     known: RefCell<HashMap<Setting, KnownSetting>>,
+    /// Open files whose window a simulation forgot: the most of any.
+    windows_forgotten: Cell<u64>,
 }
 
 /// A window, whether it is played as the recording's own, and what is set beside it.
@@ -55,7 +57,12 @@ impl<'a> Predictor<'a> {
         let costs = Costs::new(workload, storage);
         let overlap = overlap(&workload.calls).filter(|_| costs.queue.is_none());
         let (numbers, known) = (Numbers::of(workload), RefCell::default());
-        Predictor { costs, overlap, own: OnceCell::new(), numbers, known }
+        Predictor { costs, overlap, own: OnceCell::new(), numbers, known, windows_forgotten: Cell::default() }
+    }
+
+    /// Open files whose window was forgotten while a setting was played, because too many had one: the most of any setting.
+    pub fn windows_forgotten(&self) -> u64 {
+        self.windows_forgotten.get()
     }
 
     /// The block size of the squashfs that files lie on; `None` where there is none, or several.
@@ -218,6 +225,7 @@ impl<'a> Predictor<'a> {
             accounts.end(step);
         }
         let played = accounts.finish(&simulator);
+        self.windows_forgotten.set(self.windows_forgotten.get().max(simulator.windows_forgotten()));
         if as_is {
             let known = KnownSetting { sums: played.sums, off: self.off(&played) };
             self.known.borrow_mut().insert(self.key(readahead_kib, own, options), known);

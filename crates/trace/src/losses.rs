@@ -112,6 +112,8 @@ losses! {
         "blocks that MTD erases spanned beyond the erase commands seen: the probe point does not see all of them";
     ReturnsUnmatched => "returns_unmatched", Data,
         "returns of an operation whose beginning was not recorded: no duration";
+    ReadsNotFollowed => "reads_not_followed", Context,
+        "reads and faults beyond the most that are kept (4,000,000), and reads and descriptors of more tasks at once than are followed (65,536): the files that they read are told too low, or at another offset";
     NamesDropped => "names_dropped", Context,
         "task names beyond what is kept in memory";
     TaskEventsLost => "task_events_lost", Context,

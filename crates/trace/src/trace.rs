@@ -278,6 +278,7 @@ impl Trace {
         losses.merge(decoded);
         let further = self.names.get().map_or(0, |names| names.dropped.saturating_sub(self.initial_names.dropped));
         losses.add(Loss::NamesDropped, further);
+        losses.add(Loss::ReadsNotFollowed, self.reads.get().map_or(0, |reads| reads.not_followed));
         let _ = self.losses.set(losses);
     }
 

@@ -144,6 +144,7 @@ fn of_readahead(
     }
     told.extend(no_range(&advice, other.as_ref()));
     told.extend(predictor.overlap().map(predict::overlap_note));
+    told.extend(predict::windows_note(&predictor));
     told.extend(predict::notes(workload, trace, kernel, exact));
     let readahead_kib_now = match from {
         Some(_) => Evidence::Known(now),

@@ -48,6 +48,10 @@ pub struct Queued {
     pub pages_late: u64,
     /// Pages in flight that no call waited for: their completion was lost, or too many were in flight.
     pub pages_given_up: u64,
+    /// Calls beyond the most that are followed at once: what they waited for is in no figure.
+    pub calls_not_followed: u64,
+    /// Requests without a duration: of further disks, or given up because no completion came.
+    pub requests_not_followed: u64,
     /// Where files lie on their devices.
     pub extents: Extents,
 }

@@ -109,15 +109,32 @@ pub struct QueueReader {
     in_flight: InFlight<Option<(TaskId, u64)>>,
     disks: BTreeMap<Device, Disk>,
     sums: Sums,
+    limits: Limits,
 }
 
 /// Disks that are distinguished.
 const MAX_DISKS: usize = 64;
 
+/// What is followed at most.
+#[derive(Debug)]
+struct Limits {
+    calls: usize,
+    /// Requests in flight on a disk.
+    requests: usize,
+    disks: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { calls: MAX_FOLLOWED, requests: MAX_FOLLOWED, disks: MAX_DISKS }
+    }
+}
+
 impl QueueReader {
     /// A call begins: `end` is the page behind the last that it asks for.
     pub fn begin(&mut self, tid: TaskId, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
-        if self.inside.len() >= MAX_FOLLOWED && !self.inside.contains_key(&tid) {
+        if self.inside.len() >= self.limits.calls && !self.inside.contains_key(&tid) {
+            self.found.calls_not_followed += 1;
             return;
         }
         self.in_flight.forget_pending(tid);
@@ -192,7 +209,8 @@ impl QueueReader {
     }
 
     fn issue(&mut self, time_ns: u64, tid: TaskId, event: &BlockEvent) {
-        if self.disks.len() >= MAX_DISKS && !self.disks.contains_key(&event.device) {
+        if self.disks.len() >= self.limits.disks && !self.disks.contains_key(&event.device) {
+            self.found.requests_not_followed += 1;
             return;
         }
         let of_call = self.in_flight.has_part_of(event);
@@ -202,7 +220,8 @@ impl QueueReader {
         disk.metadata_requests += u64::from(event.flags.has(RequestFlags::META));
         disk.bytes = disk.bytes.saturating_add(event.bytes);
         // What is lost on its way would be in the way for ever.
-        if disk.issued.len() >= MAX_FOLLOWED {
+        if disk.issued.len() >= self.limits.requests {
+            self.found.requests_not_followed += disk.issued.len() as u64;
             disk.issued.clear();
         }
         let alone = disk.issued.is_empty();
@@ -376,6 +395,18 @@ mod tests {
         // 100 for 4 KiB, 200 for 8.
         assert!((device.kib_ns - 25.0).abs() < 1e-9 && device.request_ns.abs() < 1e-9, "{device:?}");
         assert_eq!((device.depth, device.requests, device.degenerate, device.largest_bytes), (1, 2, false, 8192));
+    }
+
+    #[test]
+    fn what_is_too_much_to_follow_is_counted() {
+        let mut watch = QueueReader { limits: Limits { calls: 2, requests: 3, disks: 1 }, ..QueueReader::default() };
+        (1..=4).for_each(|tid| watch.begin(TaskId(tid), 100, FILE, (0, 1), false));
+        // The fourth finds three in flight that nothing ended.
+        (0..4).for_each(|page| watch.block(200, TaskId(1), &block(BlockAction::Issue, page, 1)));
+        let elsewhere = BlockEvent { device: Device(8), ..block(BlockAction::Issue, 0, 1) };
+        watch.block(210, TaskId(1), &elsewhere);
+        let found = watch.finish();
+        assert_eq!((found.calls_not_followed, found.requests_not_followed), (2, 4));
     }
 
     /// A stream in windows of four pages: 10 for a call, 6 for a page that is made room for, 12 for a bio and 1 for each page in it, 5

@@ -68,10 +68,19 @@ pub struct Ran {
     running: Option<(TaskId, u64)>,
     of: HashMap<TaskId, u64>,
     total_ns: u64,
+    most: Most,
+    forgotten: u64,
 }
 
 /// Tasks with a time of their own; with more, all begin anew.
-const MAX_TASKS: usize = 1 << 16;
+#[derive(Debug)]
+struct Most(usize);
+
+impl Default for Most {
+    fn default() -> Most {
+        Most(1 << 16)
+    }
+}
 
 impl Ran {
     /// A processor went over to `next`; `in_call`: from a task that is in one.
@@ -97,11 +106,17 @@ impl Ran {
         let Some((tid, since)) = self.running else { return };
         let ran_ns = time_ns.saturating_sub(since);
         self.total_ns = self.total_ns.saturating_add(ran_ns);
-        if self.of.len() >= MAX_TASKS {
+        if self.of.len() >= self.most.0 && !self.of.contains_key(&tid) {
+            self.forgotten += self.of.len() as u64;
             self.of.clear();
         }
         let of = self.of.entry(tid).or_default();
         *of = of.saturating_add(ran_ns);
+    }
+
+    /// Tasks whose time was given up.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// For how long others than the task that runs now did so up to now.
@@ -113,6 +128,16 @@ impl Ran {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_whose_time_is_given_up_are_counted() {
+        let mut ran = Ran { most: Most(2), ..Ran::default() };
+        for tid in 1..=4 {
+            ran.switched(u64::from(tid) * 10, true, TaskId(tid));
+        }
+        ran.switched(50, true, TaskId(0));
+        assert_eq!((ran.forgotten(), ran.others_ns(TaskId(4))), (2, 30));
+    }
 
     #[test]
     fn the_clock_stands_while_no_call_can_go_on() {

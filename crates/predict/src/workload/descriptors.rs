@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use flashscope_cachesim::{Access, MapAdvice, OpenId, PAGE_BYTES};
 use flashscope_trace::{Facts, FileId, Record, TaskId, Value};
 
-/// Open files, mappings and tasks that are followed at once.
-const MAX_KNOWN: usize = 1 << 16;
+/// Mappings of a task, and pieces of advice about an open file whose file is not known yet.
+const MAX_MAPPED: usize = 1024;
+const MAX_PENDING: usize = 64;
 /// Open files without a descriptor that is known have the task's number, and these come behind all tasks.
 const FIRST_OPEN: u64 = 1 << 32;
 
@@ -75,6 +76,18 @@ pub struct Descriptors {
     mapped: HashMap<TaskId, Vec<Mapped>>,
     inside: HashMap<TaskId, Call>,
     opened: u64,
+    most: Most,
+    forgotten: u64,
+}
+
+/// Open files, mappings and tasks that are followed at once.
+#[derive(Clone, Copy)]
+struct Most(usize);
+
+impl Default for Most {
+    fn default() -> Most {
+        Most(1 << 16)
+    }
 }
 
 /// What a call means for the cache: a file, one of its open files, and what is done.
@@ -90,6 +103,11 @@ impl Descriptors {
     /// Whether any open file is known by its descriptor.
     pub fn any(&self) -> bool {
         self.opened > 0
+    }
+
+    /// Calls, open files, mappings and pieces of advice that were given up: more at once than are followed.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// A call begins: whether it asks for pages that it does not read itself.
@@ -186,10 +204,13 @@ impl Descriptors {
             _ => None,
         };
         match call {
-            Some(call) if self.inside.len() < MAX_KNOWN || self.inside.contains_key(&tid) => {
+            Some(call) => {
+                if self.inside.len() >= self.most.0 && !self.inside.contains_key(&tid) {
+                    self.forgotten += self.inside.len() as u64;
+                    self.inside.clear();
+                }
                 self.inside.insert(tid, call);
             }
-            Some(_) => self.inside.clear(),
             // The registers of a call that its own event has begun say no more of it.
             None => {}
         }
@@ -214,10 +235,13 @@ impl Descriptors {
                 let from = address(value);
                 let maps = self.mapped.entry(tid).or_default();
                 maps.retain(|mapped| mapped.from != from);
-                if maps.len() < 1024 {
+                if maps.len() < MAX_MAPPED {
                     maps.push(Mapped { instance, from, length, first_page, executable, advice: MapAdvice::Normal });
+                } else {
+                    self.forgotten += 1;
                 }
-                if self.mapped.len() > MAX_KNOWN {
+                if self.mapped.len() > self.most.0 {
+                    self.forgotten += self.mapped.values().map(|maps| maps.len() as u64).sum::<u64>();
                     self.mapped.clear();
                 }
             }
@@ -226,7 +250,9 @@ impl Descriptors {
     }
 
     fn open(&mut self, tid: TaskId, descriptor: i64) -> u64 {
-        if self.instances.len() >= MAX_KNOWN {
+        // One that is mapped, or that a descriptor stands for that was opened anew unseen, stays longer than its descriptor.
+        if self.instances.len() >= self.most.0 {
+            self.forgotten += self.instances.len() as u64;
             self.instances.clear();
             self.by_number.clear();
         }
@@ -262,8 +288,8 @@ impl Descriptors {
         let instance = self.instances.get_mut(&number)?;
         match instance.file {
             Some(file) => accesses.push((file, instance.open, access)),
-            None if instance.pending.len() < 64 => instance.pending.push(access),
-            None => {}
+            None if instance.pending.len() < MAX_PENDING => instance.pending.push(access),
+            None => self.forgotten += 1,
         }
         Some(number)
     }
@@ -443,6 +469,26 @@ mod tests {
         let ask = [("start", 0x1000_9000), ("len_in", 1 << 30), ("behavior", ADVICE_WILLNEED)];
         let asked = call(&mut d, "madvise", &ask, 0);
         assert!(matches!(asked[..], [(FILE, _, Access::WillNeed { offset: 36_864, length: 36_859 })]), "{asked:?}");
+    }
+
+    #[test]
+    fn what_is_forgotten_is_counted() {
+        let mut d = Descriptors { most: Most(2), ..Descriptors::default() };
+        // The third open file takes the two before it away.
+        [3, 4, 5].into_iter().for_each(|number| drop(call(&mut d, "openat", &[], number)));
+        assert_eq!(d.forgotten(), 2);
+        // So does the third call at once.
+        for tid in 1..=3 {
+            d.call(TaskId(tid), "openat", &|_| None, &mut Vec::new());
+        }
+        assert_eq!(d.forgotten(), 4);
+        let ask = [("fd", 5), ("advice", ADVICE_RANDOM)];
+        (0..=MAX_PENDING).for_each(|_| drop(call(&mut d, "fadvise64", &ask, 0)));
+        assert_eq!(d.forgotten(), 5);
+        for at in 0..=MAX_MAPPED as i64 {
+            call(&mut d, "mmap", &[("fd", 5), ("len", 4096)], 0x1000_0000 + at * 8192);
+        }
+        assert_eq!(d.forgotten(), 6);
     }
 
     #[test]

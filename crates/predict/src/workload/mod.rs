@@ -112,6 +112,8 @@ pub struct Workload {
     pub without_end: u64,
     /// Accesses beyond the most that are kept.
     pub left_out: u64,
+    /// Calls, writes, open files and mappings that were followed and had to be forgotten: more at once than are kept.
+    pub forgotten: u64,
     /// Open files were distinguished by their descriptors.
     pub descriptors: bool,
     /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] is set.
@@ -168,8 +170,6 @@ const MOST_PAGES: u64 = 1 << 18;
 const PAGES_AN_EVENT: u64 = 16;
 /// Pages of one event of the cache: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
-const MAX_TASKS: usize = 1 << 16;
-
 /// A call that a task is in.
 #[derive(Clone, Copy)]
 struct Inside {
@@ -246,6 +246,17 @@ pub struct Collector {
     ran: Ran,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
     served_by_others: bool,
+    most: MostTasks,
+}
+
+/// Tasks that are followed at once.
+#[derive(Clone, Copy)]
+struct MostTasks(usize);
+
+impl Default for MostTasks {
+    fn default() -> MostTasks {
+        MostTasks(1 << 16)
+    }
 }
 
 impl Collector {
@@ -421,7 +432,8 @@ impl Collector {
             }
             FileStep::Write if bytes > 0 => {
                 self.over(event.tid, None, None);
-                if self.writing.len() >= MAX_TASKS {
+                if self.writing.len() >= self.most.0 && !self.writing.contains_key(&event.tid) {
+                    self.workload.forgotten += self.writing.len() as u64;
                     self.writing.clear();
                 }
                 self.writing.insert(event.tid, file);
@@ -502,8 +514,10 @@ impl Collector {
         self.workload.calls.push(Call::new(tid, file, is_fault, event.time.0));
         let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
-        if self.inside.len() < MAX_TASKS || self.inside.contains_key(&tid) {
+        if self.inside.len() < self.most.0 || self.inside.contains_key(&tid) {
             self.enter(tid, Inside::new(call, false, offset, asked));
+        } else {
+            self.workload.forgotten += 1;
         }
     }
 
@@ -526,8 +540,14 @@ impl Collector {
             let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
             self.workload.costs.add(file, came, ended_ns, self.through_block_layer.then_some(alone));
         }
-        if self.came.len() > MAX_TASKS {
-            self.came.clear();
+        if self.came.len() > self.most.0 {
+            // What came for a call that is over has been taken.
+            let (inside, forgotten) = (&self.inside, &mut self.workload.forgotten);
+            self.came.retain(|tid, _| inside.contains_key(tid));
+            if self.came.len() > self.most.0 {
+                *forgotten += self.came.len() as u64;
+                self.came.clear();
+            }
         }
     }
 
@@ -542,7 +562,7 @@ impl Collector {
 
     /// A call that brings in pages it does not read; of which file they show.
     fn begin_advice(&mut self, tid: TaskId, time_ns: u64) {
-        let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < MAX_TASKS;
+        let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < self.most.0;
         if !room {
             self.workload.left_out += 1;
             return;
@@ -712,6 +732,7 @@ impl Collector {
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
         workload.cpu_wait_ns = self.cpu_wait.total_ns();
+        workload.forgotten += self.descriptors.forgotten() + self.ran.forgotten();
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
         let mut written: HashMap<FileId, u64> = HashMap::new();

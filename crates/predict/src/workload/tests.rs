@@ -32,6 +32,26 @@ fn calls_have_their_pages_and_times_and_a_short_one_ends_the_file() {
     assert_eq!(accesses[1..3], [Access::Drop { page: 0, pages: 1 }, Access::DropAll]);
 }
 
+#[test]
+fn what_too_many_tasks_do_at_once_is_counted() {
+    let mut collector = Collector { most: MostTasks(2), ..Collector::default() };
+    let of = |tid: u32, step: FileStep| Event { tid: TaskId(tid), ..event(100, step, 0, 4096) };
+    // The third writer takes the two before it away, a write more of the same task nothing.
+    [1, 2, 1, 3].into_iter().for_each(|tid| collector.event(&of(tid, FileStep::Write)));
+    assert_eq!(collector.workload.forgotten, 2);
+    // Of three readers the third is not followed.
+    [4, 5, 6].into_iter().for_each(|tid| collector.event(&of(tid, FileStep::Read)));
+    assert_eq!(collector.workload.forgotten, 3);
+    // What came for calls that are over takes room and is no loss.
+    for tid in 10..20 {
+        collector.returned(TaskId(4), 110, Some(4096));
+        collector.event(&of(tid, FileStep::Read));
+        collector.returned(TaskId(tid), 120, Some(4096));
+    }
+    assert!(collector.came.len() <= 3, "{}", collector.came.len());
+    assert_eq!(collector.finish().forgotten, 3);
+}
+
 /// Its task was preempted after 20 of 100 ns, and another ran for 50.
 #[test]
 fn a_call_does_not_last_while_others_run() {

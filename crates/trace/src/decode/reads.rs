@@ -102,6 +102,12 @@ struct Task {
     read: Option<usize>,
 }
 
+impl Task {
+    fn is_in_a_read(&self) -> bool {
+        self.call.is_some() || self.current.is_some()
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Call {
     at: At,
@@ -114,6 +120,9 @@ struct Call {
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     reads: Vec<(At, FileEvent)>,
+    /// Reads and faults beyond the most that are kept, and calls and descriptors that were forgotten: more at once than are
+    /// followed, so that a read of theirs has no offset of its own, or no end.
+    pub not_followed: u64,
 }
 
 /// The pass that finds them.
@@ -127,6 +136,21 @@ pub(crate) struct Finder {
     /// File and end of the last read, by task and descriptor.
     ends: HashMap<(TaskId, u64), (FileId, u64)>,
     reads: Vec<(At, FileEvent)>,
+    limits: Limits,
+    not_followed: u64,
+}
+
+/// What is kept at most.
+#[derive(Clone, Copy)]
+struct Limits {
+    reads: usize,
+    tasks: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { reads: MAX_READS, tasks: MAX_TASKS }
+    }
 }
 
 fn number(record: &Record<'_>, name: &str) -> Option<u64> {
@@ -150,7 +174,9 @@ impl Finder {
 
     pub fn record(&mut self, record: &Record<'_>) {
         let at = self.counter.at(record);
-        if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&at.tid) {
+        if self.tasks.len() >= self.limits.tasks && !self.tasks.contains_key(&at.tid) {
+            // Of a task between two calls nothing is lost.
+            self.not_followed += self.tasks.values().filter(|task| task.is_in_a_read()).count() as u64;
             self.tasks.clear();
         }
         let name = record.schema.name.as_str();
@@ -189,10 +215,17 @@ impl Finder {
         }
     }
 
+    /// Whether there is no room for one read more, which is counted.
+    fn is_full(&mut self) -> bool {
+        let full = self.reads.len() >= self.limits.reads;
+        self.not_followed += u64::from(full);
+        full
+    }
+
     fn mapped(&mut self, step: FileStep, at: At, record: &Record<'_>) {
         let get = |name: &str| number(record, name);
         let (Some(device), Some(inode), Some(first)) = (get("s_dev"), get("i_ino"), get("index")) else { return };
-        if self.reads.len() >= MAX_READS {
+        if self.is_full() {
             return;
         }
         let pages = get("last_index").map_or(0, |last| last.saturating_add(1).saturating_sub(first));
@@ -230,7 +263,11 @@ impl Finder {
             return;
         }
         let goes_on = |read: &Read| read.file == file && read.last == last && first > read.first;
-        if task.current.as_ref().is_some_and(goes_on) || first > last || self.reads.len() >= MAX_READS {
+        if task.current.as_ref().is_some_and(goes_on) || first > last {
+            return;
+        }
+        if self.reads.len() >= self.limits.reads {
+            self.not_followed += 1;
             return;
         }
         let call = task.call.filter(|_| task.read.is_none());
@@ -272,7 +309,8 @@ impl Finder {
         match task.read.and_then(|at| self.reads.get_mut(at)) {
             Some((_, read)) => {
                 read.got = (got < read.bytes).then_some(got);
-                if self.ends.len() >= MAX_TASKS {
+                if self.ends.len() >= self.limits.tasks && !self.ends.contains_key(&key) {
+                    self.not_followed += self.ends.len() as u64;
                     self.ends.clear();
                 }
                 self.ends.insert(key, (read.file(), read.offset.saturating_add(got)));
@@ -280,8 +318,11 @@ impl Finder {
             None => {
                 let Some(&(file, end)) = self.ends.get(&key) else { return };
                 let at_end = call.pos.is_none_or(|pos| pos == end);
-                match call.count.filter(|_| got == 0 && at_end && self.reads.len() < MAX_READS) {
+                match call.count.filter(|_| got == 0 && at_end) {
                     Some(count) if count > 0 => {
+                        if self.is_full() {
+                            return;
+                        }
                         self.push(call.at, file, end, count);
                         if let Some((_, read)) = self.reads.last_mut() {
                             read.got = Some(0);
@@ -296,7 +337,7 @@ impl Finder {
 
     pub fn finish(mut self) -> Reads {
         self.reads.sort_by_key(|(at, _)| *at);
-        Reads { reads: self.reads }
+        Reads { reads: self.reads, not_followed: self.not_followed }
     }
 }
 
@@ -336,5 +377,55 @@ impl Cursor<'_> {
         if before {
             f(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Endian;
+    use crate::ring::Missed;
+
+    /// An event of a system call or of the page cache, with fields of eight bytes.
+    fn schema(name: &str, fields: &[&str]) -> Schema {
+        let field =
+            |(at, name): (usize, &&str)| format!("\tfield:u64 {name};\toffset:{};\tsize:8;\tsigned:0;\n", 8 + 8 * at);
+        let fields: String = fields.iter().enumerate().map(field).collect();
+        let text = format!(
+            "name: {name}\nID: 300\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n{fields}"
+        );
+        Schema::parse("any", &text, Endian::Little, 8).unwrap()
+    }
+
+    /// Calls of read() by so many tasks, all at once, of one page each and of four bytes.
+    fn found(limits: Limits, tasks: u32) -> (usize, u64) {
+        let enter = schema("sys_enter_read", &["fd", "count"]);
+        let pages = schema("mm_filemap_get_pages", &["s_dev", "i_ino", "index", "last_index"]);
+        let exit = schema("sys_exit_read", &["ret"]);
+        let mut finder = Finder { limits, ..Finder::new(4096, false) };
+        let mut time = 0;
+        for (schema, values) in [(&enter, &[3, 4][..]), (&pages, &[5, 6, 0, 0]), (&exit, &[4])] {
+            for tid in 1..=tasks {
+                let mut data = vec![0; 8];
+                data[4..].copy_from_slice(&tid.to_le_bytes());
+                values.iter().for_each(|value: &u64| data.extend_from_slice(&value.to_le_bytes()));
+                time += 10;
+                let (time, missed) = (TimeNs(time), Missed::default());
+                finder.record(&Record { time, cpu: 0, buffer: "", missed, schema, data: &data });
+            }
+        }
+        let reads = finder.finish();
+        (reads.reads.len(), reads.not_followed)
+    }
+
+    #[test]
+    fn what_is_not_followed_is_counted() {
+        let limits = |reads, tasks| Limits { reads, tasks };
+        assert_eq!(found(limits(9, 9), 4), (4, 0));
+        // Two reads are beyond the most.
+        assert_eq!(found(limits(2, 9), 4), (2, 2));
+        // Each task that comes when two are known takes both away, in their calls and then in their reads.
+        assert_eq!(found(limits(9, 2), 3), (3, 6));
     }
 }

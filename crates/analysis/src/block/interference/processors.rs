@@ -9,8 +9,6 @@ use flashscope_trace::TaskId;
 /// Events of one task that are so near show that it ran meanwhile: to sleep and to be woken takes longer on most devices.
 const NEAR_NS: u64 = 500_000;
 const RUNS: usize = 8;
-/// Processors of which runs are kept.
-const MAX_PROCESSORS: usize = 1024;
 
 #[derive(Clone, Copy, Default)]
 struct Run {
@@ -29,6 +27,7 @@ struct Processor {
 
 #[derive(Default)]
 pub(in crate::block) struct Processors {
+    /// By number. There is no limit to reach: numbers have 16 bits, so that all take 14 MB at most.
     all: Vec<Processor>,
     /// That of the event that is being followed.
     pub current: u16,
@@ -55,10 +54,8 @@ impl Processors {
 
     #[cold]
     fn first_seen(&mut self, processor: u16, task: TaskId, now: u64, switches: bool) {
-        if usize::from(processor) < MAX_PROCESSORS {
-            self.all.resize_with(usize::from(processor) + 1, Processor::default);
-            self.seen(processor, task, now, switches);
-        }
+        self.all.resize_with(usize::from(processor) + 1, Processor::default);
+        self.seen(processor, task, now, switches);
     }
 
     /// The task that had the current processor for at least half of this stretch; 0 is none.
@@ -92,6 +89,13 @@ mod tests {
         assert_eq!(processors.most_of(0, 601 * US), None, "300 of 601");
         processors.current = 1;
         assert_eq!(processors.most_of(100 * US, 450 * US), None, "nothing is known of that processor");
+    }
+
+    #[test]
+    fn no_processor_is_too_high() {
+        let mut processors = Processors { current: u16::MAX, ..Processors::default() };
+        [100, 200, 300].into_iter().for_each(|at| processors.seen(u16::MAX, TaskId(7), at * US, false));
+        assert_eq!(processors.most_of(100 * US, 300 * US), Some(TaskId(7)));
     }
 
     #[test]
