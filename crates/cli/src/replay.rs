@@ -185,10 +185,8 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
                 let end = found.cached.entry(id).or_default();
                 *end = (*end).max(file.offset.saturating_add(file.bytes));
             }
-            FileStep::Dirtied => {
-                if calling.as_ref().is_some_and(|calling| !calling.contains(&event.tid)) {
-                    found.dirtied(event.tid, event.time, file);
-                }
+            FileStep::Dirtied if calling.as_ref().is_some_and(|calling| !calling.contains(&event.tid)) => {
+                found.dirtied(event.tid, event.time, file);
             }
             FileStep::Read if !wanted() || file.bytes == 0 => drop(inside.remove(&event.tid)),
             FileStep::Fault if !wanted() => {}
