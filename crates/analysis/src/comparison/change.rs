@@ -295,7 +295,7 @@ mod tests {
         let after = run([("mean", 2e4, 100e3), ("p50", 1e4, 90e3), ("p99", 1e4, 200e3)]);
         let of = |condition: &str, [a, b]: [&RunFigures; 2]| {
             let condition = Condition::parse(condition).expect("a condition");
-            condition.check_change(&Comparison::new(&[a.clone()], &[b.clone()]), b)
+            condition.check_change(&Comparison::new(std::slice::from_ref(a), std::slice::from_ref(b)), b)
         };
         let Evidence::Unknown(why) = of("regress(d2c, read) > 1%", [&before, &after]).met else {
             panic!("neither side has it")
