@@ -48,12 +48,25 @@ fn neighbours_have_their_figures() {
         ("crypt-on-linear-on-partition", [5, 5, 10, 0, 0], [5, 200, 200], [5, 250, 250]),
         ("raid0-split", [4, 4, 12, 0, 0], [4, 301, 301], [4, 312, 312]),
         ("requeue-lost-issue", [6, 6, 0, 0, 0], [5, 100, 100], [6, 105, 1100]),
+        ("splits-not-recorded", [5, 5, 0, 0, 0], [5, 201, 201], [5, 206, 206]),
+        ("split-lost", [5, 5, 0, 0, 0], [5, 201, 201], [5, 206, 206]),
+        ("short-request-of-no-split", [4, 2, 0, 0, 0], [2, 100, 100], [2, 105, 105]),
+        ("dm-lost-remap-uncounted", [10, 10, 10, 0, 0], [10, 200, 200], [10, 213, 213]),
         ("merges-lost", [18, 18, 0, 0, 0], [18, 200, 200], [18, 204, 210]),
     ] {
         let report = report(case);
         assert_eq!(counts(&report), wanted, "{case}");
         assert_eq!((stage(&report, "D2C"), stage(&report, "Q2C")), (d2c, q2c), "{case}");
     }
+}
+
+/// A lost completion costs its own request, also where later ones at its sector are longer and are completed in parts.
+#[test]
+fn parts_of_later_requests_are_no_end_of_one_that_lost_its_own() {
+    let report = report("partial-after-lost");
+    let stages = &report["block"]["stages"];
+    let counts = ["requests", "requests_completed"].map(|name| stages[name].as_u64().expect(name));
+    assert_eq!((counts, stage(&report, "D2C")), ([8, 7], [7, 100, 170]));
 }
 
 /// The first flush is the issue of a bio, whether or not its end is in the trace.
@@ -77,6 +90,7 @@ fn a_failed_flush_is_one_failure() {
 #[test]
 fn who_wrote_in_raw_fields_and_through_levels() {
     for (case, owner, bytes) in [
+        ("splits-not-recorded", "app (10)", 5 * (192 << 10)),
         ("ext4-raw", "app (500)", 4096),
         ("ext4-device-in-parentheses", "app (500)", 4096),
         ("crypt-on-linear-on-partition", "db (700)", 20 << 10),

@@ -83,7 +83,11 @@ impl<W: Watch> Matching<W> {
                     continue;
                 }
                 let bio = self.bios.see(at);
-                let (device, issued) = (bio.device, bio.issued);
+                let (device, issued, end) = (bio.device, bio.issued, bio.end());
+                if bio.superseded && end < range.end && self.is_part_of_newer(range.from(begin), end) {
+                    sector = self.complete_rest(range, begin, error, now);
+                    continue;
+                }
                 if self.bios.is_contested(at) {
                     self.contested(range.from(begin), error, now);
                 } else if issued == NEVER && self.issues[usize::from(device)] {
@@ -150,6 +154,18 @@ impl<W: Watch> Matching<W> {
         let of = (RequestFlags(0), RequestKind::ALL[place.kind()]);
         let bio = Bio { error, ..InFlight::bio(place.device(), of, sector, sectors, (NONE, TaskId(NONE)), NEVER) };
         self.watch.failed_alone(&bio, now);
+    }
+
+    /// Whether a completion that goes on behind the end of a superseded bio, where no other begins, is of a part of a longer one that
+    /// was issued at the same sector since.
+    #[cold]
+    fn is_part_of_newer(&mut self, wanted: Wanted, end: u64) -> bool {
+        let behind = Wanted { sector: end, most: u64::MAX, ..wanted };
+        let longer = |bio: &Bio| {
+            let there = !bio.superseded && !bio.data_done && bio.issued != NEVER;
+            u8::from(there && u64::from(bio.sectors) > wanted.most)
+        };
+        self.bios.find(behind, |_| 1).is_none() && self.bios.find(Wanted { most: u64::MAX, ..wanted }, longer).is_some()
     }
 
     /// Bios of one request lie side by side: one that a newer one begins in is of another request, and has lost its end.
@@ -351,12 +367,19 @@ impl<W: Watch> Matching<W> {
         Some(off(since) * NEARER < off(self.bios.see(older).issued))
     }
 
-    /// Whether a bio at these sectors has been in the device far longer than usual.
+    /// Whether a bio at these sectors has been in the device far longer than usual, or what does its work below it was done long
+    /// ago.
     pub(super) fn is_one_overdue(&self, range: Range) -> bool {
         let mut group = Vec::new();
         self.bios.group(range.place, range.sector, &mut group);
         let now = self.counts.end_ns;
-        group.into_iter().any(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
+        let done_below = |at: u32| {
+            let last = self.stack.done_below(at, self.bios.see(at).queued);
+            last.is_some_and(|last| last.saturating_add(SKEW_NS) < now)
+        };
+        group
+            .into_iter()
+            .any(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now) || done_below(at))
     }
 
     /// Completions that are undecided when the trace ends.

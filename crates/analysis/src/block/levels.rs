@@ -12,7 +12,7 @@ use super::in_flight::{Bio, NEVER, NONE, Place};
 use super::matching::Matching;
 use super::stack::{StackHints, Upper as Above};
 use super::watch::{Step, Watch};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestKind};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestKind, TaskId};
 use std::collections::BTreeMap;
 
 /// Bios of an upper device that are followed at a time, and those that are looked at in all.
@@ -20,6 +20,10 @@ const MAX_LIVE: usize = 256;
 const MAX_SAMPLES: usize = 4096;
 /// Bios of lower devices that one may be found to hold.
 const MAX_LOWER: usize = 8;
+/// Parts of bios above others, below which the next one may be: a thread queues what is below right after them.
+const MAX_LATELY: usize = 16;
+/// In which time it does so.
+const AT_ONCE_NS: u64 = 50_000;
 /// Fewer show nothing.
 const MIN_SAMPLES: usize = 5;
 /// Of a hundred bios: from so many on that hold one below the device is a level; up to so many it lies on nothing in the trace.
@@ -214,10 +218,10 @@ impl<W: Watch> Matching<W> {
     }
 
     /// The owner of the upper bio that the next queued bio belongs to, where no remap shows it. A first reading has found
-    /// where the devices lie; or other remaps show it, and this one's was lost.
-    pub(super) fn is_inferred_below(&mut self, block: &BlockEvent) -> Option<u32> {
-        let places = self.stack.places_of(block.device, !self.whole_trace);
-        if places.is_empty() || block.bytes == 0 {
+    /// where the devices lie; or other remaps show it, and this one's was lost, or may have been without a count.
+    pub(super) fn is_inferred_below(&mut self, block: &BlockEvent, tid: TaskId) -> Option<u32> {
+        let places = self.stack.places_of(block.device, self.may_lose());
+        if block.bytes == 0 || places.is_empty() && self.lately_above.is_empty() {
             return None;
         }
         let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
@@ -238,7 +242,49 @@ impl<W: Watch> Matching<W> {
             self.next_below = Some((None, (bio.in_range, bio.shown)));
             return Some(bio.owner);
         }
-        None
+        self.follows_its_upper(block, tid, lower)
+    }
+
+    fn may_lose(&self) -> bool {
+        !self.whole_trace || self.uncounted
+    }
+
+    /// A part of a bio: where remaps may be missing, and its device is above others, it is remembered a while.
+    pub(super) fn may_be_above(&mut self, at: u32, device: Device) {
+        if !self.may_lose() || !self.stack.is_upper(device) {
+            return;
+        }
+        if self.lately_above.len() == MAX_LATELY {
+            self.lately_above.pop_front();
+        }
+        self.lately_above.push_back((at, self.bios.see(at).queued));
+    }
+
+    /// The bio that is about to be queued, whose remap was lost, is of the thread and size of a part of one that was queued a moment ago
+    /// on a device above it, and that lies over none there yet: a striped device's, whose places differ.
+    fn follows_its_upper(&mut self, block: &BlockEvent, tid: TaskId, lower: Option<u16>) -> Option<u32> {
+        if self.is_remapped {
+            return None;
+        }
+        let uppers = self.stack.uppers_of(block.device);
+        let now = self.counts.end_ns;
+        let above = self.lately_above.iter().rev().find_map(|&(at, queued)| {
+            let bio = self.bios.see(at);
+            let is = bio.live && bio.queued == queued && bio.tid == tid && bio.kind == block.kind();
+            let same = u64::from(bio.sectors) * 512 == block.bytes && queued.saturating_add(AT_ONCE_NS) >= now;
+            let device = self.devices[usize::from(bio.device)];
+            if !is || !same || bio.split_of == NONE || device == block.device || !uppers.contains(&device) {
+                return None;
+            }
+            let name = self.splits.root(bio.split_of);
+            let free = !lower.is_some_and(|lower| self.stack.is_above(name, queued, lower));
+            free.then_some((name, *bio))
+        });
+        let (at, bio) = above?;
+        self.next_uppers.clear();
+        self.next_uppers.push(Above { at, queued: bio.queued, bytes: block.bytes });
+        self.next_below = Some((None, (bio.in_range, bio.shown)));
+        Some(bio.owner)
     }
 }
 

@@ -98,7 +98,7 @@ impl Loops {
             matching.is_flush_below(block, tid, carries)
         } else {
             let above = matching.is_below(block);
-            if above.is_none() && !matching.orphaned() { matching.is_inferred_below(block) } else { above }
+            if above.is_none() && !matching.orphaned() { matching.is_inferred_below(block, tid) } else { above }
         };
         let above = match above {
             None => self.below((matching, originators), block, tid, time),

@@ -17,7 +17,8 @@
 //! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
 //!   other bio takes that.
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
-//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`split_bios.rs`).
+//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`split_bios.rs`). A request that begins
+//!   where a bio does and ends within it shows a split that is not in the trace.
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
 //! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
 //!   M, and what comes is another's.
@@ -40,7 +41,7 @@ use super::stack::{Stack, Upper};
 use super::typical::TypicalTimes;
 use super::watch::{Step, Watch};
 use crate::bounded::{BoundedMap, Full};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
+use flashscope_trace::{BlockAction, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashMapExt as _};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -122,6 +123,10 @@ pub(super) struct Matching<W> {
     /// time.
     pub(super) next_uppers: Vec<Upper>,
     pub(super) next_below: Option<(Option<u16>, Show)>,
+    /// The last parts of bios of devices above others, by name and time: what is below them may come without a remap.
+    pub(super) lately_above: VecDeque<(u32, u64)>,
+    /// A remap says where the next bio is from.
+    pub(super) is_remapped: bool,
     /// The device that the next bio was remapped from, where it is below none of that device's bios: found, and decided.
     pub(super) orphan: Option<(u16, u64)>,
     /// The last one of those that stands for its upper bio: where that lies, and its own device.
@@ -142,7 +147,7 @@ pub(super) struct Range {
 
 impl Range {
     #[inline(always)]
-    fn of(device: u16, block: &BlockEvent) -> Range {
+    pub fn of(device: u16, block: &BlockEvent) -> Range {
         let kind = block.kind();
         // An operation on a zone has no bytes.
         let end = if block.bytes == 0 { block.sector.saturating_add(1) } else { block.end() };
@@ -192,6 +197,8 @@ impl<W: Watch> Matching<W> {
             served: HashMap::new(),
             next_uppers: Vec::new(),
             next_below: None,
+            lately_above: VecDeque::new(),
+            is_remapped: false,
             orphan: None,
             first_leg: None,
             next_array: None,
@@ -202,7 +209,7 @@ impl<W: Watch> Matching<W> {
     }
 
     #[inline]
-    fn device(&mut self, device: Device) -> Option<u16> {
+    pub(super) fn device(&mut self, device: Device) -> Option<u16> {
         if self.devices.get(self.last) == Some(&device) {
             return Some(self.last as u16);
         }
@@ -313,7 +320,7 @@ impl<W: Watch> Matching<W> {
 
     /// The same sectors are queued or issued anew while bios of them are on their way.
     #[cold]
-    fn again(&mut self, range: Range, tid: TaskId) {
+    pub(super) fn again(&mut self, range: Range, tid: TaskId) {
         self.whole_trace &= !self.uncounted || !self.is_one_overdue(range);
         self.decide_completion(range.place, range.sector, Cause::Again { tid });
         if self.whole_trace {
@@ -348,7 +355,7 @@ impl<W: Watch> Matching<W> {
         let mut sector = block.sector;
         while sector < block.end() {
             let Some(((from, from_sector), time)) = self.stack.remap((block.device, sector)) else { return };
-            if self.stack.queues_again(from, block.device) {
+            if self.stack.queues_again(from) {
                 // Its queueing was lost.
                 return;
             }
@@ -375,8 +382,9 @@ impl<W: Watch> Matching<W> {
 
     /// The owner of the upper bio that the next queued bio belongs to, if there is one.
     pub fn is_below(&mut self, block: &BlockEvent) -> Option<u32> {
-        self.orphan = None;
+        (self.orphan, self.is_remapped) = (None, false);
         let (device, sector) = self.stack.origin((block.device, block.sector))?;
+        self.is_remapped = true;
         let device = self.devices.iter().position(|&known| known == device)? as u16;
         let Some(at) = self.upper_at(device, block, sector) else {
             self.orphan = Some((device, sector));
@@ -429,50 +437,6 @@ impl<W: Watch> Matching<W> {
         self.counts.all_requests += 1;
         self.counts.requests += u64::from(bio.shown);
         self.watch.requested(at, self.bios.get(at), now);
-    }
-
-    /// Linux 4.3 to 4.11 queue what is left of a split bio once more: it is no other bio.
-    pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: TaskId) -> bool {
-        if self.splits.is_empty() {
-            return false;
-        }
-        let Some(device) = self.device(block.device) else { return false };
-        let range = Range::of(device, block);
-        let rest = |bio: &Bio| {
-            let new = bio.got == NEVER && bio.merged == NEVER && bio.inserted == NEVER && bio.issued == NEVER;
-            u8::from(new && bio.split_of != NONE && bio.tid == tid && bio.end() == range.end)
-        };
-        self.bios.find(range.from(range.sector), rest).is_some_and(|(_, bio)| bio.sector == range.sector)
-    }
-
-    fn split(&mut self, device: u16, block: &BlockEvent) {
-        let wanted = Wanted { most: u64::MAX, ..Range::of(device, block).from(block.sector) };
-        let fresh = |bio: &Bio| {
-            let fits = bio.issued == NEVER && !bio.is_request() && u64::from(bio.sectors) * 512 > block.bytes;
-            u8::from(fits) * (1 + u8::from(!bio.superseded))
-        };
-        let BlockDetail::Split { sector } = block.detail else { return };
-        let found = self.bios.find(wanted, fresh);
-        let Some((at, bio)) = found.filter(|(_, bio)| sector > bio.sector && sector < bio.end()) else {
-            self.counts.unmatched.split += 1;
-            return;
-        };
-        if bio.flush {
-            self.flush_forgotten(at);
-        }
-        let bio = self.bios.get(at);
-        bio.flush = false;
-        let number = self.splits.split(at, bio);
-        bio.split_of = number;
-        let first = (sector - bio.sector) as u32;
-        let second = Bio { sector, sectors: bio.sectors - first, next: NONE, ..*bio };
-        bio.sectors = first;
-        self.counts.parts += u64::from(second.shown);
-        if self.bios.any_at(second.place, sector) {
-            self.again(Range { place: second.place, sector, end: second.end() }, second.tid);
-        }
-        let second = self.add(second);
-        self.watch.split(at, second);
     }
 
     /// One block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` is the
@@ -575,6 +539,10 @@ impl<W: Watch> Matching<W> {
         self.serves(range, tid, last);
         if walk == Walk::Gaps && self.append_written(range) {
             self.got(range, tid, now);
+        } else if walk == Walk::Gaps
+            && let Some(part) = self.part_in_gap(range)
+        {
+            self.got(part, tid, now);
         } else if walk == Walk::Gaps {
             self.counts.unmatched.got += 1;
             self.whole_trace = false;
@@ -632,7 +600,11 @@ impl<W: Watch> Matching<W> {
                 }
             },
         );
-        if walk == Walk::Gaps && !self.discards.any(range.place) {
+        if walk == Walk::Gaps
+            && let Some(part) = self.part_in_gap(range)
+        {
+            self.inserted(part, tid, now);
+        } else if walk == Walk::Gaps && !self.discards.any(range.place) {
             self.counts.unmatched.inserted += 1;
             self.whole_trace = false;
         }
@@ -666,7 +638,11 @@ impl<W: Watch> Matching<W> {
         self.served = served;
         self.serves(range, tid, last);
         self.bios.were_merged(merged);
-        if walk == Walk::Gaps {
+        if walk == Walk::Gaps
+            && let Some(part) = self.part_in_gap(range)
+        {
+            self.merged(part, tid, now);
+        } else if walk == Walk::Gaps {
             self.counts.unmatched.merged += 1;
             self.whole_trace = false;
         }
@@ -702,6 +678,10 @@ impl<W: Watch> Matching<W> {
             && !(any && self.discards_merged(range, now))
             && (any || !self.issued_again(range, now))
         {
+            if let Some(Range { sector, end, .. }) = self.part_in_gap(range) {
+                let part = BlockEvent { sector, bytes: (end - sector) * 512, ..*block };
+                return self.issued(device, &part, tid, now, issuer);
+            }
             // Commands of a driver's own are never queued.
             if block.kind() != RequestKind::Other {
                 self.counts.unmatched.issued += 1;

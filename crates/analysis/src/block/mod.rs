@@ -35,6 +35,7 @@ mod rows;
 mod service;
 mod sizes;
 mod split_bios;
+mod splits;
 mod stack;
 #[cfg(test)]
 mod stack_loss_tests;

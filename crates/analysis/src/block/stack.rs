@@ -210,9 +210,15 @@ impl Stack {
         }
     }
 
-    /// Whether bios that are remapped so are queued again in the lower device.
-    pub fn queues_again(&self, upper: Device, lower: Device) -> bool {
-        self.placed.iter().any(|one| (one.0, one.1) == (upper, lower))
+    /// Whether bios that are remapped from this device are queued again in a lower one, as those of device mapper and md are and a
+    /// partition's are not.
+    pub fn queues_again(&self, upper: Device) -> bool {
+        self.placed.iter().any(|one| one.0 == upper)
+    }
+
+    /// Whether bios were remapped from this device.
+    pub fn is_upper(&self, device: Device) -> bool {
+        self.edges.iter().any(|edge| edge.0 == device)
     }
 
     /// Where a bio of this device may lie above it, without a remap: upper devices, and what was added to their sectors.
@@ -357,6 +363,12 @@ impl Stack {
         if let [first, rest @ ..] = uppers {
             self.below.insert(at, Few { first: *first, rest: rest.to_vec() });
         }
+    }
+
+    /// When the last of the bios that do this one's work was completed; `None`: not all are, or it is above none.
+    pub fn done_below(&self, at: u32, queued: u64) -> Option<u64> {
+        let above = self.above.get(&at).filter(|above| above.queued == queued)?;
+        (above.open == 0 && above.all_completed).then_some(above.last_below)
     }
 
     /// A bio was queued that does a loop device's work at another time than that device's bios are on their way.

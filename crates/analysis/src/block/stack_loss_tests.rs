@@ -163,7 +163,7 @@ fn ways<'a>(events: impl Iterator<Item = &'a Recorded>, missing: bool) -> HashMa
             if block.kind() == RequestKind::Flush {
                 matching.is_flush_below(block, *tid, false);
             } else if matching.is_below(block).is_none() {
-                let inferred = if matching.orphaned() { None } else { matching.is_inferred_below(block) };
+                let inferred = if matching.orphaned() { None } else { matching.is_inferred_below(block, *tid) };
                 if inferred.is_none() {
                     matching.next_leg(block);
                 }

@@ -1,0 +1,82 @@
+//! Splits of bios (`X`), and those that the trace does not show: a bio becomes parts, each on a way of its own (`split_bios.rs`).
+
+use super::in_flight::{Bio, NEVER, NONE, Wanted};
+use super::matching::{Matching, Range};
+use super::watch::Watch;
+use flashscope_trace::{BlockDetail, BlockEvent, TaskId};
+
+impl<W: Watch> Matching<W> {
+    /// Linux 4.3 to 4.11 queue what is left of a split bio once more: it is no other bio.
+    pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: TaskId) -> bool {
+        if self.splits.is_empty() {
+            return false;
+        }
+        let Some(device) = self.device(block.device) else { return false };
+        let range = Range::of(device, block);
+        let rest = |bio: &Bio| {
+            let new = bio.got == NEVER && bio.merged == NEVER && bio.inserted == NEVER && bio.issued == NEVER;
+            u8::from(new && bio.split_of != NONE && bio.tid == tid && bio.end() == range.end)
+        };
+        self.bios.find(range.from(range.sector), rest).is_some_and(|(_, bio)| bio.sector == range.sector)
+    }
+
+    pub(super) fn split(&mut self, device: u16, block: &BlockEvent) {
+        let wanted = Wanted { most: u64::MAX, ..Range::of(device, block).from(block.sector) };
+        let fresh = |bio: &Bio| {
+            let fits = bio.issued == NEVER && !bio.is_request() && u64::from(bio.sectors) * 512 > block.bytes;
+            u8::from(fits) * (1 + u8::from(!bio.superseded))
+        };
+        let BlockDetail::Split { sector } = block.detail else { return };
+        let found = self.bios.find(wanted, fresh);
+        let Some((at, _)) = found.filter(|(_, bio)| sector > bio.sector && sector < bio.end()) else {
+            self.counts.unmatched.split += 1;
+            return;
+        };
+        self.cut(at, sector);
+    }
+
+    /// A step of a part of a bio whose split is not in the trace: it was lost, or splits were not recorded. `range` begins where the
+    /// bio does, and no other bio is in it; the step is one of its first part then.
+    #[cold]
+    fn is_part(&mut self, range: Range) -> bool {
+        let whole = |bio: &Bio| {
+            let steps = [bio.got, bio.inserted, bio.merged, bio.issued];
+            let fresh = steps == [NEVER; 4] && !bio.is_request() && !bio.superseded;
+            u8::from(fresh && bio.end() > range.end)
+        };
+        let wanted = Wanted { most: u64::MAX, ..range.from(range.sector) };
+        let Some((at, _)) = self.bios.find(wanted, whole) else { return false };
+        self.cut(at, range.end);
+        true
+    }
+
+    /// The one stretch without a bio of a step that was walked over, where it is a part of a bio.
+    #[cold]
+    pub(super) fn part_in_gap(&mut self, range: Range) -> Option<Range> {
+        let &[(sector, end)] = &self.gaps[..] else { return None };
+        let gap = Range { sector, ..range };
+        (end == range.end && self.is_part(gap)).then_some(gap)
+    }
+
+    /// A bio, or a part, is cut in two at a sector in it.
+    fn cut(&mut self, at: u32, sector: u64) {
+        if self.bios.get(at).flush {
+            self.flush_forgotten(at);
+        }
+        let bio = self.bios.get(at);
+        bio.flush = false;
+        let number = self.splits.split(at, bio);
+        bio.split_of = number;
+        let first = (sector - bio.sector) as u32;
+        let second = Bio { sector, sectors: bio.sectors - first, next: NONE, ..*bio };
+        bio.sectors = first;
+        self.counts.parts += u64::from(second.shown);
+        if self.bios.any_at(second.place, sector) {
+            self.again(Range { place: second.place, sector, end: second.end() }, second.tid);
+        }
+        let device = self.devices[usize::from(second.device)];
+        let second = self.add(second);
+        [at, second].into_iter().for_each(|part| self.may_be_above(part, device));
+        self.watch.split(at, second);
+    }
+}
