@@ -99,7 +99,7 @@ pub(super) const ALL: &[Refused] = &[
         why: SUMS,
         is: |_, lines| {
             first(lines, |l| l.starts_with(b"device ") && find(l, b" mounted on ").is_some())
-                || any(lines, |l| all_in(l, &[b"avg RTT (ms)"]) || l.starts_with(b"Client rpc stats"))
+                || any(lines, |l| all_in(l, &[b"ops/s", b"rpc bklog"]) || l.starts_with(b"Client rpc stats"))
         },
     },
     Refused {
@@ -107,7 +107,7 @@ pub(super) const ALL: &[Refused] = &[
         why: SUMS,
         is: |_, lines| {
             first(lines, |l| l.starts_with(b"disk- ---") || all_in(l, &[b"reads", b"read sectors", b"writes"]))
-                || any(lines, |l| l.ends_with(b" read sectors"))
+                || any(lines, |l| l.ends_with(b" total reads"))
         },
     },
     Refused {
