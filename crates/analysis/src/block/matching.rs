@@ -34,7 +34,7 @@
 use super::clock::Clock;
 use super::counts::MatchCounts;
 use super::flush_machinery::Flushes;
-use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
+use super::in_flight::{Bio, InFlight, NEVER, Place, Wanted};
 use super::ranges::{Discards, is_discard};
 use super::split_bios::SplitBios;
 use super::stack::{Stack, Upper};
