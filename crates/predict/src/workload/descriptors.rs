@@ -203,16 +203,13 @@ impl Descriptors {
             }
             _ => None,
         };
-        match call {
-            Some(call) => {
-                if self.inside.len() >= self.most.0 && !self.inside.contains_key(&tid) {
-                    self.forgotten += self.inside.len() as u64;
-                    self.inside.clear();
-                }
-                self.inside.insert(tid, call);
+        // Without one: the registers of a call that its own event has begun say no more of it.
+        if let Some(call) = call {
+            if self.inside.len() >= self.most.0 && !self.inside.contains_key(&tid) {
+                self.forgotten += self.inside.len() as u64;
+                self.inside.clear();
             }
-            // The registers of a call that its own event has begun say no more of it.
-            None => {}
+            self.inside.insert(tid, call);
         }
         matches!(call, Some(Call::Advise { .. }))
     }
