@@ -209,6 +209,11 @@ static int capture_file(struct fs_recorder *recorder, const volatile int *stop)
 	return result;
 }
 
+static bool has_all_captures(const struct fs_recorder *recorder)
+{
+	return recorder->options.captures && recorder->flight.there >= recorder->options.captures;
+}
+
 static int capture(struct fs_recorder *recorder, const volatile int *stop)
 {
 	struct fs_flight *flight = &recorder->flight;
@@ -243,7 +248,7 @@ static int capture(struct fs_recorder *recorder, const volatile int *stop)
 	fs_watch_again(&flight->watch);
 	if (result || trace_again(recorder))
 		return -1;
-	return recorder->options.captures && flight->there >= recorder->options.captures;
+	return has_all_captures(recorder);
 }
 
 int fs_flight_look(struct fs_recorder *recorder, const volatile int *stop)
@@ -262,7 +267,8 @@ int fs_flight_look(struct fs_recorder *recorder, const volatile int *stop)
 
 int fs_flight_finish(struct fs_recorder *recorder, const volatile int *stop)
 {
-	if (!recorder->flight.watch.ring.name[0])
+	/* What fires while the last capture is written is one too many. */
+	if (!recorder->flight.watch.ring.name[0] || has_all_captures(recorder))
 		return 0;
 	fs_watch_look(&recorder->flight.watch);
 	return recorder->flight.watch.fired && capture(recorder, stop) < 0 ? -1 : 0;
