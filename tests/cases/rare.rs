@@ -163,7 +163,7 @@ fn output_of_other_tools_is_called_by_its_name() {
         (
             "funccount",
             "Tracing 3 functions for \"submit_bio*\"... Hit Ctrl-C to end.\nFUNC   COUNT\nsubmit_bio 20\n",
-            "bcc's tools",
+            "counts of a function's arguments (argdist, funccount)",
         ),
         (
             "dd",
