@@ -209,13 +209,28 @@ fn of_process(trace: &Trace, process: &str, dir: &TempDir) -> std::path::PathBuf
     to
 }
 
-/// Average in nanoseconds and N of each stage that btt prints of all I/O.
+/// What btt prints of all devices together.
+pub struct Btt {
+    /// Average in nanoseconds and N of each stage.
+    pub stages: HashMap<String, (u64, u64)>,
+    /// Bios that were queued.
+    pub queued: u64,
+    /// Sectors of the requests that were issued.
+    pub sectors: u64,
+}
+
 fn btt(base: &Path, dir: &TempDir) -> HashMap<String, (u64, u64)> {
     let merged = dir.path().join("merged");
     let (parent, name) = (base.parent().expect("a directory"), base.file_name().expect("a name"));
     stdout(Command::new("blkparse").current_dir(parent).args(["-q", "-O", "-i"]).arg(name).arg("-d").arg(&merged));
-    stdout(Command::new("btt").current_dir(dir.path()).args(["-i", "merged", "-o", "b"]));
-    let text = std::fs::read_to_string(dir.path().join("b.avg")).expect("btt's averages");
+    btt_of_dump(&merged).stages
+}
+
+/// Of a file that `blkparse -d` wrote.
+pub fn btt_of_dump(dump: &Path) -> Btt {
+    let out = dump.with_extension("btt");
+    stdout(Command::new("btt").arg("-i").arg(dump).arg("-o").arg(&out));
+    let text = std::fs::read_to_string(out.with_extension("btt.avg")).expect("btt's averages");
     let ns = |word: &str| {
         let (seconds, decimals) = word.split_once('.').expect("seconds");
         seconds.parse::<u64>().expect("a number") * 1_000_000_000 + decimals.parse::<u64>().expect("a number")
@@ -227,7 +242,15 @@ fn btt(base: &Path, dir: &TempDir) -> HashMap<String, (u64, u64)> {
         }
         _ => None,
     };
-    all.lines().filter_map(row).collect()
+    let stages = all.lines().filter_map(row).collect();
+    // `(  7,  2) |  #Q  #D  Ratio |  BLKmin  BLKavg  BLKmax  Total`; with several devices a row of all is last.
+    let merges = text.split("Device Merge Information").nth(1).expect("merges");
+    let merges = merges.trim_start_matches([' ', '=']).split("====").next().expect("a table");
+    let last = merges.lines().rfind(|line| line.matches('|').count() == 2 && !line.contains('-')).expect("a row");
+    let columns: Vec<&str> = last.split('|').collect();
+    let word = |column: usize, at: usize| columns[column].split_whitespace().nth(at).expect("a number");
+    let number = |word: &str| word.parse().expect("a number");
+    Btt { stages, queued: number(word(1, 0)), sectors: number(word(2, 3)) }
 }
 
 /// A board whose null_blk has this scheduler, on which blktrace and the agent record the same I/O.
