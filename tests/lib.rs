@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use flashscope_analysis::Analysis as _;
@@ -89,12 +90,21 @@ pub fn valid_all(name: &str, printed: &[Value]) {
     assert!(wrong.is_empty(), "{name}: {wrong:#?}");
 }
 
+fn validator() -> PathBuf {
+    top().join("tests/schemas/validate.py")
+}
+
 /// Why documents are not what the schemas of these names say: the first error of each. Nothing where there is no validator, which is
 /// said.
 pub fn errors(documents: &[(&str, &[Value])]) -> Vec<Option<String>> {
-    let script = top().join("tests/schemas/validate.py");
-    let has = |python: &&str| Command::new(python).arg(&script).arg("there").output().is_ok_and(|o| o.status.success());
-    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has) else {
+    // Looked for once: it takes longer to start than a document to be read.
+    static PYTHON: LazyLock<Option<&str>> = LazyLock::new(|| {
+        let has = |python: &&str| {
+            Command::new(python).arg(validator()).arg("there").output().is_ok_and(|o| o.status.success())
+        };
+        ["python3", "/usr/bin/python3"].into_iter().find(has)
+    });
+    let Some(python) = *PYTHON else {
         skip("python3-jsonschema is not installed: no JSON was validated");
         return Vec::new();
     };
@@ -102,8 +112,12 @@ pub fn errors(documents: &[(&str, &[Value])]) -> Vec<Option<String>> {
         serde_json::from_str(&stdout(flashscope().args(["schema", name]))).expect("a schema is JSON")
     };
     let asked: Vec<(Value, &[Value])> = documents.iter().map(|(name, all)| (schema(name), *all)).collect();
-    let mut child =
-        Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    let mut child = Command::new(python)
+        .arg(validator())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 starts");
     serde_json::to_writer(child.stdin.take().expect("a pipe"), &asked).expect("python3 reads");
     let ran = child.wait_with_output().expect("python3 ends");
     assert!(ran.status.success(), "the validator failed");
