@@ -236,7 +236,7 @@ fn arguments(run: &Run, kernel: &Path, dir: &Path) -> Vec<OsString> {
     let board = run.board;
     let mut args: Vec<OsString> = board.qemu.args.iter().map(OsString::from).collect();
     if run.icount {
-        args.extend(board.qemu.icount.iter().map(OsString::from));
+        args.extend(icount(run).into_iter().map(OsString::from));
     }
     args.extend(["-m".into(), board.memory_for(run.image).to_string().into()]);
     let mut cmdline = format!("{} rdinit=/init", board.qemu.cmdline);
@@ -270,6 +270,18 @@ fn arguments(run: &Run, kernel: &Path, dir: &Path) -> Vec<OsString> {
     }
     args.extend(run.args.iter().map(OsString::from));
     args
+}
+
+/// QEMU's -icount. Where the board has one processor, QEMU records the run as well, and the record is thrown away: it is the recorder's
+/// lock that is needed (docs/explanation/measurement.md, "Repeatability"). QEMU refuses to record several processors.
+fn icount(run: &Run) -> Vec<String> {
+    let mut words = run.board.qemu.icount.clone();
+    let all: Vec<&String> = run.board.qemu.args.iter().chain(&run.args).collect();
+    let processors = all.windows(2).rev().find(|pair| pair[0] == "-smp").map_or("1", |pair| pair[1]);
+    if let (Some(value), "1") = (words.last_mut(), processors) {
+        value.push_str(",rr=record,rrfile=/dev/null");
+    }
+    words
 }
 
 /// A path inside one of QEMU's comma-separated options.
