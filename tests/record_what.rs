@@ -94,20 +94,29 @@ fn a_device_filter_keeps_that_device_and_its_file_alone() {
     let path = dir.path().join("t.dat");
     let mut record = flashscope();
     record.args(["record", "-q", "--device", wanted.name(), "-o"]).arg(&path);
-    stdout(record.args(["--", "sh", "-c", &format!("{}; sleep 0.2", write(&wanted.0))]));
+    let sync =
+        format!("dd if=/dev/zero of={} bs=4k count=1 oflag=direct conv=notrunc,fsync status=none; sleep 0.2", wanted.0);
+    stdout(record.args(["--", "sh", "-c", &format!("{}; {sync}", write(&wanted.0))]));
     let trace = Trace::open(&path).expect("a trace");
     let minor: u64 = wanted.name().trim_start_matches("loop").parse().expect("a number");
     let issued = issued(&trace);
     // 50 of 64 KiB: 128 sectors each.
-    assert_eq!(issued.get(&(7 << 20 | minor)), Some(&(50, 6400)), "{issued:?}");
+    // And one that was synced.
+    assert_eq!(issued.get(&(7 << 20 | minor)).map(|all| all.1), Some(6400 + 8), "{issued:?}");
     // The disk beneath it, of which only the file's blocks are kept; nothing of the other loop device.
     assert!(issued.keys().all(|device| device >> 20 != 7 || device & 0xfffff == minor), "{issued:?}");
     // Into how many requests a disk cuts them is its own matter; the bytes are the same.
-    assert!(issued.values().all(|of| of.1 <= 6400), "other people's I/O was recorded: {issued:?}");
+    assert!(issued.values().all(|of| of.1 <= 6408), "other people's I/O was recorded: {issued:?}");
     let said = stdout(flashscope().arg("report").arg(&path));
     assert!(said.contains(&format!("Recorded with --device {}: other I/O", wanted.name())), "{said}");
     let json = stdout(flashscope().args(["report", "--json"]).arg(&path));
-    assert!(json.contains("calls were not recorded, because they do not name a device"), "{json}");
+    assert!(
+        json.contains("of calls only those that sync and rename were recorded, because calls do not name a device"),
+        "{json}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let calls: Vec<_> = json["calls"]["by_call"].as_array().expect("calls").iter().map(|one| &one["call"]).collect();
+    assert_eq!(calls, ["fsync"], "{json}");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 #define SYSCALL FS_GROUP_SYSCALL
 #define CACHE FS_GROUP_CACHE
 #define LAYERS FS_GROUP_LAYERS
+#define SYNCS FS_GROUP_SYNCS
 
 static const struct {
 	const char *name;
@@ -72,15 +73,15 @@ static const struct wanted wanted[] = {
 	{ SYSCALL | LAYERS, "syscalls", "write", true, "write()" },
 	{ SYSCALL | LAYERS, "syscalls", "pwrite64", true, "pwrite()" },
 	{ SYSCALL | LAYERS, "syscalls", "writev|pwritev|pwritev2", true, "writev() and pwritev()" },
-	{ SYSCALL | LAYERS, "syscalls", "fsync", true, "fsync()" },
-	{ SYSCALL | LAYERS, "syscalls", "fdatasync", true, "fdatasync()" },
-	{ SYSCALL | LAYERS, "syscalls", "sync_file_range|sync_file_range2", true, "sync_file_range()" },
-	{ SYSCALL | LAYERS, "syscalls", "sync|syncfs", true, "sync() and syncfs()" },
-	{ SYSCALL | LAYERS, "syscalls", "msync", true, "msync()" },
+	{ SYSCALL | LAYERS | SYNCS, "syscalls", "fsync", true, "fsync()" },
+	{ SYSCALL | LAYERS | SYNCS, "syscalls", "fdatasync", true, "fdatasync()" },
+	{ SYSCALL | LAYERS | SYNCS, "syscalls", "sync_file_range|sync_file_range2", true, "sync_file_range()" },
+	{ SYSCALL | LAYERS | SYNCS, "syscalls", "sync|syncfs", true, "sync() and syncfs()" },
+	{ SYSCALL | LAYERS | SYNCS, "syscalls", "msync", true, "msync()" },
 	{ SYSCALL, "syscalls", "open|openat|openat2", true, "open()" },
 	{ SYSCALL, "syscalls", "close", true, "close(): which file a number stands for" },
 	{ SYSCALL, "syscalls", "unlink|unlinkat", true, "unlink()" },
-	{ SYSCALL, "syscalls", "rename|renameat|renameat2", true, "rename()" },
+	{ SYSCALL | SYNCS, "syscalls", "rename|renameat|renameat2", true, "rename()" },
 	{ SYSCALL, "syscalls", "truncate|truncate64|ftruncate|ftruncate64", true, "truncate()" },
 	{ SYSCALL, "syscalls", "fallocate", true, "fallocate()" },
 	{ SYSCALL, "syscalls", "mmap|mmap2|mmap_pgoff", true, "mmap()" },

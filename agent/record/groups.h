@@ -18,6 +18,8 @@ enum fs_group {
 	FS_GROUP_SYSCALL = 2, /* calls that read, write, sync, open, map */
 	FS_GROUP_CACHE = 4,   /* page cache, read-ahead, writeback, file reads */
 	FS_GROUP_LAYERS = 8,  /* where a request crosses from one layer to the next */
+	/* Without a word of its own: calls that sync and rename, few enough to be recorded beside a filter of devices. */
+	FS_GROUP_SYNCS = 16,
 };
 
 /* "block", …; 0: no such group. */

@@ -133,9 +133,8 @@ int fs_recorder_choose(struct fs_recorder *recorder)
 	options->groups |= FS_GROUP_CACHE;
 	if (has_block_device())
 		options->groups |= FS_GROUP_BLOCK;
-	/* Calls name no device: they would be everyone's. */
-	if (!by_device)
-		options->groups |= FS_GROUP_SYSCALL;
+	/* Calls name no device: they are everyone's. Of one device's recording the few that wait for it longest are worth that. */
+	options->groups |= by_device ? FS_GROUP_SYNCS : FS_GROUP_SYSCALL;
 	return 0;
 }
 

@@ -131,6 +131,12 @@ pub fn is_sync(call: &str) -> bool {
     matches!(call, "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range" | "sync_file_range2")
 }
 
+/// What a recording of one device has of calls (agent/record/groups.c, `FS_GROUP_SYNCS`): of reads, writes and opens such a trace
+/// says nothing.
+pub fn syncs_or_renames(call: &str) -> bool {
+    is_sync(call) || matches!(call, "rename" | "renameat" | "renameat2")
+}
+
 pub fn is_write(call: &str) -> bool {
     matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
 }

@@ -362,8 +362,8 @@ fn no_bio_of(process: &str, findings: &BlockFound, args: &ReportArgs) -> Failure
 fn missing_events(inputs: &Inputs, findings: &BlockFound) -> Vec<MissingEvent> {
     let mut missing: Vec<MissingEvent> = Vec::new();
     let of_trace = |trace: &Trace| {
-        let has_calls = trace.schemas().any(|schema| schema.name.starts_with("sys_enter"));
-        let calls = MissingEvent::of_calls(trace.facts(), has_calls);
+        let calls = trace.schemas().filter_map(|schema| schema.name.strip_prefix("sys_enter"));
+        let calls = MissingEvent::of_calls(trace.facts(), calls.map(|call| call.trim_start_matches('_')));
         MissingEvent::of_facts(trace.facts()).into_iter().chain(calls).collect::<Vec<_>>()
     };
     for one in inputs.traces().flat_map(of_trace) {

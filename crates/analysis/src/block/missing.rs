@@ -2,6 +2,7 @@
 
 use super::analysis::BlockFound;
 use super::counts::Unit;
+use crate::calls::syncs_or_renames;
 use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,15 +32,15 @@ impl MissingEvent {
             .collect()
     }
 
-    /// `record --device` leaves calls out, which are then in no event of the recording (`has_calls`).
-    pub fn of_calls(facts: &Facts, has_calls: bool) -> Option<MissingEvent> {
-        let left_out = !facts.recording.filter.device.is_empty() && !has_calls;
+    /// `record --device` leaves most calls out: `calls` are those of which the recording has events.
+    pub fn of_calls<'a>(facts: &Facts, mut calls: impl Iterator<Item = &'a str>) -> Option<MissingEvent> {
+        let left_out = !facts.recording.filter.device.is_empty() && calls.all(syncs_or_renames);
         left_out.then(|| MissingEvent {
             event: "syscalls:sys_enter_*".to_owned(),
-            why: "calls were not recorded, because they do not name a device and --device was given: add \
-                  --events auto,syscall, which records the calls of all processes"
+            why: "of calls only those that sync and rename were recorded, because calls do not name a device and \
+                  --device was given: add --events auto,syscall, which records the calls of all processes"
                 .to_owned(),
-            loses: "which calls waited, for which file, and how long".to_owned(),
+            loses: "which reads, writes and opens waited, for which file, and how long".to_owned(),
         })
     }
 }
@@ -82,6 +83,14 @@ impl MissingEvent {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_recording_of_one_device_has_calls_that_sync_and_rename_alone() {
+        let facts = Facts::of(&json!({"recording": {"filter": {"device": ["loop3"]}}}));
+        let of = |calls: &[&'static str]| MissingEvent::of_calls(&facts, calls.iter().copied()).is_some();
+        assert_eq!([of(&[]), of(&["fsync", "renameat2"]), of(&["fsync", "pread64"])], [true, true, false]);
+        assert!(MissingEvent::of_calls(&Facts::default(), [].into_iter()).is_none());
+    }
 
     #[test]
     fn events_of_the_groups_that_the_report_rests_on() {

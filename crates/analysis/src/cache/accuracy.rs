@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use super::in_flight::{InFlight, is_read};
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full, Ranges};
+use crate::calls::syncs_or_renames;
 
 /// Counts of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -413,12 +414,10 @@ impl Analysis for Accuracy {
                 self.in_call.remove(&event.tid);
             }
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => {
-                self.sees_calls = true;
+                let call = name.strip_prefix("sys_enter_").unwrap_or_default();
+                self.sees_calls |= !syncs_or_renames(call);
                 // What comes in a write is the write's, also where no event of the file system shows it.
-                let writes = name
-                    .strip_prefix("sys_enter_")
-                    .is_some_and(|call| call.starts_with("write") || call.starts_with("pwrite"));
-                self.in_call.insert(event.tid, writes);
+                self.in_call.insert(event.tid, call.starts_with("write") || call.starts_with("pwrite"));
             }
             EventKind::Other { name, .. } if name == "file_fault_end" => {
                 if let Some(asking) = self.asking.get_mut(&event.tid) {
