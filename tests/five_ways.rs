@@ -7,6 +7,8 @@ use std::process::Command;
 use flashscope_tests::{Plan, TempDir, flashscope, null_block, null_block_device, skip, stdout, top, work};
 use serde_json::Value;
 
+use crate::block_io::{Btt, btt_of_dump};
+
 /// With one, a board's time is that of its instructions, and recorders stamp an event a few µs apart.
 const CPUS: u32 = 1;
 
@@ -15,9 +17,9 @@ fn record(dir: &Path) {
     plan.no_nand = true;
     plan.cpus = CPUS;
     plan.modules = &["null_blk nr_devices=0", "ext4"];
-    plan.packages = &["blktrace", "busybox-static", "trace-cmd", "e2fsprogs"];
+    plan.packages = &["blktrace", "busybox-static", "trace-cmd", "e2fsprogs", "linux-perf"];
     // blktrace's package depends on Python for a plotter.
-    plan.only_packages = &["blktrace", "busybox", "trace-cmd", "e2fsprogs", "lib"];
+    plan.only_packages = &["blktrace", "busybox", "trace-cmd", "e2fsprogs", "linux-perf", "lib", "zlib1g"];
     plan.files = vec![
         ("/work", 0o755, work("armv7", "block_io/work.c", dir)),
         ("/record.sh", 0o755, std::fs::read(top().join("tests/five_ways/record.sh")).expect("the script")),
@@ -39,6 +41,7 @@ fn record(dir: &Path) {
             "record-stop",
             "get /out/five.dat",
             "get /out/five.trace",
+            "get /out/perf.txt",
         ]
         .map(str::to_owned),
     );
@@ -118,9 +121,23 @@ fn same(what: &str, ours: &Value, theirs: &Value, slack: u64, share: f64) {
     }
 }
 
+/// Bios and bytes; flushes without data are no bios of btt's.
+fn same_as_btt(said: &Value, btt: &Btt) {
+    let groups = groups(said);
+    let sum = |wanted: &dyn Fn(&str) -> bool| {
+        let groups = groups.iter().filter(|(name, _)| wanted(name));
+        let of = |group: &Value, key: &str| group[key].as_u64().expect(key);
+        groups.fold((0, 0), |sum, (_, group)| (sum.0 + of(group, "bios"), sum.1 + of(group, "bytes")))
+    };
+    let (all, flushes) =
+        (sum(&|name| name == "all all"), sum(&|name| name.starts_with("device ") && name.ends_with(" flushes")));
+    println!("all {all:?}, flushes {flushes:?}; btt: {} bios, {} sectors", btt.queued, btt.sectors);
+    assert_eq!((btt.queued, btt.sectors * 512), (all.0 - flushes.0, all.1));
+}
+
 #[test]
 fn one_run_recorded_five_ways_is_one_run() {
-    for tool in ["blkparse", "trace-cmd"] {
+    for tool in ["blkparse", "btt", "trace-cmd"] {
         if Command::new(tool).arg("-V").output().is_err() {
             assert!(std::env::var_os("CI").is_none(), "{tool} is missing");
             return skip(&format!("{tool} is missing: apt-get install blktrace trace-cmd"));
@@ -149,12 +166,18 @@ fn one_run_recorded_five_ways_is_one_run() {
     same("blktrace", &own, &by_blktrace, 20_000, 0.01);
     let by_text = report(dir, &["five.trace"]);
     same("tracefs' text", &own, &by_text, 20_000, 0.01);
+    let by_perf = report(dir, &["perf.txt"]);
+    same("perf script", &own, &by_perf, 20_000, 0.01);
+    let begin = |said: &Value| said["block"]["stages"]["begin_ns"].as_u64().expect("a time");
+    assert!(begin(&own).abs_diff(begin(&by_perf)) < 100_000, "{} and {}", begin(&own), begin(&by_perf));
+    assert_eq!(owners(&own), owners(&by_perf));
     assert_eq!(owners(&own), owners(&by_trace_cmd));
     assert_eq!(owners(&own), owners(&by_text));
     // The same times in another form; text has microseconds, its mean is off by less.
     same("trace-cmd's text", &by_trace_cmd, &report(dir, &["five.txt"]), 1_000, 0.0);
     let dump = report(dir, &["both.bin"]);
     same("blkparse -d", &by_blktrace, &dump, 0, 0.0);
+    same_as_btt(&own, &btt_of_dump(&dir.join("both.bin")));
     assert_eq!(owners(&by_blktrace), owners(&dump));
     same("blkparse's text", &by_blktrace, &report(dir, &["both.txt"]), 0, 0.0);
 

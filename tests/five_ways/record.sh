@@ -1,5 +1,5 @@
-# On a board, beside flashscope's own recording: blktrace, trace-cmd and a tracefs instance record the same run. Leaves
-# /out/DEVICE.blktrace.CPU, /out/five.dat and /out/five.trace.
+# On a board, beside flashscope's own recording: blktrace, trace-cmd, perf and a tracefs instance record the same run. Leaves
+# /out/DEVICE.blktrace.CPU, /out/five.dat, /out/perf.txt and /out/five.trace.
 set -eu
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null || true
 mkdir -p /out
@@ -37,9 +37,11 @@ until [ -e /sys/kernel/debug/block/nullb1/trace0 ]; do
 done
 # Its threads begin after the file is there.
 sleep 2
-trace-cmd record -C mono -b 4096 -e block -o /out/five.dat sh /tmp/io.sh > /tmp/log2 2>&1 || { cat /tmp/log2 >&2; exit 1; }
+# perf starts what trace-cmd records, so that its own start is in no recording but its.
+trace-cmd record -C mono -b 4096 -e block -o /out/five.dat perf record -q -a -k mono -m 1024 -e 'block:*' -o /tmp/perf.data sh /tmp/io.sh > /tmp/log2 2>&1 || { cat /tmp/log2 >&2; exit 1; }
 kill -INT "$recorder"
 wait "$recorder" || { cat /tmp/log >&2; exit 1; }
 echo 0 > $t/instances/text/tracing_on
 cat $t/instances/text/trace > /out/five.trace
+perf script -i /tmp/perf.data --ns > /out/perf.txt 2> /tmp/log3 || { cat /tmp/log3 >&2; exit 1; }
 rmdir $t/instances/text

@@ -6,6 +6,7 @@
 use super::parsed::{Item, NOTHING_RECORDED};
 use super::text::{Dialect, Lines};
 use super::{Format, Reader as FormatReader};
+use crate::events::TimeNs;
 use crate::formats::ftrace::{of_event, own_name, system_of, time};
 use crate::ids::TaskId;
 use crate::kind::TraceKind;
@@ -96,7 +97,7 @@ fn head(line: &[u8]) -> Option<Head<'_>> {
 fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     let before = &line[..colon];
     let space = before.iter().rposition(|&b| b == b' ')?;
-    let time_ns = time(&before[space + 1..])?;
+    let time_ns = time(&before[space + 1..]).or_else(|| overflowed(&before[space + 1..]))?;
     let mut before = before[..space].trim_ascii_end();
     let mut cpu = 0;
     if let Some(inside) = before.strip_suffix(b"]") {
@@ -141,6 +142,18 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     }
     let tid = TaskId(u32::try_from(tid).ok()?);
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
+}
+
+/// A time with `--ns` of a perf of 32 bits, whose seconds in nanoseconds overflow: from 5 s on, the fraction is too large by the
+/// multiple of 2^32 that they lost (`perf_sample__fprintf_start`: `nsecs -= secs * NSEC_PER_SEC`, with `unsigned long secs`). It
+/// has ten digits or more then.
+fn overflowed(text: &[u8]) -> Option<u64> {
+    let dot = text.iter().position(|&b| b == b'.')?;
+    let (seconds, fraction) = (number(&text[..dot])?, number(&text[dot + 1..])?);
+    let second = seconds.checked_mul(1_000_000_000)?;
+    let lost = second & !u64::from(u32::MAX);
+    let ns = fraction.checked_sub(lost).filter(|&ns| lost > 0 && ns < 1_000_000_000)?;
+    second.checked_add(ns).filter(|&time| TimeNs(time).is_possible())
 }
 
 /// `:4711`, which perf prints where it does not know a thread's name (`thread__comm_str`, `thread__new`).
@@ -244,6 +257,12 @@ mod tests {
             assert_eq!((h.comm, h.tid.0, h.cpu, h.time_ns), (comm.as_bytes(), tid, cpu, time_ns), "{line}");
             assert_eq!((format!("{}:{}", h.system, h.name).as_str(), h.rest), (event, rest.as_bytes()), "{line}");
         }
+        // perf 6.1 of armhf with --ns, 11.270758928 s after boot; and a number that is no such time.
+        let line = |time: &str| format!("dd    97 [000]    {time}:      block:block_bio_queue: 254,0 RM 8742 + 2 [dd]");
+        let time_of = |time: &str| Some(head(line(time).as_bytes())?.time_ns);
+        assert_eq!(time_of("11.8860693520"), Some(11_270_758_928));
+        assert_eq!(time_of("4.8860693520"), None);
+        assert_eq!(time_of("11.9960693520"), None);
         // ftrace's text, counts of cycles, and a sample without an event's text.
         for line in
             ["            bash-1 [001]  6.4: a: b", "cat 7 [000] 2.5: cycles: ffff x", "cat 7 [000] 2.5:", ": ", ""]
