@@ -14,8 +14,8 @@
 
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
+use super::parts_in_flight::Lost;
 use super::ranges::is_discard;
-use super::split_bios::Lost;
 use super::watch::Watch;
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 

@@ -17,7 +17,7 @@
 //! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
 //!   other bio takes that.
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
-//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`split_bios.rs`). A request that begins
+//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`parts_in_flight.rs`). A request that begins
 //!   where a bio does and ends within it shows a split that is not in the trace.
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
 //! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
@@ -35,8 +35,8 @@ use super::clock::Clock;
 use super::counts::MatchCounts;
 use super::flush_machinery::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, Place, Wanted};
+use super::parts_in_flight::SplitBios;
 use super::ranges::{Discards, is_discard};
-use super::split_bios::SplitBios;
 use super::stack::{Stack, Upper};
 use super::typical::TypicalTimes;
 use super::watch::{Step, Watch};

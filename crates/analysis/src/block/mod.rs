@@ -26,6 +26,7 @@ mod matching;
 mod missing;
 mod originators;
 mod over_time;
+mod parts_in_flight;
 mod points;
 mod ranges;
 mod recordings;
@@ -34,8 +35,7 @@ mod repeated_tests;
 mod rows;
 mod service;
 mod sizes;
-mod split_bios;
-mod splits;
+mod split_events;
 mod stack;
 #[cfg(test)]
 mod stack_loss_tests;

@@ -4,7 +4,7 @@
 
 use super::in_flight::NEVER;
 use super::matching::Matching;
-use super::split_bios::Lost;
+use super::parts_in_flight::Lost;
 use super::watch::Watch;
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Splits of bios (`X`), and those that the trace does not show: a bio becomes parts, each on a way of its own (`split_bios.rs`).
+//! Events of splits (`X`), and splits that the trace does not show: they cut a bio in flight in two (`parts_in_flight.rs`).
 
 use super::in_flight::{Bio, NEVER, NONE, Wanted};
 use super::matching::{Matching, Range};

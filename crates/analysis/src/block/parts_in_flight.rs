@@ -1,4 +1,4 @@
-//! Bios that were split: one bio from its queueing to the completion of its last part.
+//! The bios that were split, while parts of them are on their way (`split_events.rs` says what splits them).
 //!
 //! Each part goes its own way in requests of its own. The bio's steps are those of its first part, its issue is the first of
 //! any part, and it is completed with the last one. Where a part's issue or completion is not in the trace, the bio's is
