@@ -20,10 +20,8 @@ const MAX_LIVE: usize = 256;
 const MAX_SAMPLES: usize = 4096;
 /// Bios of lower devices that one may be found to hold.
 const MAX_LOWER: usize = 8;
-/// Parts of bios above others, below which the next one may be: a thread queues what is below right after them.
+/// Parts of bios above others, below which the next one of their thread may be.
 const MAX_LATELY: usize = 16;
-/// In which time it does so.
-const AT_ONCE_NS: u64 = 50_000;
 /// Fewer show nothing.
 const MIN_SAMPLES: usize = 5;
 /// Of a hundred bios: from so many on that hold one below the device is a level; up to so many it lies on nothing in the trace.
@@ -249,7 +247,8 @@ impl<W: Watch> Matching<W> {
         !self.whole_trace || self.uncounted
     }
 
-    /// A part of a bio: where remaps may be missing, and its device is above others, it is remembered a while.
+    /// A part of a bio: where remaps may be missing, and its device is above others, it is remembered until its thread queues another
+    /// bio of its own. All that a driver queues below a bio goes before `submit_bio_noacct` returns to the thread (block/blk-core.c).
     pub(super) fn may_be_above(&mut self, at: u32, device: Device) {
         if !self.may_lose() || !self.stack.is_upper(device) {
             return;
@@ -260,18 +259,24 @@ impl<W: Watch> Matching<W> {
         self.lately_above.push_back((at, self.bios.see(at).queued));
     }
 
-    /// The bio that is about to be queued, whose remap was lost, is of the thread and size of a part of one that was queued a moment ago
-    /// on a device above it, and that lies over none there yet: a striped device's, whose places differ.
+    /// This thread queued a bio that is below none: all below the one before has been queued.
+    #[cold]
+    pub(super) fn submission_ended(&mut self, tid: TaskId) {
+        let Matching { bios, lately_above, .. } = self;
+        lately_above.retain(|&(at, queued)| bios.see(at).tid != tid && bios.see(at).queued == queued);
+    }
+
+    /// The bio that is about to be queued, whose remap was lost, is of the thread and size of a part of the one that this thread
+    /// queued last on a device above it, and that lies over none there yet: a striped device's, whose places differ.
     fn follows_its_upper(&mut self, block: &BlockEvent, tid: TaskId, lower: Option<u16>) -> Option<u32> {
         if self.is_remapped {
             return None;
         }
         let uppers = self.stack.uppers_of(block.device);
-        let now = self.counts.end_ns;
         let above = self.lately_above.iter().rev().find_map(|&(at, queued)| {
             let bio = self.bios.see(at);
             let is = bio.live && bio.queued == queued && bio.tid == tid && bio.kind == block.kind();
-            let same = u64::from(bio.sectors) * 512 == block.bytes && queued.saturating_add(AT_ONCE_NS) >= now;
+            let same = u64::from(bio.sectors) * 512 == block.bytes;
             let device = self.devices[usize::from(bio.device)];
             if !is || !same || bio.split_of == NONE || device == block.device || !uppers.contains(&device) {
                 return None;

@@ -298,6 +298,9 @@ impl<W: Watch> Matching<W> {
         (bio.in_range, bio.shown) = below.map_or(self.show(), |(_, show)| show);
         bio.below = below.is_some();
         *if bio.below { &mut self.counts.below } else { &mut self.counts.queued } += u64::from(bio.shown);
+        if !bio.below && !self.lately_above.is_empty() {
+            self.submission_ended(tid);
+        }
         let at = self.add(bio);
         match below {
             Some((Some(upper), (_, shown))) if self.next_uppers.is_empty() && shown => {
