@@ -36,6 +36,7 @@ mod kills;
 mod laid_out;
 mod layers;
 mod loops;
+mod losses;
 mod names;
 mod nothing_there;
 mod other_chip;

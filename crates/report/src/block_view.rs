@@ -620,6 +620,11 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("requeues without their bios", u.requeued),
         ("splits without their bio", u.split),
         ("events whose bios were not all examined: they span too many", s.steps_given_up),
+        (
+            "remaps forgotten before their bio came, which then counts as an I/O of its own: too many",
+            s.remaps_forgotten,
+        ),
+        ("zone appends to further zones: too many to remember", s.appends_of_further_zones),
         ("events of further devices: too many to distinguish", s.of_further_devices),
         ("completed bios that the figure lacks: too many devices", found.points.of_further_devices),
         ("dirty pages that were not followed: too many", found.originators.pages_given_up),

@@ -87,6 +87,10 @@ pub(super) struct MatchCounts {
     pub unmatched: UnmatchedSteps,
     /// Steps with bios that were not looked for, because they name too many.
     pub steps_given_up: u64,
+    /// Remaps that were forgotten before their bio came, because too many waited.
+    pub remaps_forgotten: u64,
+    /// Zone appends to zones beyond those that are remembered.
+    pub appends_of_further_zones: u64,
 }
 
 impl MatchCounts {

@@ -111,7 +111,7 @@ pub(super) struct Matching<W> {
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
-    /// Begins of zones that were appended to, by device. The appends of one without room are unmatched.
+    /// Begins of zones that were appended to, by device. Appends to one without room are counted.
     pub(super) zones: BoundedMap<(u16, u64), ()>,
     pub(super) typical: TypicalTimes,
     pub(super) stack: Stack,
@@ -805,6 +805,8 @@ impl<W: Watch> Matching<W> {
             self.counts.begin_ns = 0;
         }
         self.counts.issues = self.issues.contains(&true);
+        self.counts.remaps_forgotten = self.stack.remaps_forgotten();
+        self.counts.appends_of_further_zones = self.zones.lost();
         (self.watch, self.devices, self.counts, self.flushes, self.stack)
     }
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
-/// Remaps that wait for their bio. Of more, the oldest is forgotten: its bio then counts as one of its own.
+/// Remaps that wait for their bio. Of more, the oldest is forgotten, which is counted: its bio then counts as one of its own.
 const MAX_REMAPS: usize = 1 << 14;
 /// Pairs of devices of which one lies on the other.
 const MAX_EDGES: usize = 1024;
@@ -328,6 +328,11 @@ impl Stack {
         !self.remaps.is_empty()
     }
 
+    /// Remaps that were forgotten before their bio came.
+    pub fn remaps_forgotten(&self) -> u64 {
+        self.remaps.lost()
+    }
+
     /// The bio `at` is the upper bio itself, as it was remapped.
     pub fn moved(&mut self, at: u32, upper: u32, queued: u64) {
         self.moved.insert(at, (upper, queued));
@@ -513,5 +518,6 @@ mod tests {
         (0..=last).for_each(|at| stack.remapped((lower, at), (upper, at + 7), true, at));
         let origins = [0, 1, last].map(|at| stack.origin((lower, at)));
         assert_eq!(origins, [None, Some((upper, 8)), Some((upper, last + 7))]);
+        assert_eq!(stack.remaps_forgotten(), 1);
     }
 }

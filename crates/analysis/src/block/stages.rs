@@ -216,6 +216,13 @@ pub struct StagesFound {
     /// Steps that name more bios than are looked at for one event, after others that did: some of their bios lack the step.
     #[serde(default)]
     pub steps_given_up: u64,
+    /// Remaps (`block_bio_remap`) that were forgotten before their bio was queued, because more than 16,384 waited for theirs: a bio
+    /// that still comes counts as an I/O of its own.
+    #[serde(default)]
+    pub remaps_forgotten: u64,
+    /// Zone appends to zones beyond the first 65,536: their completions belong to no bio.
+    #[serde(default)]
+    pub appends_of_further_zones: u64,
 }
 
 #[derive(Clone)]
@@ -414,6 +421,8 @@ pub(super) fn stages_found(
             Unit::Bio => counts.unmatched,
         },
         steps_given_up: counts.steps_given_up,
+        remaps_forgotten: counts.remaps_forgotten,
+        appends_of_further_zones: counts.appends_of_further_zones,
     }
 }
 
