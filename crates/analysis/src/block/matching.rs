@@ -290,6 +290,7 @@ impl<W: Watch> Matching<W> {
         if kind == RequestKind::ZoneAppend {
             self.append_to(device, block.sector);
         } else if self.bios.any_at(range.place, range.sector) {
+            self.whole_trace &= !self.uncounted || !self.next_step_lost(range, tid);
             self.again(range, tid);
         }
         let mut bio = InFlight::bio(device, (block.flags, kind), block.sector, sectors, (owner, tid), now);
@@ -338,6 +339,27 @@ impl<W: Watch> Matching<W> {
             self.give_up(group[0]);
         }
         self.group = group;
+    }
+
+    /// The thread that queues these sectors queued them before, and that bio has no later step. A thread that queues a bio allocates
+    /// its request, or merges it, before it returns (blk_mq_submit_bio), so one of these was lost. Devices without requests do neither;
+    /// merges of discards have no event.
+    #[cold]
+    fn next_step_lost(&mut self, range: Range, tid: TaskId) -> bool {
+        if !self.gets || !self.issues[usize::from(range.place.device())] {
+            return false;
+        }
+        let mut group = std::mem::take(&mut self.group);
+        self.bios.group(range.place, range.sector, &mut group);
+        let is_stuck = |&at: &u32| {
+            let bio = self.bios.see(at);
+            let steps = [bio.got, bio.merged, bio.inserted, bio.issued];
+            let has_steps = bio.kind != RequestKind::Discard && !bio.flush && !bio.is_request();
+            bio.tid == tid && steps == [NEVER; 4] && has_steps
+        };
+        let lost = group.iter().any(is_stuck);
+        self.group = group;
+        lost
     }
 
     /// A bio is remapped to a lower device, or a part of one.
