@@ -229,7 +229,9 @@ fn btt(base: &Path, dir: &TempDir) -> HashMap<String, (u64, u64)> {
 /// Of a file that `blkparse -d` wrote.
 pub fn btt_of_dump(dump: &Path) -> Btt {
     let out = dump.with_extension("btt");
-    stdout(Command::new("btt").arg("-i").arg(dump).arg("-o").arg(&out));
+    // It writes more files, into its directory.
+    let dir = dump.parent().expect("a directory");
+    stdout(Command::new("btt").current_dir(dir).arg("-i").arg(dump).arg("-o").arg(&out));
     let text = std::fs::read_to_string(out.with_extension("btt.avg")).expect("btt's averages");
     let ns = |word: &str| {
         let (seconds, decimals) = word.split_once('.').expect("seconds");

@@ -98,7 +98,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     if let Some(graph) = graph(line) {
         return graph;
     }
-    match head(line).or_else(|| latency_head(line)) {
+    match head(line).or_else(|| latency_head(line)).or_else(|| verbose_head(line)) {
         Some((head, rest)) => Line::Event(head, rest),
         None => Line::Unknown,
     }
@@ -127,6 +127,46 @@ fn latency_head_at(line: &[u8], dash: usize) -> Option<(Head<'_>, &[u8])> {
     let time_ns = time(&rest[..colon]).or_else(|| microseconds(&rest[..colon]))?;
     let head = Head { comm, tid, tgid: None, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
     Some((head, without_difference(rest[colon + 1..].trim_ascii())))
+}
+
+/// The kernel's options latency-format and verbose (`lat_print_timestamp`): `COMM TID CPU FLAGS PREEMPT-COUNT INDEX [MICROSECONDS]
+/// MILLISECONDSms (+MILLISECONDSms): `, and the rest. Counts, index and the time in brackets are hexadecimal; the other times begin
+/// with the buffer, and end with the next event. A name may hold all of that: the last place where everything fits is taken.
+fn verbose_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
+    let brackets = line.iter().enumerate().filter(|&(_, &b)| b == b'[').map(|(at, _)| at);
+    brackets.take(16).filter_map(|at| verbose_head_at(line, at)).last()
+}
+
+fn verbose_head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
+    let hexadecimal = |text: &[u8]| u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
+    let inside = &line[at + 1..];
+    let end = inside.iter().position(|&b| b == b']').filter(|&end| end >= 8)?;
+    let us = hexadecimal(&inside[..end])?;
+    let rest = inside[end + 1..].strip_prefix(b" ")?.trim_ascii_start();
+    let close = rest.windows(4).position(|w| w == b"ms):")?;
+    let is_time = |b: &u8| b.is_ascii_digit() || b".ms (+".contains(b);
+    if !rest[..close].iter().all(is_time) {
+        return None;
+    }
+    let mut before = line[..at].trim_ascii_end();
+    let mut word = || {
+        let space = before.iter().rposition(|&b| b == b' ')?;
+        let word = &before[space + 1..];
+        before = before[..space].trim_ascii_end();
+        Some(word)
+    };
+    let (index, preempt, flags) = (word()?, word()?, word()?);
+    if index.len() < 8 || preempt.len() < 8 || hexadecimal(index).and(hexadecimal(preempt)).is_none() {
+        return None;
+    }
+    let whole = |text| number(text).filter(|(_, rest)| rest.is_empty()).map(|(n, _)| n);
+    whole(flags)?;
+    let (cpu, tid) = (whole(word()?)?, whole(word()?)?);
+    let comm = own_name(before.trim_ascii_start());
+    let (cpu, tid) = (u16::try_from(cpu).ok()?, TaskId(u32::try_from(tid).ok()?));
+    let time_ns = us.checked_mul(1000).filter(|&ns| TimeNs(ns).is_possible())?;
+    let head = Head { comm, tid, tgid: None, cpu, flags: b"", time_ns };
+    Some((head, rest[close + 4..].trim_ascii()))
 }
 
 /// `(+2648)  block_bio_queue: …`: trace-cmd's `--ts-diff` prints the time since the event before.
@@ -400,6 +440,29 @@ mod tests {
             "\u{fffd}) |",
             "6)|(",
         ] {
+            assert_eq!(parse(line.as_bytes()), Line::Unknown, "{line}");
+        }
+    }
+
+    /// Printed by Linux 6.18.
+    #[test]
+    fn heads_of_the_verbose_latency_format() {
+        for (line, want) in [
+            (
+                " qemu-system-arm    6109   1 16 00000000 00000011 [3c77633a6] 66.306ms (+0.012ms): block_rq_complete: 254,0 R () 8 + 8 [0]",
+                ("qemu-system-arm", 6109, 1, 16_231_314_342_000, "block_rq_complete: 254,0 R () 8 + 8 [0]"),
+            ),
+            (
+                "             a 1    6375   0 0 00000000 00000003 [3c776313e] 65.689ms (+0.129ms): block_plug: [a 1]",
+                ("a 1", 6375, 0, 16_231_313_726_000, "block_plug: [a 1]"),
+            ),
+        ] {
+            let want = (want.0.to_string(), want.1, want.2, String::new(), want.3, want.4.to_string());
+            assert_eq!(event(line), want, "{line}");
+        }
+        for line in
+            ["dd 6375 0 0 00000000 00000003 [zz] 65.689ms (+0.129ms): x", "dd 1 0 0 0 3 [3c776313e] 6ms (+0ms): x"]
+        {
             assert_eq!(parse(line.as_bytes()), Line::Unknown, "{line}");
         }
     }
