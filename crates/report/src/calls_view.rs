@@ -6,18 +6,24 @@ use crate::text::{counted, duration, grouped, percent, size};
 use flashscope_analysis::CallPath;
 use flashscope_analysis::calls::{CallGroup, CallsFound};
 use flashscope_analysis::layers::LayerTime;
+use std::collections::BTreeMap;
 
+/// So many tasks of one name, with one call, are one row.
+const MIN_TOGETHER: usize = 5;
 /// Owners of bios that delayed a call.
 const MAX_HOLDERS: usize = 10;
 
 fn groups(heads: &'static [&'static str], all: &[CallGroup], most: usize) -> Rows {
-    Rows::new("ttnnnnnnn", heads, all.iter(), most, |group| {
-        let bytes = if group.bytes > 0 { size(group.bytes) } else { String::new() };
-        let mut row = vec![group.call.clone(), group.name.clone(), grouped(group.ns.n), bytes];
-        row.push(duration(group.total_ns));
-        row.extend([group.ns.mean, group.ns.p50, group.ns.p99, group.ns.max].map(duration));
-        row
-    })
+    Rows::new("ttnnnnnnn", heads, all.iter(), most, |group| row(group, true))
+}
+
+fn row(group: &CallGroup, percentiles: bool) -> Vec<String> {
+    let bytes = if group.bytes > 0 { size(group.bytes) } else { String::new() };
+    let percentile = |ns: u64| if percentiles { duration(ns) } else { String::new() };
+    let mut row = vec![group.call.clone(), group.name.clone(), grouped(group.ns.n), bytes];
+    row.extend([duration(group.total_ns), duration(group.ns.mean)]);
+    row.extend([percentile(group.ns.p50), percentile(group.ns.p99), duration(group.ns.max)]);
+    row
 }
 
 /// By kind of call, most time first.
@@ -71,9 +77,34 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
     ))
 }
 
-/// By call and process, most time first.
+/// By call and process, most time first. Tasks of one name, as those that a script starts one after the other, are one row: without
+/// percentiles, which do not follow from theirs.
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
-    groups(&["call", "process", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_process, most)
+    let mut by_name: BTreeMap<(&str, &str), Vec<&CallGroup>> = BTreeMap::new();
+    for group in &calls.by_process {
+        let name = group.name.rsplit_once(" (").map_or(group.name.as_str(), |(name, _)| name);
+        by_name.entry((&group.call, name)).or_default().push(group);
+    }
+    let mut all: Vec<(CallGroup, bool)> = Vec::new();
+    for ((_, name), of) in by_name {
+        if of.len() < MIN_TOGETHER {
+            all.extend(of.into_iter().map(|group| (group.clone(), true)));
+            continue;
+        }
+        let mut sum = of[0].clone();
+        for one in &of[1..] {
+            sum.bytes = sum.bytes.saturating_add(one.bytes);
+            sum.total_ns = sum.total_ns.saturating_add(one.total_ns);
+            sum.ns.n = sum.ns.n.saturating_add(one.ns.n);
+            sum.ns.max = sum.ns.max.max(one.ns.max);
+        }
+        sum.ns.mean = sum.total_ns / sum.ns.n.max(1);
+        sum.name = format!("{name} ({} tasks)", grouped(of.len() as u64));
+        all.push((sum, false));
+    }
+    all.sort_by(|(a, _), (b, _)| b.total_ns.cmp(&a.total_ns).then_with(|| (&a.call, &a.name).cmp(&(&b.call, &b.name))));
+    let heads = &["call", "process", "n", "bytes", "time", "mean", "p50", "p99", "max"];
+    Rows::new("ttnnnnnnn", heads, all.iter(), most, |(group, percentiles)| row(group, *percentiles))
 }
 
 /// By call and file, as far as files are known.
@@ -136,4 +167,32 @@ pub fn bios(path: &CallPath) -> Rows {
             within,
         ]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_analysis::LatencyNs;
+
+    #[test]
+    fn tasks_that_a_script_starts_are_one_row_with_their_sums() {
+        let group = |name: String, n: u64, max: u64| CallGroup {
+            call: "fdatasync".to_owned(),
+            name,
+            path: None,
+            bytes: 0,
+            total_ns: n * max,
+            ns: LatencyNs { n, mean: max, p50: max, p99: max, max, ..LatencyNs::default() },
+        };
+        let mut by_process = vec![group("logger (7)".to_owned(), 4, 1_000_000)];
+        by_process.extend((0..5).map(|tid| group(format!("sync ({})", 100 + tid), 2, 1_000_000 * (tid + 1))));
+        by_process.extend((0..4).map(|tid| group(format!("dd ({tid})"), 1, 1_000)));
+        let rows = super::by_process(&CallsFound { by_process, ..CallsFound::default() }, usize::MAX).rows;
+        assert_eq!(rows[0], ["fdatasync", "sync (5 tasks)", "10", "", "30.00 ms", "3.00 ms", "", "", "5.00 ms"]);
+        assert_eq!(
+            rows[1],
+            ["fdatasync", "logger (7)", "4", "", "4.00 ms", "1.00 ms", "1.00 ms", "1.00 ms", "1.00 ms"]
+        );
+        assert_eq!(rows.len(), 2 + 4);
+    }
 }
