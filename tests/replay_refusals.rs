@@ -52,6 +52,15 @@ fn a_script_that_cannot_be_is_refused_by_its_line() {
         (call("read 5 0 0 4090 100"), ["x.replay:4: ", "past the end of its file"]),
         (call("read 5 0 0 0 1\nread 4 0 0 0 1"), ["x.replay:5: ", "a time before that of the call above"]),
         ("flashscope-replay 2\nfile 1 a\ntask t ionice=fast\n".to_owned(), ["x.replay:3: ", "ionice= needs"]),
+        ("flashscope-replay 2\nfile 1 a\ntask t ionice=idle:3\n".to_owned(), ["x.replay:3: ", "ionice= needs"]),
+        (
+            "flashscope-replay 2\ntask t start=1 nice=1 start=2\n".to_owned(),
+            ["x.replay:2: ", "a task with start= twice"],
+        ),
+        (
+            "flashscope-replay 2\ncgroup a\ncgroup a\n".to_owned(),
+            ["x.replay:3: ", "a cgroup that a line above declares"],
+        ),
         ("flashscope-replay 2\nfile 1 a\ntask t cgroup=x\n".to_owned(), ["x.replay:3: ", "cgroup"]),
     ] {
         refused(&script, 2, &words);

@@ -320,9 +320,14 @@ impl Reader {
             name: name.ok_or("not `task NAME [start=NS] [nice=N] [ionice=CLASS:N] [cgroup=NAME]`")?,
             ..Task::default()
         };
+        let mut keys = Vec::new();
         for word in words {
             let (key, value) =
                 word.split_once('=').ok_or("a word of a task that is not KEY=VALUE (start, nice, ionice, cgroup)")?;
+            if keys.contains(&key) {
+                return Err(format!("a task with {key}= twice"));
+            }
+            keys.push(key);
             match key {
                 "start" => task.start_ns = number(value, MAX_TIME).ok_or("start= needs nanoseconds, 0 or more")?,
                 "nice" => {
@@ -331,7 +336,7 @@ impl Reader {
                 }
                 "ionice" => {
                     let (class, level) = value.split_once(':').unwrap_or((value, "4"));
-                    if !["rt", "be", "idle"].contains(&class) || number(level, 7).is_none() {
+                    if value != "idle" && (!["rt", "be"].contains(&class) || number(level, 7).is_none()) {
                         return Err("ionice= needs rt:N, be:N (N 0 to 7) or idle".to_owned());
                     }
                     task.ionice = Some(value.to_owned());
@@ -353,6 +358,9 @@ impl Reader {
         let name = words.next().unwrap_or("");
         if !plain(name) || self.script.cgroups.len() == MAX_CGROUPS {
             return Err(format!("not `cgroup NAME [FILE=VALUE]…`, or more than {MAX_CGROUPS} of them"));
+        }
+        if self.script.cgroups.iter().any(|cgroup| cgroup.name == name) {
+            return Err("a cgroup that a line above declares".to_owned());
         }
         let mut settings = Vec::new();
         for word in words {
