@@ -175,7 +175,8 @@ fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure
     }
     if script.unconfirmed > 0 {
         terminal.line(&format!(
-            "{} reads get their requested length; to get the actual one, record with --events cache,syscall",
+            "{} reads get their requested length, for their calls are not in the trace: a program that starts is read by the kernel, or \
+             calls were not recorded (--events cache,syscall)",
             script.unconfirmed
         ));
     }
