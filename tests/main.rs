@@ -30,6 +30,7 @@ mod five_ways;
 mod flashmon;
 mod hostile_directory;
 mod house;
+mod how_to_protect;
 mod interference;
 mod kernelshark;
 mod kills;
