@@ -210,6 +210,69 @@ fn a_second_output_is_no_input_either() {
     }
 }
 
+/// A disk of 16 KiB: the message names the file that has no room, and nothing of it stays.
+#[test]
+fn a_full_disk_is_named_by_the_file_that_it_has_no_room_for() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-full");
+    let names: Vec<String> = (0..200).map(|n| format!("task{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let trace = text(&block_trace(&place, "t", &names));
+    let full = text(&place.at("full/out"));
+    std::fs::create_dir(place.at("full")).expect("a directory");
+    let exports = ["csv", "json", "text", "perfetto"];
+    let mut forms: Vec<Vec<&str>> =
+        exports.iter().map(|to| vec!["export", &trace, "--to", to, "--output", &full]).collect();
+    forms.push(vec!["export", &trace, "--rows", "bios", "--to", "csv", "--output", &full]);
+    forms.push(vec!["report", &trace, "--html", &full]);
+    forms.push(vec!["report", &trace, "--perfetto", &full]);
+    forms.push(vec!["diff", &trace, &trace, "--html", &full]);
+    for argv in forms {
+        // The directory's contents go to the end of standard output, behind the command's own.
+        let prepare =
+            "mount -t tmpfs -o size=16k none $dir/full; \"$@\" || code=$?; echo; ls -A $dir/full; exit $code; :";
+        let ran = place.unshared(prepare, &place.command(&argv));
+        refused(&ran, 1, &format!("flashscope: {full}: "));
+        let next = format!(
+            "No space left on device (os error 28); free some space or name another file with {}\n",
+            argv[argv.len() - 2]
+        );
+        assert!(said(&ran).ends_with(&next), "{argv:?}: {}", said(&ran));
+        assert_eq!(said(&ran).lines().count(), 1, "{argv:?}: {}", said(&ran));
+        let listed = String::from_utf8_lossy(&ran.stdout);
+        assert!(!listed.lines().any(|line| line == "out" || line.starts_with(".out.")), "{argv:?}: {listed}");
+    }
+}
+
+/// What became of the earlier file is said of the file that it is: a link leads to it, and nothing is kept of what is written through.
+#[test]
+fn an_earlier_recording_is_where_the_message_says() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-earlier");
+    let record = |out: &str| place.command(&["record", "--events", "task:task_newtask", "-o", out, "--", "true"]);
+    std::fs::create_dir(place.at("far")).expect("a directory");
+    let real = place.file("far/real", "the first");
+    std::os::unix::fs::symlink("far/real", place.at("link")).expect("a link");
+    let ran = output(&mut record(&text(&place.at("link"))));
+    assert!(ran.status.success(), "{}", said(&ran));
+    let old = place.at("far/real.old");
+    assert!(said(&ran).contains(&format!("is kept as {}", text(&old))), "{}", said(&ran));
+    assert_eq!(std::fs::read_to_string(&old).expect("the earlier file"), "the first");
+    Trace::open(&real).expect("a trace");
+    assert!(place.at("link").is_symlink());
+
+    // As `> FILE` and `>> FILE` of a shell: nothing is replaced, so nothing is kept.
+    let open = std::fs::File::create(place.at("open")).expect("a file");
+    let ran = output(record("/proc/self/fd/1").stdout(open));
+    assert!(ran.status.success() && !said(&ran).contains(".old"), "{}", said(&ran));
+    Trace::open(&place.at("open")).expect("a trace");
+    assert!(!place.at("open.old").exists());
+}
+
 /// A path may hold a line feed. The note of a killed recording must not be read as one of another file.
 #[test]
 fn a_killed_recording_s_note_leads_to_no_other_file() {

@@ -54,9 +54,11 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
         count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
     };
     let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
-    let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
     let rules = Rules { existing, ..rules };
     let through = Output::is_through(output);
+    let there = !through && std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
+    // A link stays: the file that it leads to is the one that is kept.
+    let earlier = std::fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
     let (path, no_room) = match way {
         Way::Anonymize { key, .. } => (anonymous::write(&trace, output, rules, key)?, None),
         Way::Stream if !through => (flashscope_output::adopt(stream, output, rules)?, None),
@@ -71,7 +73,10 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
         ));
     }
     match (there, session.complete) {
-        (true, true) => says.push(format!("the earlier {0} is kept as {0}.old", output.display())),
+        (true, true) => {
+            let earlier = if output.is_symlink() { &*earlier } else { output };
+            says.push(format!("the earlier {} is kept as {}.old", output.display(), earlier.display()));
+        }
         (true, false) => says.push(format!(
             "the recording was interrupted: {} is unchanged, and the recorded data is in {}",
             output.display(),

@@ -44,9 +44,19 @@ pub fn inputs(paths: &[PathBuf]) -> Vec<HostFile> {
 pub fn write(path: &Path, bytes: &[u8], inputs: &[HostFile], option: &str) -> Result<(), Failure> {
     use std::io::Write as _;
     let mut noted = Noted::create(path, inputs, option)?;
-    noted
-        .file
-        .write_all(bytes)
-        .map_err(|error| Failure::new(format!("{}: {error}; free some space or name another file", path.display())))?;
+    noted.file.write_all(bytes).map_err(|error| cannot(path, &error, option))?;
     noted.publish().map(drop)
+}
+
+/// What a file that cannot be written leads to. `option` names it.
+pub fn cannot(path: &Path, error: &std::io::Error, option: &str) -> Failure {
+    Failure::new(format!("{}: {error}; free some space or name another file with {option}", path.display()))
+}
+
+/// The same of an export: its error names the trace, and the file that has no room is another one.
+pub fn not_exported(path: &Path, error: flashscope_trace::Error, option: &str) -> Failure {
+    match error {
+        flashscope_trace::Error::Io { action: "write the export of", source, .. } => cannot(path, &source, option),
+        error => error.into(),
+    }
 }

@@ -38,7 +38,8 @@ pub fn write(path: &Path, inputs: &Inputs, args: &ReportArgs, findings: &[Findin
             add_finding(tracks, number + 1, finding, begin, end);
         }
         Ok(())
-    })?;
+    })
+    .map_err(|error| output::not_exported(path, error, "--perfetto"))?;
     file.publish().map(drop)
 }
 

@@ -200,11 +200,7 @@ impl<'a> Output<'a> {
             Way::Beside { place, temporary } => {
                 self.file.sync_all().map_err(|e| failed("write", e))?;
                 let name = appear(&path, place, temporary, &self.file, &self.rules)?;
-                if name != place.name {
-                    // A link may have led elsewhere.
-                    let dir = std::fs::read_link(format!("/proc/self/fd/{}", place.dir.as_raw_fd()));
-                    return Ok(dir.map_or_else(|_| path.with_file_name(&name), |dir| dir.join(&name)));
-                }
+                return Ok(path_of(&path, place, &name));
             }
         }
         Ok(path)
@@ -478,7 +474,16 @@ pub fn adopt(from: &Path, to: &Path, rules: Rules<'_>) -> Result<PathBuf, Output
     let file: File = openat(&own.dir, &own.name, flags, Mode::empty()).map_err(failed)?.into();
     let named = own.name.to_string_lossy().into_owned();
     let name = appear(to, &place, &named, &file, &rules)?;
-    Ok(if name == place.name { to.to_owned() } else { to.with_file_name(name) })
+    Ok(path_of(to, &place, &name))
+}
+
+/// Where a file is that was to be called `path`, and has this name: a link may have led into another directory.
+fn path_of(path: &Path, place: &Place, name: &OsStr) -> PathBuf {
+    if name == place.name {
+        return path.to_owned();
+    }
+    let dir = std::fs::read_link(format!("/proc/self/fd/{}", place.dir.as_raw_fd()));
+    dir.map_or_else(|_| path.with_file_name(name), |dir| dir.join(name))
 }
 
 /// Makes a file where there is none; no link is followed. `private`: only its owner may read it.

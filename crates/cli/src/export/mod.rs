@@ -136,9 +136,9 @@ fn written(
     let inputs = output::inputs(&args.traces);
     let mut noted = Noted::create(&args.output, &inputs, OPTION)?;
     let mut out = DelayedWriter::new(BufWriter::new(&mut noted.file));
-    let written = write(&mut out)?;
+    let written = write(&mut out).map_err(|error| output::not_exported(&args.output, error, OPTION))?;
     nothing(&written)?;
-    out.pass_on().and_then(|()| out.flush()).map_err(|error| cannot(&args.output, &error))?;
+    out.pass_on().and_then(|()| out.flush()).map_err(|error| output::cannot(&args.output, &error, OPTION))?;
     drop(out);
     noted.publish()?;
     tell(args, quiet, &written.summary);
@@ -254,7 +254,11 @@ fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Fail
     let inputs = output::inputs(&args.traces);
     let (mut log, mut view) = (Noted::create(&args.output, &inputs, OPTION)?, Noted::create(&blocks, &inputs, OPTION)?);
     let mut out = BufWriter::new(&mut log.file);
-    let lines = flashmon::write_log(trace, args.chip, &mut out)?;
+    let not_exported = |path: &Path| {
+        let path = path.to_owned();
+        move |error| output::not_exported(&path, error, OPTION)
+    };
+    let lines = flashmon::write_log(trace, args.chip, &mut out).map_err(not_exported(&args.output))?;
     if lines.lines == 0 {
         let why = match lines.other_chips {
             0 => "the trace has no flash operations (flashscope:nand_read and others); record with `flashscope record --events flash`".to_owned(),
@@ -262,11 +266,11 @@ fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Fail
         };
         return Err(Failure::new(format!("{}: nothing to export: {why}", args.traces[0].display())));
     }
-    out.flush().map_err(|error| cannot(&args.output, &error))?;
+    out.flush().map_err(|error| output::cannot(&args.output, &error, OPTION))?;
     drop(out);
     let mut out = BufWriter::new(&mut view.file);
-    let counted = flashmon::write_spatial(trace, args.chip, &mut out)?;
-    out.flush().map_err(|error| cannot(&blocks, &error))?;
+    let counted = flashmon::write_spatial(trace, args.chip, &mut out).map_err(not_exported(&blocks))?;
+    out.flush().map_err(|error| output::cannot(&blocks, &error, OPTION))?;
     drop(out);
     log.publish()?;
     view.publish()?;
@@ -291,8 +295,4 @@ fn named(error: Error) -> Failure {
         Error::Output(error) => crate::failure::with_option(OPTION)(error),
         error => error.into(),
     }
-}
-
-fn cannot(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}; name another file with --output", path.display()))
 }

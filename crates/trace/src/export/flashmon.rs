@@ -52,7 +52,7 @@ pub fn write_log(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Writte
     })?;
     match failed.map_or_else(|| out.flush(), Err) {
         Ok(()) => Ok(written),
-        Err(e) => Err(Error::io(trace.path(), "write the log of", e)),
+        Err(e) => Err(Error::io(trace.path(), "write the export of", e)),
     }
 }
 
@@ -84,10 +84,10 @@ pub fn write_spatial(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Wr
     })?;
     for b in &blocks {
         writeln!(out, "{} {} {}", b.reads, b.writes, b.erases)
-            .map_err(|e| Error::io(trace.path(), "write the spatial view of", e))?;
+            .map_err(|e| Error::io(trace.path(), "write the export of", e))?;
         written.lines += 1;
     }
-    out.flush().map_err(|e| Error::io(trace.path(), "write the spatial view of", e))?;
+    out.flush().map_err(|e| Error::io(trace.path(), "write the export of", e))?;
     Ok(written)
 }
 
