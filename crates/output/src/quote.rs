@@ -24,6 +24,21 @@ pub fn shell(word: &str) -> Option<String> {
     Some(format!("'{dash}{}'", word.replace('\'', r"'\''")))
 }
 
+/// A word that is no file's name, such as a mapped device's or a task's number: one that begins with a dash would be an option.
+pub fn argument(word: &str) -> Option<String> {
+    if word.starts_with('-') { None } else { shell(word) }
+}
+
+/// A file below /sys that a line writes to. A part of its path is a device's name, which must lead nowhere else.
+pub fn sysfs_file(path: &str) -> Option<String> {
+    path.strip_prefix("/sys/")?.split('/').all(|part| !matches!(part, "" | "." | "..")).then(|| shell(path))?
+}
+
+/// Where a file system is mounted.
+pub fn mount_point(path: &str) -> Option<String> {
+    if path.starts_with('/') { shell(path) } else { None }
+}
+
 /// A file of this machine, as a word of a shell; where that cannot be, its name as it can be shown, in quotes that say so.
 pub fn shell_path(path: &std::path::Path) -> String {
     let text = path.to_str().and_then(shell);
@@ -70,6 +85,17 @@ mod tests {
         for bad in ["", "a\nb", "a\u{1b}[31m", "a\u{202e}b", "\u{61c}"] {
             assert_eq!(shell(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_path_leads_where_it_seems_to() {
+        assert_eq!(sysfs_file("/sys/block/sda/queue/scheduler").as_deref(), Some("/sys/block/sda/queue/scheduler"));
+        assert_eq!(sysfs_file("/sys/block/a b/x").as_deref(), Some("'/sys/block/a b/x'"));
+        for bad in ["/sys/block/../../tmp/x", "/sys/./x", "/sys//x", "/sys/", "/etc/passwd", "sys/x", "", "/sys/a\nb"] {
+            assert_eq!(sysfs_file(bad), None, "{bad:?}");
+        }
+        assert_eq!((mount_point("/a b").as_deref(), mount_point("-a"), mount_point("a")), (Some("'/a b'"), None, None));
+        assert_eq!((argument("a$b").as_deref(), argument("-x"), argument("")), (Some("'a$b'"), None, None));
     }
 
     #[test]

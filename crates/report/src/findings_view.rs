@@ -37,15 +37,18 @@ pub fn sources(finding: &Finding) -> Vec<String> {
 
 /// The line to type or to write; where a name of the trace cannot be typed safely, what says so.
 pub fn step(step: &Step) -> String {
-    let word = |word: &str| {
-        quote::shell(word)
-            .ok_or_else(|| format!("not offered: the trace has a name that cannot be typed safely: \"{word}\""))
+    let typed = |word: &str, quoted: fn(&str) -> Option<String>| {
+        quoted(word).ok_or_else(|| {
+            format!("not offered: the trace has a name that cannot be typed safely: \"{}\"", crate::visible(word))
+        })
     };
+    let word = |word: &str| typed(word, quote::argument);
     let line = match step {
-        Step::Set { path, value } => word(path).and_then(|path| Ok(format!("echo {} > {path}", word(value)?))),
-        Step::Remount { target, options, .. } => {
-            word(target).and_then(|target| Ok(format!("mount -o remount,{} {target}", word(options)?)))
+        Step::Set { path, value } => {
+            typed(path, quote::sysfs_file).and_then(|path| Ok(format!("echo {} > {path}", word(value)?)))
         }
+        Step::Remount { target, options, .. } => typed(target, quote::mount_point)
+            .and_then(|target| Ok(format!("mount -o remount,{} {target}", word(options)?))),
         Step::Run { command, names } => {
             let names: Result<Vec<String>, String> = names.iter().map(|name| word(name)).collect();
             names.map(|names| [vec![command.clone()], names].concat().join(" "))
@@ -110,7 +113,19 @@ mod tests {
             |target: &str| Step::Remount { target: target.into(), options: "noatime".into(), undo: "".into() };
         assert_eq!(step(&remount("/data")), "mount -o remount,noatime /data");
         assert_eq!(step(&remount("/d; rm -rf /")), "mount -o remount,noatime '/d; rm -rf /'");
-        assert!(step(&remount("/a\nrm")).starts_with("not offered"));
+        for target in ["/a\nrm", "-a", "a", ""] {
+            assert!(step(&remount(target)).starts_with("not offered"), "{target:?}");
+        }
+        let set = |disk: &str| Step::Set { path: format!("/sys/block/{disk}/queue/scheduler"), value: "bfq".into() };
+        assert_eq!(step(&set("cciss!c0d0")), "echo bfq > '/sys/block/cciss!c0d0/queue/scheduler'");
+        assert_eq!(step(&set("$(id)")), "echo bfq > '/sys/block/$(id)/queue/scheduler'");
+        // Root would write through a link that another user put below it.
+        for disk in ["../../tmp/x", "..", ".", "", "a/../../../tmp", "a\u{202e}"] {
+            assert!(step(&set(disk)).starts_with("not offered"), "{disk:?}: {}", step(&set(disk)));
+        }
+        let run = |name: &str| Step::Run { command: "cryptsetup refresh".into(), names: vec![name.into()] };
+        assert_eq!(step(&run("a b'c")), r"cryptsetup refresh 'a b'\''c'");
+        assert!(step(&run("--help")).starts_with("not offered"));
         let set = Step::Set { path: "/sys/block/sda/queue/scheduler".into(), value: "mq-deadline".into() };
         assert_eq!(step(&set), "echo mq-deadline > /sys/block/sda/queue/scheduler");
     }

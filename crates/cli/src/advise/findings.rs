@@ -1,6 +1,7 @@
 //! The findings of a trace, all of them, with causes, sources, every step and its risk.
 
 use flashscope_analysis::findings::{Finding, Step};
+use flashscope_output::quote;
 use flashscope_report::findings_view;
 use flashscope_report::terminal::text;
 use flashscope_report::visible;
@@ -77,8 +78,9 @@ pub fn knobs(findings: &[Finding]) -> Vec<(String, String)> {
     let mut knobs: Vec<(String, String)> = Vec::new();
     for step in steps {
         let knob = match step {
-            Step::Set { path, value } => (path, value),
-            Step::Remount { target, options, .. } => (target, options),
+            // What is not offered to be typed is not set either.
+            Step::Set { path, value } if quote::sysfs_file(path).is_some() => (path, value),
+            Step::Remount { target, options, .. } if quote::mount_point(target).is_some() => (target, options),
             _ => continue,
         };
         // Of two values for one file the first counts; a mount takes several options.
