@@ -208,6 +208,21 @@ fn a_full_file_system() {
     assert!(!after["findings"].to_string().contains("full_device"));
 }
 
+/// A file system that had room when the recording began.
+#[test]
+fn a_file_system_that_fills_up() {
+    let Some(disk) = Disk::new("findings-fills", 32, "noatime") else { return };
+    let fill = "dd if=/dev/zero of=m/fill bs=64k 2> log || true";
+    let report = disk.report(fill);
+    let finding = disk.first(&report);
+    assert_eq!((&finding["rule"], &finding["weight"]), (&"full_device".into(), &"fault".into()), "{finding:#}");
+    let what = finding["what"].as_str().expect("a sentence");
+    assert!(what.starts_with("A call of write() by dd (") && what.contains("failed with ENOSPC on /"), "{what}");
+    assert!(disk.sh("rm m/fill; sync -f m"));
+    let after = disk.report(&fill.replace("64k", "64k count=9"));
+    assert!(!after["findings"].to_string().contains("ENOSPC"), "{:#}", after["findings"]);
+}
+
 /// Sectors behind the end of a loop device's file: each read of them fails.
 #[test]
 fn a_failing_sector() {

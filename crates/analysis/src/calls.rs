@@ -5,6 +5,7 @@
 //! of its thread comes within it. Calls on pipes and sockets do none of that, and are counted apart. A call's file is that of
 //! its first file event. `calls_unseen` keeps the long ones that touch no storage.
 
+use crate::calls_refused::{Refused, no_room};
 use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
+pub use crate::calls_refused::RefusedCalls;
 pub use crate::calls_unseen::UnseenCalls;
 
 /// Groups by process and call, and by file and call. Where more come, the half with least time so far goes to one group for
@@ -99,6 +101,9 @@ pub struct CallsFound {
     /// bios. Most calls first.
     #[serde(default)]
     pub asynchronous: Vec<AsynchronousCalls>,
+    /// Calls that the file system refused for want of room, most first.
+    #[serde(default)]
+    pub refused: Vec<RefusedCalls>,
     /// Calls that began before the trace or had not ended.
     pub cut: u64,
     /// Calls and faults that were not followed, because too many threads were in one.
@@ -139,6 +144,11 @@ pub fn syncs_or_renames(call: &str) -> bool {
 
 pub fn is_write(call: &str) -> bool {
     matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
+}
+
+/// It reads one file and writes another.
+pub fn is_copy(call: &str) -> bool {
+    call == "copy_file_range"
 }
 
 /// A read or write that names its offset: of a file or a device, never of a pipe, a socket or a terminal (pread(2): ESPIPE).
@@ -270,6 +280,7 @@ pub struct Calls<L> {
     not_of_device: u64,
     not_of_device_syncs: u64,
     asynchronous: HashMap<(String, String), u64>,
+    refused: Refused,
     cut: u64,
     number: Option<u64>,
     wanted: Option<SlowCall>,
@@ -300,6 +311,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
             not_of_device: 0,
             not_of_device_syncs: 0,
             asynchronous: HashMap::new(),
+            refused: Refused::default(),
             cut: 0,
             number: None,
             wanted: None,
@@ -375,6 +387,14 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
         }
     }
 
+    fn refuses(&mut self, open: &Open, error: &'static str, tid: TaskId, time: TimeNs) {
+        if !open.counts || (self.is_of_device && !open.touched) {
+            return;
+        }
+        let Some(task) = self.task(tid, time) else { return };
+        self.refused.add(&open.name, (task, tid), error, open.file);
+    }
+
     fn ends(&mut self, open: Open, tid: TaskId, time: TimeNs) {
         if !open.counts {
             return;
@@ -419,7 +439,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
         self.listed.truncate(MAX_LISTED);
     }
 
-    fn call(&mut self, name: &str, tid: TaskId, time: TimeNs) {
+    fn call(&mut self, name: &str, result: Option<i64>, tid: TaskId, time: TimeNs) {
         if let Some(call) = name.strip_prefix("sys_enter_") {
             if followed(call) && self.open.len() >= self.most_open && !self.open.contains_key(&tid) {
                 self.not_followed += 1;
@@ -438,7 +458,12 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
             }
         } else if let Some(call) = name.strip_prefix("sys_exit_") {
             match self.open.remove(&tid) {
-                Some(open) if open.name == call => self.ends(open, tid, time),
+                Some(open) if open.name == call => {
+                    if let Some(error) = no_room(result) {
+                        self.refuses(&open, error, tid, time);
+                    }
+                    self.ends(open, tid, time);
+                }
                 Some(_) => self.cut += 1,
                 None => self.cut += u64::from(followed(call)),
             }
@@ -530,7 +555,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
     fn event(&mut self, event: &Event) {
         let tid = event.tid;
         match &event.kind {
-            EventKind::Other { name, .. } => self.call(name, tid, event.time),
+            EventKind::Other { name, result, .. } => self.call(name, *result, tid, event.time),
             EventKind::File(file) => {
                 if file.step == FileStep::Fault {
                     if self.faults.len() >= self.most_open && !self.faults.contains_key(&tid) {
@@ -539,6 +564,9 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
                         let open = self.begins(FAULT, event.time.0);
                         self.faults.insert(tid, open);
                     }
+                }
+                if file.step == FileStep::Write && self.open.contains_key(&tid) {
+                    self.refused.writes(tid, file.device);
                 }
                 if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {
                     self.touch(tid, Some(file.file()), Some(file));
@@ -560,6 +588,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
         asynchronous.sort_by(|a, b| (Reverse(a.n), &a.name, &a.call).cmp(&(Reverse(b.n), &b.name, &b.call)));
         CallsFound {
             asynchronous,
+            refused: self.refused.finish(),
             by_call: self.by_call.finish(),
             by_process: self.by_process.finish(),
             by_file: self.by_file.finish(),
@@ -583,7 +612,7 @@ mod tests {
     use flashscope_trace::{BlockDetail, RequestFlags};
 
     fn other(name: &str) -> EventKind {
-        EventKind::Other { system: "syscalls".into(), name: name.into() }
+        EventKind::Other { system: "syscalls".into(), name: name.into(), result: None }
     }
 
     fn file(step: FileStep, inode: u64, bytes: u64) -> EventKind {

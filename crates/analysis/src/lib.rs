@@ -5,6 +5,7 @@ pub mod bounded;
 pub mod cache;
 mod call_path;
 pub mod calls;
+mod calls_refused;
 mod calls_unseen;
 mod clip;
 pub mod comparison;

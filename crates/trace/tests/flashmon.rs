@@ -87,7 +87,7 @@ fn variants_and_what_is_no_line() {
         ]
     );
     let all = events(&trace);
-    assert_eq!(all[1].kind, EventKind::Other { system: "flashmon".into(), name: "mtd_cache_hit".into() });
+    assert_eq!(all[1].kind, EventKind::Other { system: "flashmon".into(), name: "mtd_cache_hit".into(), result: None });
     let losses = trace.losses();
     assert_eq!((losses.get(Loss::LinesMalformed), losses.get(Loss::TimesBackwards)), (2, 1));
 }

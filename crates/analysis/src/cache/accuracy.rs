@@ -602,7 +602,7 @@ mod tests {
                 got: None,
             })
         };
-        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
+        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
         use FileStep::{Cached, Read, Write};
         let mut accuracy = Accuracy::new();
         let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
@@ -630,7 +630,7 @@ mod tests {
             let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
             EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
         };
-        let other = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
+        let other = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
         let mut accuracy = Accuracy::new();
         for kind in [
             file(FileStep::Read, 0, 2),
@@ -669,7 +669,7 @@ mod tests {
 
     #[test]
     fn calls_beyond_the_most_cost_the_oldest_one_and_are_counted() {
-        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
+        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
         let cached = |page: u64| {
             let (device, offset, bytes) = (Some(Device::new(31, 0)), page * PAGE_BYTES, PAGE_BYTES);
             let step = FileStep::Cached;

@@ -1,8 +1,10 @@
-//! A file system without room.
+//! A file system without room: calls that it refused, and one that had none left when the recording began.
 
-use super::{Finding, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, Measure, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
-use crate::units::size;
+use crate::calls::RefusedCalls;
+use crate::units::{counted, grouped, size};
+use flashscope_trace::FileId;
 
 /// Below this part of its size that is free, percent. ext4 keeps 5 % for root (mke2fs -m), and reports what is left beside it.
 const MIN_FREE_PERCENT: f64 = 3.0;
@@ -12,8 +14,12 @@ const ENOUGH_BYTES: u64 = 1 << 30;
 const READS_A_WRITE: u64 = 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let mut found: Vec<Finding> = Vec::new();
+    let (mut found, refused): (Vec<Finding>, Vec<String>) = refusals(seen).into_iter().unzip();
     for mount in &seen.storage.mounts {
+        // The calls say more.
+        if refused.contains(&mount.device) {
+            continue;
+        }
         // Images are full by nature.
         let grows =
             !mount.has("ro") && !matches!(mount.kind.as_str(), "squashfs" | "erofs" | "iso9660" | "tmpfs" | "devtmpfs");
@@ -29,6 +35,91 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     found
 }
 
+/// For each file system that refused calls: what is found, and its device. Calls whose file the trace does not show are the only one's that
+/// has refused others, if there is one.
+fn refusals(seen: &Seen<'_>) -> Vec<(Finding, String)> {
+    let device = |one: &RefusedCalls| match &one.file {
+        Some(file) => Some(FileId::parse(file)?.device?.to_string()),
+        None => one.device.clone(),
+    };
+    let all = &seen.calls.refused;
+    let mut devices: Vec<String> = Vec::new();
+    for known in all.iter().filter_map(device) {
+        if !devices.contains(&known) {
+            devices.push(known);
+        }
+    }
+    let is_only = devices.len() == 1;
+    if devices.is_empty() || (!is_only && all.iter().any(|one| device(one).is_none())) {
+        devices.push(String::new());
+    }
+    let of = |name: String| {
+        let is_its = |one: &&RefusedCalls| device(one).map_or(is_only || name.is_empty(), |known| known == name);
+        let its: Vec<&RefusedCalls> = all.iter().filter(is_its).collect();
+        Some((of_refused(seen, &name, &its)?, name))
+    };
+    devices.into_iter().filter_map(of).collect()
+}
+
+fn of_refused(seen: &Seen<'_>, device: &str, its: &[&RefusedCalls]) -> Option<Finding> {
+    let most = its.first()?;
+    let n: u64 = its.iter().map(|one| one.n).sum();
+    let mount = seen.storage.mounts_of(device).next();
+    let place = match (mount, device) {
+        (Some(mount), _) => mount.target.clone(),
+        (None, "") => "a file system that the trace does not name".to_owned(),
+        (None, device) => seen.storage.device_name(device),
+    };
+    let is_quota = most.error == "EDQUOT";
+    let by_others = match its.iter().all(|one| one.file.is_none()) && !device.is_empty() {
+        true => " All files that it writes otherwise are there: the trace does not show the file of the failed call.",
+        false => "",
+    };
+    let cause = match is_quota {
+        true => "The quota of its user, group or project there is used up. What was not written is not stored.",
+        false => "No blocks or no inodes are free there. What was not written is not stored.",
+    };
+    let further = match n - most.n {
+        0 => String::new(),
+        rest => format!(", and {} more of it or of others", counted(rest, "call")),
+    };
+    let mut evidence =
+        vec![measure("failed calls", n as f64, MeasureUnit::Count, "syscalls:sys_exit_* (their result)")];
+    evidence.extend(mount.into_iter().flat_map(room));
+    let target = mount.map(|mount| mount.target.clone());
+    let command = if is_quota { "repquota -s" } else { "du -xh -d 2" };
+    let mut steps = vec![Step::Run { command: "df -i".to_owned(), names: target.iter().cloned().collect() }];
+    steps.extend(target.map(|target| Step::Run { command: command.to_owned(), names: vec![target] }));
+    Some(Finding {
+        rule: Rule::FullDevice,
+        weight: Weight::Fault,
+        what: format!(
+            "{} of {}() by {} failed with {} on {place}{further}.",
+            if most.n == 1 { "A call".to_owned() } else { format!("{} calls", grouped(most.n)) },
+            most.call,
+            most.name,
+            most.error
+        ),
+        cause: format!("{cause}{by_others}"),
+        evidence,
+        lost_ns: Evidence::unknown("what a refused call would have taken is not in the trace", ""),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "Find what uses the space, and free some; and have the program report the error".to_owned(),
+            steps,
+            gain: Evidence::unknown("how many calls succeed then follows from what is freed", "record it again"),
+            risk: "none to look".to_owned(),
+        }],
+        uncertain: None,
+    })
+}
+
+fn room(mount: &Mount) -> Vec<Measure> {
+    let source = "statvfs() of the mount point when the recording began";
+    let of = |name: &str, bytes: Option<u64>| Some(measure(name, bytes? as f64, MeasureUnit::Bytes, source));
+    [of("free", mount.free_bytes), of("size", mount.size_bytes)].into_iter().flatten().collect()
+}
+
 /// A task that only reads is not delayed by it.
 fn is_written(seen: &Seen<'_>, device: &str) -> bool {
     let bytes = |what: &str| seen.device_group(device, what).map_or(0, |group| group.bytes);
@@ -36,7 +127,6 @@ fn is_written(seen: &Seen<'_>, device: &str) -> bool {
 }
 
 fn of_mount(mount: &Mount, all: u64, free: u64, is_written: bool) -> Finding {
-    let source = "statvfs() of the mount point when the recording began";
     Finding {
         rule: Rule::FullDevice,
         weight: if is_written { Weight::Fault } else { Weight::Overview },
@@ -44,10 +134,7 @@ fn of_mount(mount: &Mount, all: u64, free: u64, is_written: bool) -> Finding {
         cause:
             "Writes fail with ENOSPC, files are laid out in pieces, and flash has no spare room to collect garbage in."
                 .to_owned(),
-        evidence: vec![
-            measure("free", free as f64, MeasureUnit::Bytes, source),
-            measure("size", all as f64, MeasureUnit::Bytes, source),
-        ],
+        evidence: room(mount),
         lost_ns: Evidence::unknown("the time with enough free space is not in the trace", ""),
         lost_bytes: None,
         advice: vec![Remedy {
@@ -72,6 +159,59 @@ mod tests {
         work.storage.mounts[0].size_bytes = Some(100 << 20);
         work.storage.mounts[0].free_bytes = Some(free);
         work
+    }
+
+    fn refused(call: &str, name: &str, error: &str, file: Option<&str>, n: u64) -> RefusedCalls {
+        let (call, name, error) = (call.into(), name.into(), error.into());
+        RefusedCalls { call, name, error, file: file.map(str::to_owned), device: None, n }
+    }
+
+    #[test]
+    fn refused_calls_name_the_file_system_that_they_filled() {
+        // There was room when the recording began.
+        let mut work = work("rw", "ext4", 50 << 20);
+        work.calls.refused = vec![
+            refused("write", "dd (7)", "ENOSPC", Some("8:0 inode 12"), 3),
+            refused("openat", "sh (8)", "ENOSPC", None, 2),
+        ];
+        let finding = only(find(&work.seen()));
+        assert_eq!((finding.rule, finding.weight), (Rule::FullDevice, Weight::Fault));
+        assert_eq!(
+            finding.what,
+            "3 calls of write() by dd (7) failed with ENOSPC on /data, and 2 calls more of it or of others."
+        );
+        assert_eq!(super::super::find(&work.seen())[0].rule, Rule::FullDevice);
+        // It is said once.
+        work.storage.mounts[0].free_bytes = Some(0);
+        assert!(only(find(&work.seen())).what.contains("failed with ENOSPC"));
+        // Without a file, none is named.
+        work.storage.mounts[0].free_bytes = Some(50 << 20);
+        work.calls.refused.remove(0);
+        let finding = only(find(&work.seen()));
+        assert_eq!(
+            finding.what,
+            "2 calls of openat() by sh (8) failed with ENOSPC on a file system that the trace does not name."
+        );
+        assert!(matches!(&finding.advice[0].steps[..], [Step::Run { names, .. }] if names.is_empty()), "{finding:?}");
+        // All that it writes is on one file system.
+        work.calls.refused[0].device = Some("8:0".to_owned());
+        let finding = only(find(&work.seen()));
+        assert_eq!(finding.what, "2 calls of openat() by sh (8) failed with ENOSPC on /data.");
+        assert!(finding.cause.contains("All files that it writes otherwise are there"), "{}", finding.cause);
+    }
+
+    #[test]
+    fn a_used_up_quota_and_two_file_systems_are_told_apart() {
+        let mut work = work("rw", "ext4", 50 << 20);
+        work.calls.refused = vec![
+            refused("write", "dd (7)", "EDQUOT", Some("8:0 inode 12"), 1),
+            refused("write", "dd (8)", "ENOSPC", Some("8:16 inode 12"), 1),
+        ];
+        let found = find(&work.seen());
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0].what, "A call of write() by dd (7) failed with EDQUOT on /data.");
+        assert!(found[0].cause.starts_with("The quota of its user"), "{}", found[0].cause);
+        assert_eq!(found[1].what, "A call of write() by dd (8) failed with ENOSPC on 8:16.");
     }
 
     #[test]

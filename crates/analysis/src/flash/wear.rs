@@ -493,7 +493,7 @@ mod tests {
     }
 
     fn exit(time: u64, tid: u32) -> Event {
-        event(time, tid, EventKind::Other { system: "raw_syscalls".into(), name: "sys_exit".into() })
+        event(time, tid, EventKind::Other { system: "raw_syscalls".into(), name: "sys_exit".into(), result: None })
     }
 
     fn run(events: &[Event]) -> Wear {
@@ -558,7 +558,7 @@ mod tests {
             step(10, 7, FileStep::WritebackEnd, None, 66, 0),
             flash(11, 7, access(Program, 3)),
             // The file it wrote last.
-            event(12, 1, EventKind::Other { system: "syscalls".into(), name: "sys_enter_fsync".into() }),
+            event(12, 1, EventKind::Other { system: "syscalls".into(), name: "sys_enter_fsync".into(), result: None }),
             flash(13, 1, access(Program, 4)),
             exit(14, 1),
             flash(15, 1, access(Program, 5)),

@@ -123,6 +123,8 @@ enum EventFields {
     },
     Block(Box<BlockPlan>),
     File(Box<FilePlan>),
+    /// A system call returned.
+    Returned(Field),
     Other,
 }
 
@@ -198,7 +200,7 @@ impl Typer {
                     time: TimeNs(0),
                     cpu: 0,
                     tid: TaskId(0),
-                    kind: EventKind::Other { system: schema.system.clone(), name: schema.name.clone() },
+                    kind: EventKind::Other { system: schema.system.clone(), name: schema.name.clone(), result: None },
                 },
             });
         }
@@ -224,6 +226,11 @@ impl Typer {
         let read = |f: &Field| schema.uint(f, data);
         match plan {
             EventFields::Other => {}
+            EventFields::Returned(ret) => {
+                if let EventKind::Other { result, .. } = &mut event.kind {
+                    *result = schema.long(ret, data);
+                }
+            }
             EventFields::Block(plan) => match plan.read(schema, data) {
                 Some(block) => event.kind = EventKind::Block(block),
                 None => {
@@ -354,6 +361,9 @@ fn plan(schema: &Schema) -> EventFields {
     }
     if let Some(plan) = file::plan(schema) {
         return EventFields::File(Box::new(plan));
+    }
+    if schema.system == "syscalls" && schema.name.starts_with("sys_exit_") {
+        return schema.field("ret").cloned().map_or(EventFields::Other, EventFields::Returned);
     }
     let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
     if !ours {

@@ -322,13 +322,7 @@ impl Crossings {
                 f(tid, Crossing::Call(*kind, file.as_ref().and_then(number).map(|fd| fd as u32)))
             }
             CrossingFields::Exit(kind, result) => {
-                let result = result.as_ref().and_then(|field| match record.value(field)? {
-                    Value::Signed(v) => Some(v),
-                    // A 32-bit kernel's `long` that its format calls unsigned.
-                    Value::Unsigned(v) if field.size == 4 => Some(i64::from(v as u32 as i32)),
-                    Value::Unsigned(v) => Some(v as i64),
-                    _ => None,
-                });
+                let result = result.as_ref().and_then(|field| record.schema.long(field, record.data));
                 f(tid, Crossing::Returned(*kind, result.unwrap_or(0)));
             }
             CrossingFields::Switch { prev, state, next } => {

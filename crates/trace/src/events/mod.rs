@@ -75,6 +75,8 @@ pub enum EventKind {
     Other {
         system: String,
         name: String,
+        /// Of a system call that returned (`sys_exit_*`): its result, a negative error number among them.
+        result: Option<i64>,
     },
 }
 

@@ -275,7 +275,7 @@ fn csv_event(out: &mut Vec<u8>, raw: bool, event: &Event, comm: Option<&str>) {
         EventKind::PhaseBegin { name } => csv_named(out, raw, "phase_begin", name),
         EventKind::PhaseEnd { name } => csv_named(out, raw, "phase_end", name),
         EventKind::Mark { name } => csv_named(out, raw, "mark", name),
-        EventKind::Other { system, name } => {
+        EventKind::Other { system, name, .. } => {
             out.extend_from_slice(b"other,,,,,,,,");
             csv_text(out, raw, &format!("{system}:{name}"));
         }
@@ -339,7 +339,10 @@ mod tests {
             (EventKind::PhaseBegin { name: name.clone() }, "7,1,2,c,phase_begin,,,,,,,,\"a, b\""),
             (EventKind::PhaseEnd { name: name.clone() }, "7,1,2,c,phase_end,,,,,,,,\"a, b\""),
             (EventKind::Mark { name }, "7,1,2,c,mark,,,,,,,,\"a, b\""),
-            (EventKind::Other { system: "block".into(), name: "x".into() }, "7,1,2,c,other,,,,,,,,block:x"),
+            (
+                EventKind::Other { system: "block".into(), name: "x".into(), result: None },
+                "7,1,2,c,other,,,,,,,,block:x",
+            ),
         ] {
             let mut out = vec![];
             csv_event(&mut out, false, &Event { time: TimeNs(7), cpu: 1, tid: TaskId(2), kind }, Some("c"));

@@ -487,7 +487,7 @@ impl<'a> Writer<'a> {
                 self.declare(track::MARKS, None, "marks", |_| {});
                 self.instant(track::MARKS, time, "mark", name, &[]);
             }
-            EventKind::Other { system, name } => {
+            EventKind::Other { system, name, .. } => {
                 let track = self.task(tid);
                 self.instant(track, time, system, name, &[]);
             }

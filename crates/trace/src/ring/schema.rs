@@ -233,6 +233,16 @@ impl Schema {
         }
         self.endian.uint(data, field.offset as usize, field.size as usize)
     }
+
+    /// A `long`, as system calls return it: signed, also where a 32-bit kernel's format calls it unsigned.
+    pub fn long(&self, field: &Field, data: &[u8]) -> Option<i64> {
+        match self.value(field, data)? {
+            Value::Signed(v) => Some(v),
+            Value::Unsigned(v) if field.size == 4 => Some(i64::from(v as u32 as i32)),
+            Value::Unsigned(v) => Some(v as i64),
+            _ => None,
+        }
+    }
 }
 
 /// Why a format text is not one.

@@ -279,7 +279,9 @@ impl Log {
         let flash =
             |op, page| EventKind::Flash(FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 });
         let kind = match line.kind {
-            Kind::CacheHit => EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string() },
+            Kind::CacheHit => {
+                EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string(), result: None }
+            }
             Kind::Flash(FlashOp::Erase) => flash(FlashOp::Erase, line.address.saturating_mul(self.pages_per_block)),
             Kind::Flash(op) => flash(op, line.address),
         };

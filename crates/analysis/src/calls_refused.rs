@@ -1,0 +1,165 @@
+//! Calls that a file system refused because it had no room, by process.
+//!
+//! Input: the name and the result of each call. The results of asynchronous calls (io_uring, io_submit) are in no event.
+
+use crate::calls::FURTHER;
+use flashscope_trace::{Device, FileId, TaskId};
+use foldhash::HashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+
+/// Groups by call, process and error; all further processes are one group for each call and error.
+const MAX_GROUPS: usize = 1024;
+/// Threads that write; of further ones the device is unknown.
+const MAX_THREADS: usize = 1 << 14;
+
+/// Calls of one kind by one process that ended with an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct RefusedCalls {
+    pub call: String,
+    /// `NAME (THREAD)`
+    pub name: String,
+    /// `ENOSPC` or `EDQUOT`
+    pub error: String,
+    /// `DEVICE inode N` of the last one whose file the trace shows.
+    pub file: Option<String>,
+    /// Without such a file: the device of all files that the thread wrote, if it is one.
+    pub device: Option<String>,
+    pub n: u64,
+}
+
+/// The error of a call that found no room; numbers of include/uapi/asm-generic/errno.h, and that of MIPS.
+pub(crate) fn no_room(result: Option<i64>) -> Option<&'static str> {
+    match result? {
+        -28 => Some("ENOSPC"),
+        -122 | -1133 => Some("EDQUOT"),
+        _ => None,
+    }
+}
+
+/// Call, process and error.
+type Group = (String, String, &'static str);
+
+#[derive(Default)]
+struct Last {
+    file: Option<FileId>,
+    device: Option<Device>,
+    n: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Refused {
+    groups: HashMap<Group, Last>,
+    /// By thread: the device of the files that it wrote; `None`: there are several.
+    writes: HashMap<TaskId, Option<Device>>,
+}
+
+impl Refused {
+    /// A file that a thread writes.
+    pub(crate) fn writes(&mut self, tid: TaskId, device: Option<Device>) {
+        if self.writes.len() < MAX_THREADS || self.writes.contains_key(&tid) {
+            let of = self.writes.entry(tid).or_insert(device);
+            if *of != device {
+                *of = None;
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, call: &str, (task, tid): (String, TaskId), error: &'static str, of: Option<FileId>) {
+        let key = (call.to_owned(), task, error);
+        let has_room = self.groups.len() < MAX_GROUPS || self.groups.contains_key(&key);
+        let key = if has_room { key } else { (key.0, FURTHER.to_owned(), error) };
+        let last = self.groups.entry(key).or_default();
+        last.n += 1;
+        last.file = of.or(last.file);
+        last.device = self.writes.get(&tid).copied().flatten();
+    }
+
+    /// Most calls first.
+    pub(crate) fn finish(self) -> Vec<RefusedCalls> {
+        let group = |((call, name, error), last): (Group, Last)| {
+            let (error, file) = (error.to_owned(), last.file.as_ref().map(FileId::to_string));
+            let device = last.device.filter(|_| file.is_none()).map(|device| device.to_string());
+            RefusedCalls { call, name, error, file, device, n: last.n }
+        };
+        let mut all: Vec<RefusedCalls> = self.groups.into_iter().map(group).collect();
+        all.sort_by(|a, b| (Reverse(a.n), &a.name, &a.call).cmp(&(Reverse(b.n), &b.name, &b.call)));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Analysis as _;
+    use crate::calls::Calls;
+    use crate::testing::event;
+    use flashscope_trace::{EventKind, FileEvent, FileStep};
+
+    fn call(name: &str, result: Option<i64>) -> EventKind {
+        EventKind::Other { system: "syscalls".into(), name: name.into(), result }
+    }
+
+    #[test]
+    fn calls_without_room_have_their_process_and_file() {
+        let mut calls = Calls::new(|_, _| Some("app"));
+        let write = FileEvent {
+            step: FileStep::Write,
+            device: Some(Device::new(8, 1)),
+            inode: 12,
+            offset: 0,
+            bytes: 80,
+            size: None,
+            block: 0,
+            got: None,
+        };
+        for (time, name, result) in [(0, "write", -28), (100, "write", 80), (200, "write", -28), (300, "openat", -122)]
+        {
+            calls.event(&event(time, 7, call(&format!("sys_enter_{name}"), None)));
+            if time == 0 {
+                calls.event(&event(time + 1, 7, EventKind::File(write)));
+            }
+            calls.event(&event(time + 9, 7, call(&format!("sys_exit_{name}"), Some(result))));
+        }
+        // Not allowed, and not there, are something else.
+        for result in [Some(-13), Some(-2), None] {
+            calls.event(&event(400, 8, call("sys_enter_openat", None)));
+            calls.event(&event(409, 8, call("sys_exit_openat", result)));
+        }
+        let found = calls.finish().refused;
+        let of = |call: &str, error: &str, file: Option<&str>, device: Option<&str>, n| RefusedCalls {
+            call: call.into(),
+            name: "app (7)".into(),
+            error: error.into(),
+            file: file.map(str::to_owned),
+            device: device.map(str::to_owned),
+            n,
+        };
+        assert_eq!(
+            found,
+            [of("write", "ENOSPC", Some("8:1 inode 12"), None, 2), of("openat", "EDQUOT", None, Some("8:1"), 1)]
+        );
+    }
+
+    #[test]
+    fn processes_without_a_group_count_together() {
+        let mut refused = Refused::default();
+        for process in 0..MAX_GROUPS + 3 {
+            refused.add("write", (process.to_string(), TaskId(process as u32)), "ENOSPC", None);
+        }
+        let found = refused.finish();
+        assert_eq!((found.len(), found[0].name.as_str(), found[0].n), (MAX_GROUPS + 1, FURTHER, 3));
+    }
+
+    #[test]
+    fn of_a_thread_that_writes_to_two_devices_none_is_named() {
+        let mut refused = Refused::default();
+        for (minor, device) in [(1, Some("8:1")), (1, Some("8:1")), (2, None), (1, None)] {
+            refused.writes(TaskId(7), Some(Device::new(8, minor)));
+            refused.add("write", ("app (7)".to_owned(), TaskId(7)), "ENOSPC", None);
+            let last = refused.groups.values().next().and_then(|last| last.device).map(|device| device.to_string());
+            assert_eq!(last.as_deref(), device);
+        }
+    }
+}
