@@ -1,6 +1,6 @@
 //! A program that reads or writes a file a few bytes a call: the page cache has the data, and the calls take the time.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
+use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::calls::{CallGroup, is_read, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
@@ -14,6 +14,8 @@ const MIN_SPAN_PERCENT: f64 = 5.0;
 const BUFFERS: [u64; 2] = [1024, 4096];
 /// With a sync for so many calls, they are not what takes the time.
 const CALLS_A_SYNC: u64 = 100;
+/// With so much of their time in the device, percent, the data is not in memory: how few bytes a call has is not what takes it.
+const MAX_DEVICE_PERCENT: f64 = 20.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let groups = seen.calls.by_process.iter().filter(|group| is_read(&group.call) || is_write(&group.call));
@@ -27,8 +29,15 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     }
     let mine = || seen.calls.by_process.iter().filter(|other| other.name == group.name);
     let syncs: u64 = mine().filter(|other| is_sync(&other.call)).map(|other| other.ns.n).sum();
-    // Many small files need as many calls: it is one file that is read or written so.
-    let of_file = |file: &&CallGroup| file.call == group.call && file.ns.n * 2 >= n;
+    let own = seen.block.and_then(|block| groups(block, GroupBy::Owner).find(|one| one.name == group.name));
+    if percent(own.and_then(|own| stage(own, "Q2C")).map_or(0, |q2c| q2c.total_ns), ns) > MAX_DEVICE_PERCENT {
+        return None;
+    }
+    // Many small files need as many calls: it is one file that is read or written so. Calls by file are those of all processes: what
+    // the others cannot have made of them is this one's.
+    let same = seen.calls.by_process.iter().filter(|other| other.call == group.call);
+    let of_others = same.map(|other| other.ns.n).sum::<u64>().saturating_sub(n);
+    let of_file = |file: &&CallGroup| file.call == group.call && file.ns.n.saturating_sub(of_others) * 2 >= n;
     let file = seen.calls.by_file.iter().filter(of_file).max_by_key(|file| file.ns.n)?;
     if syncs * CALLS_A_SYNC > n {
         return None;
@@ -130,6 +139,21 @@ mod tests {
         assert!(finding.what.starts_with("logger (7) writes 80 bytes a call: 5,000 calls"), "{}", finding.what);
         assert!(finding.cause.contains("opens a file for each of these calls"), "{}", finding.cause);
         assert!(finding.advice[0].what.starts_with("Open the file once"), "{}", finding.advice[0].what);
+    }
+
+    #[test]
+    fn what_others_do_with_a_file_and_what_the_device_takes_is_not() {
+        // A search of many small files, beside a program that reads one file as often.
+        let mut two = work(10_000, 10_000, 9_000);
+        two.call("read", "other (8)", 10_000, 1_000_000, 10_000 << 12);
+        assert!(find(&two.seen()).is_empty());
+        // Its own calls are most of what is left.
+        two.calls.by_process[1].ns.n = 2_000;
+        only(find(&two.seen()));
+        // The device has the time of the calls.
+        let mut slow = work(10_000, 10_000, 10_000);
+        slow.bios_of("counter", 100, "R", 1_000, 2_000_000);
+        assert!(find(&slow.seen()).is_empty());
     }
 
     #[test]
