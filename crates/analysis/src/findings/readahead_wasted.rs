@@ -20,6 +20,10 @@ const MIN_JUMPS: u64 = 200;
 const MIN_AROUND_PAGES: u64 = 8;
 /// Where so much of the range that faults lie in was brought in, all of it was read, and nothing shows that a part was not needed, percent.
 const MAX_DENSE_PERCENT: f64 = 90.0;
+/// A window of the default saves half or more where a fault brings in at least two of them.
+const MIN_WINDOWS: u64 = 2;
+/// Below this share of the recorded time what faults bring in does not matter, percent.
+const MIN_FAULTS_SPAN_PERCENT: f64 = 2.0;
 /// `VM_READAHEAD_PAGES` (include/linux/mm.h): 128 KiB.
 const DEFAULT_KIB: u64 = 128;
 
@@ -113,7 +117,7 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     let disk = seen.storage.disk(&file.device?.to_string())?;
     let kib = disk.read_ahead_kib?;
     // The window is what brings them: a fault brings more than one of the default's.
-    let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES > DEFAULT_KIB << 10;
+    let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES >= (MIN_WINDOWS * DEFAULT_KIB) << 10;
     // The default's is too large as well, where a program jumps about all the time.
     let jumps = faults >= MIN_JUMPS && elsewhere * 10 >= faults * 9 && each >= MIN_AROUND_PAGES;
     if !is_large && !jumps {
@@ -121,6 +125,11 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     }
     let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
     let bytes = file.pages.mapped * PAGE_BYTES;
+    // Programs that start fault in a few windows of their libraries: a moment of the device.
+    let cost = seen.block.map(|block| seen.cost_of(block, "reads", bytes));
+    if cost.is_some_and(|cost| cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_FAULTS_SPAN_PERCENT)) {
+        return None;
+    }
     let extent = seen.usage.fault_extents.get(&(file.device?.to_string(), file.inode))?;
     if percent(bytes, *extent) >= MAX_DENSE_PERCENT {
         return None;
@@ -244,6 +253,15 @@ mod tests {
         work.usage.fault_extents.insert(("8:0".to_owned(), 12), 24 << 20);
         assert!(find(&work.seen()).is_empty());
         work.usage.fault_extents.insert(("8:0".to_owned(), 12), 100 << 20);
+        // Windows of 160 KiB: with the default's little is saved. And what a program's start faults in within a minute.
+        let mut start = work.seen().readahead.cloned().expect("pages");
+        start.files[0].pages.mapped = 40 * 14;
+        let all = work.readahead.replace(start);
+        assert!(find(&work.seen()).is_empty());
+        work.readahead = all;
+        work.span_ns = 1_000_000_000_000;
+        assert!(find(&work.seen()).is_empty());
+        work.span_ns = 1_000_000_000;
         // In order; the default window.
         work.usage.faults_elsewhere = 2;
         assert!(find(&work.seen()).is_empty());
