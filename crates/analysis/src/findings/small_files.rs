@@ -2,7 +2,7 @@
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
-use crate::calls::{FURTHER, is_sync, is_write};
+use crate::calls::{FURTHER, is_copy, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
 
@@ -20,6 +20,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 fn one(seen: &Seen<'_>) -> Option<Finding> {
+    // A copy is listed with the file that it reads: each is one that is written, on the same file system.
+    let is_write = |call: &str| is_write(call) || is_copy(call);
     let mut small: Vec<(FileId, u64, u64)> = Vec::new();
     for group in seen.calls.by_file.iter().filter(|group| is_write(&group.call)) {
         let Some(file) = FileId::parse(&group.name) else { continue };
@@ -148,6 +150,18 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.what.starts_with("tar (7) writes most of at least 2,000 files of 300 B"), "{}", finding.what);
         assert!(finding.cause.contains("for 879 KiB of data."), "{}", finding.cause);
+    }
+
+    #[test]
+    fn copies_of_small_files_write_as_many() {
+        let mut work = work(800, 2000, 1, 200_000_000);
+        for group in work.calls.by_process.iter_mut().chain(&mut work.calls.by_file) {
+            if group.call == "write" {
+                group.call = "copy_file_range".to_owned();
+            }
+        }
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("tar (7) writes most of 800 files of 1.95 KiB"), "{}", finding.what);
     }
 
     #[test]
