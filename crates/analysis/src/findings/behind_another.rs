@@ -2,6 +2,7 @@
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
+use crate::calls::is_read;
 use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
 
@@ -45,6 +46,14 @@ fn trims(found: &BlockFound, owner: &str) -> bool {
     let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
     let one = found.originators.originators.iter().find(is);
     one.is_some_and(|one| one.covered_bytes > one.read_bytes.saturating_add(one.written_bytes))
+}
+
+/// Time in the calls of an owner, where they ask for what it reads: what is read ahead nobody waits for. `None`: it is not known.
+fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> Option<u64> {
+    let mine = || seen.calls.by_process.iter().filter(|group| group.name == owner);
+    let asked: u64 = mine().filter(|group| is_read(&group.call)).map(|group| group.bytes).sum();
+    let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
+    (read > written && asked.saturating_mul(2) >= read && !submits).then(|| mine().map(|group| group.total_ns).sum())
 }
 
 fn later_trim(culprit: &str, gain: Evidence<Gain>) -> (String, Remedy) {
@@ -154,8 +163,12 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
             },
         ),
     };
-    // Many of its bios wait at once: together for longer than it can have waited.
-    let who = match price > seen.span_ns {
+    // Many of its bios wait at once, or are read ahead: together for longer than it can have waited.
+    let longest = in_calls(seen, &load.owner, read, written).unwrap_or(seen.span_ns).min(seen.span_ns);
+    if seen.of_span(price.min(longest)) < MIN_SPAN_PERCENT {
+        return None;
+    }
+    let who = match price > longest {
         true => format!("Bios of {} together wait", load.owner),
         false => format!("{} waits", load.owner),
     };
@@ -171,7 +184,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         ),
         cause,
         evidence,
-        lost_ns: Evidence::Known(price.min(seen.span_ns)),
+        lost_ns: Evidence::Known(price.min(longest)),
         lost_bytes: None,
         advice: vec![remedy],
         uncertain: excess.why().map(|why| format!("what the device itself took longer is unknown: {}", why.missing)),
@@ -236,6 +249,21 @@ mod tests {
         // Who syncs all that others wrote waits for that.
         work.call("syncfs", "player (7)", 1, 700_000_000, 0);
         assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_not_waited_for() {
+        // Its reads take 100 of the 400 ms that its bios wait.
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        work.call("read", "player (7)", 100, 100_000_000, 400 << 10);
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("Bios of player (7) together wait at least 400.00 ms"), "{}", finding.what);
+        assert_eq!(finding.lost_ns, 100_000_000.into());
+        // It hardly waits; and where its calls are not those that read, how long it waits is not known.
+        work.calls.by_process[0].total_ns = 10_000_000;
+        assert!(find(&work.seen()).is_empty());
+        work.calls.by_process[0].bytes = 100 << 10;
+        assert_eq!(only(find(&work.seen())).lost_ns, 400_000_000.into());
     }
 
     #[test]
