@@ -17,6 +17,7 @@ pub enum Rule {
     Atime,
     SmallSyncWrites,
     BehindAnother,
+    DirtyLimit,
     DiscardStalls,
     FlushStalls,
     ReadaheadWasted,

@@ -5,6 +5,7 @@
 
 mod atime;
 mod behind_another;
+mod dirty_limit;
 mod discard_stalls;
 mod errors;
 mod few_requests;
@@ -131,7 +132,7 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 26] = [
+    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 27] = [
         errors::find,
         full_device::find,
         wear::find,
@@ -141,6 +142,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         atime::find,
         small_sync_writes::find,
         behind_another::find,
+        dirty_limit::find,
         discard_stalls::find,
         flush_stalls::find,
         readahead_wasted::find,
@@ -175,6 +177,13 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         && flushes < storm
     {
         all[flushes..=storm].rotate_right(1);
+    }
+    // Who writes more than the device takes holds up others: they come first.
+    let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
+    if let Some((writer, behind)) = place(Rule::DirtyLimit).zip(place(Rule::BehindAnother))
+        && writer < behind
+    {
+        all[writer..=behind].rotate_right(1);
     }
     let lost = lost_events::find(seen);
     if !lost.is_empty() {

@@ -1,0 +1,139 @@
+//! A program that writes into the page cache faster than the device takes it: the kernel holds it up.
+//!
+//! Above a limit of changed pages `balance_dirty_pages()` (mm/page-writeback.c) has whoever writes sleep, so that it goes on as fast as the
+//! device. What shows it: the calls take long, the program has no bios of its own in them, and what it writes reaches the device at
+//! the rate of the calls.
+
+use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use crate::block::Originator;
+use crate::calls::{CallGroup, is_sync, is_write};
+use crate::units::{duration, grouped, size};
+
+/// Below this part of the recorded time it is not what the program waits for, percent.
+const MIN_SPAN_PERCENT: f64 = 10.0;
+/// Less fits below any limit in use.
+const MIN_BYTES: u64 = 4 << 20;
+/// So much of what the calls wrote has reached the device, percent: else they did not go on at its rate.
+const MIN_REACHED_PERCENT: f64 = 50.0;
+/// So much of that was written by others, as the kernel's workers do: else the program waits for bios of its own, percent.
+const MIN_CARRIED_PERCENT: f64 = 80.0;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let writes = seen.calls.by_process.iter().filter(|group| is_write(&group.call));
+    writes.filter_map(|group| of_calls(seen, group)).collect()
+}
+
+/// Bytes that others, not the program itself, wrote for it.
+fn carried(one: &Originator) -> u64 {
+    let own = format!("{} ({})", one.name, one.tid);
+    let others = one.carriers.iter().filter(|by| by.carrier != one.name && by.carrier != own);
+    others.map(|by| by.written_bytes).sum()
+}
+
+fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
+    let found = seen.block?;
+    let (n, ns, bytes) = (group.ns.n, group.total_ns, group.bytes);
+    if bytes < MIN_BYTES || seen.of_span(ns) < MIN_SPAN_PERCENT {
+        return None;
+    }
+    let is_it = |one: &&Originator| group.name == one.name || group.name == format!("{} ({})", one.name, one.tid);
+    let written = found.originators.originators.iter().find(is_it)?;
+    let reached = written.written_bytes;
+    if percent(reached, bytes) < MIN_REACHED_PERCENT || percent(carried(written), reached) < MIN_CARRIED_PERCENT {
+        return None;
+    }
+    // A queue that is never empty: its bios together are under way for as long as the calls, or longer.
+    let own = groups(found, GroupBy::Owner).find(|one| one.name == group.name)?;
+    let mine = || seen.calls.by_process.iter().filter(|other| other.name == group.name);
+    let syncs: u64 = mine().filter(|other| is_sync(&other.call)).map(|other| other.total_ns).sum();
+    if stage(own, "Q2C")?.total_ns < ns || syncs > ns {
+        return None;
+    }
+    let rate = |bytes: u64| size((bytes as f64 / (ns as f64 / 1e9)) as u64);
+    let source = "syscalls:sys_enter_*, sys_exit_*; bytes from the events of the page cache and of bios";
+    let limit = "The kernel holds up a program that writes while more than vm.dirty_ratio or vm.dirty_bytes of the memory is changed and not \
+                 yet written (balance_dirty_pages)";
+    Some(Finding {
+        rule: Rule::DirtyLimit,
+        weight: Weight::Cost,
+        what: format!(
+            "{} waits {} of {} in {} calls of {}() into the page cache: {} a second, as fast as the device takes it.",
+            group.name,
+            duration(ns),
+            duration(seen.span_ns),
+            grouped(n),
+            group.call,
+            rate(bytes)
+        ),
+        cause: format!("{limit}. Of {} that it wrote, {} reached the device meanwhile.", size(bytes), size(reached)),
+        evidence: vec![
+            measure("time in these calls", ns as f64, MeasureUnit::Ns, source),
+            measure("written by them", bytes as f64, MeasureUnit::Bytes, source),
+            measure("of it written to the device", reached as f64, MeasureUnit::Bytes, source),
+            measure("of it by other tasks", carried(written) as f64, MeasureUnit::Bytes, source),
+        ],
+        lost_ns: ns.min(seen.span_ns).into(),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "Raise the limit, where what is written in one go fits into memory; else the device is the limit: write less"
+                .to_owned(),
+            steps: vec![Step::Run {
+                command: "sysctl vm.dirty_ratio=40 vm.dirty_background_ratio=10".to_owned(),
+                names: Vec::new(),
+            }],
+            gain: Gain {
+                of: format!("time in {}() of {}", group.call, group.name),
+                least_percent: 0.0,
+                most_percent: 100.0,
+                basis: "nearly all of it where all that is written fits below the limit, and none where the program goes on writing"
+                    .to_owned(),
+            }
+            .into(),
+            risk: "a power cut loses more, a sync takes longer, and the changed pages are no room for other data"
+                .to_owned(),
+        }],
+        uncertain: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+    use crate::block::{CarriedBytes, OwnerKind};
+
+    /// Calls of one second, and bios of 8 MiB.
+    fn work(asked: u64, by: &str) -> Work {
+        let mut work = Work::new(2_000_000_000);
+        work.bios_of("dd", 2048, "W", 1_000, 600_000);
+        work.block().originators.originators.clear();
+        work.owner("dd", OwnerKind::Task, 0, 8 << 20);
+        let one = &mut work.block().originators.originators[0];
+        one.carriers.push(CarriedBytes { carrier: by.into(), read_bytes: 0, written_bytes: 8 << 20 });
+        work.call("write", "dd (7)", 128, 1_000_000_000, asked);
+        work
+    }
+
+    #[test]
+    fn writes_as_fast_as_the_device_are_told() {
+        let finding = only(find(&work(10 << 20, "kworker/u8:1 (9)").seen()));
+        assert_eq!(
+            finding.what,
+            "dd (7) waits 1.00 s of 2.00 s in 128 calls of write() into the page cache: 10 MiB a second, as fast as the device takes it."
+        );
+        assert!(finding.cause.contains("Of 10 MiB that it wrote, 8 MiB reached the device"), "{}", finding.cause);
+    }
+
+    #[test]
+    fn own_bios_writes_that_stay_in_memory_and_syncs_are_not() {
+        assert!(find(&work(10 << 20, "dd (7)").seen()).is_empty());
+        assert!(find(&work(80 << 20, "kworker/u8:1 (9)").seen()).is_empty());
+        let mut synced = work(10 << 20, "kworker/u8:1 (9)");
+        synced.call("fsync", "dd (7)", 128, 1_100_000_000, 0);
+        assert!(find(&synced.seen()).is_empty());
+        // The bios were under way for a part of the time: something else holds it up.
+        let mut rare = work(10 << 20, "kworker/u8:1 (9)");
+        rare.calls.by_process[0].total_ns = 1_900_000_000;
+        assert!(find(&rare.seen()).is_empty());
+    }
+}
