@@ -1,6 +1,6 @@
 //! A program that waits behind another one's I/O.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::is_read;
 use crate::units::{duration, grouped};
@@ -11,6 +11,8 @@ const MIN_SPAN_PERCENT: f64 = 2.0;
 const MIN_Q2C_PERCENT: f64 = 15.0;
 /// A handful of bios shows no habit.
 const MIN_BIOS: u64 = 10;
+/// From this part of what its bios take in the queue on, the scheduler serves it last, percent.
+const STARVED_PERCENT: f64 = 80.0;
 /// One that moves so many times as much is greedy; peers that share a device hold each other up, and no order helps both.
 const GREEDY: u64 = 4;
 
@@ -84,10 +86,65 @@ fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
 
 /// The command for a thread that still runs: `NAME (TID)`. Without a number there is none.
 pub(super) fn lower_priority(culprit: &str) -> Vec<Step> {
-    let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')'));
-    let tid = tid.filter(|tid| !tid.is_empty() && tid.bytes().all(|byte| byte.is_ascii_digit()));
     let run = |tid: &str| Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] };
-    tid.map(run).into_iter().collect()
+    thread(culprit).map(run).into_iter().collect()
+}
+
+/// The number in `NAME (TID)`.
+fn thread(name: &str) -> Option<&str> {
+    let tid = name.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')'));
+    tid.filter(|tid| !tid.is_empty() && tid.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+struct Waits<'a> {
+    culprit: &'a str,
+    reader_behind_writer: bool,
+    /// The disk, where it has no scheduler.
+    no_scheduler: Option<&'a Disk>,
+    device: &'a str,
+}
+
+fn cause_and_remedy(at: &Waits<'_>, gain: Evidence<Gain>) -> (String, Remedy) {
+    match at.no_scheduler {
+        Some(disk) => (
+            format!("{} has the scheduler none: requests go to the device in the order in which they come.", at.device),
+            Remedy {
+                what: "Try a scheduler that separates processes".to_owned(),
+                steps: vec![Step::Set {
+                    path: format!("/sys/block/{}/queue/scheduler", disk.name),
+                    value: if at.reader_behind_writer { "mq-deadline" } else { "bfq" }.to_owned(),
+                }],
+                gain,
+                risk: format!(
+                    "{} gets less of the device; on fast devices a scheduler can make all of them slower",
+                    at.culprit
+                ),
+            },
+        ),
+        None => (
+            "Both use the device at the same time, and its queue serves the other first.".to_owned(),
+            Remedy {
+                what: format!("Give the I/O of {} a lower priority, or start it with ionice -c 3", at.culprit),
+                steps: lower_priority(at.culprit),
+                gain,
+                risk: "it may take much longer; with the scheduler kyber priorities have no effect".to_owned(),
+            },
+        ),
+    }
+}
+
+/// Where nearly all of what a bio takes is its wait in the queue, the waiting one may be of the class idle itself: schedulers serve it last.
+fn own_priority(owner: &str) -> Option<Remedy> {
+    let tid = thread(owner)?;
+    Some(Remedy {
+        what: format!("If ionice -p {tid} says idle, the scheduler serves {owner} last: give it the class best-effort"),
+        steps: vec![Step::Run { command: "ionice -c 2 -p".to_owned(), names: vec![tid.to_owned()] }],
+        gain: Evidence::unknown(
+            "the priority of the requests is not in the trace",
+            "try it, and compare two recordings: flashscope diff",
+        ),
+        risk: "the others get less of the device".to_owned(),
+    })
 }
 
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
@@ -136,33 +193,17 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
              in the trace"
         )
     };
-    let try_it = "try it, and compare two recordings: flashscope diff";
-    let (cause, remedy) = match disk.filter(|_| no_scheduler) {
-        _ if trims(found, culprit) => later_trim(culprit, Evidence::unknown(most, try_it)),
-        Some(disk) => (
-            format!("{device} has the scheduler none: requests go to the device in the order in which they come."),
-            Remedy {
-                what: "Try a scheduler that separates processes".to_owned(),
-                steps: vec![Step::Set {
-                    path: format!("/sys/block/{}/queue/scheduler", disk.name),
-                    value: if reader_behind_writer { "mq-deadline" } else { "bfq" }.to_owned(),
-                }],
-                gain: Evidence::unknown(most, try_it),
-                risk: format!(
-                    "{culprit} gets less of the device; on fast devices a scheduler can make all of them slower"
-                ),
-            },
-        ),
-        None => (
-            "Both use the device at the same time, and its queue serves the other first.".to_owned(),
-            Remedy {
-                what: format!("Give the I/O of {culprit} a lower priority, or start it with ionice -c 3"),
-                steps: lower_priority(culprit),
-                gain: Evidence::unknown(most, try_it),
-                risk: "it may take much longer; with the scheduler kyber priorities have no effect".to_owned(),
-            },
-        ),
+    let gain = Evidence::unknown(most, "try it, and compare two recordings: flashscope diff");
+    let at = Waits { culprit, reader_behind_writer, no_scheduler: disk.filter(|_| no_scheduler), device: &device };
+    let (cause, remedy) = match trims(found, culprit) {
+        true => later_trim(culprit, gain),
+        false => cause_and_remedy(&at, gain),
     };
+    let mut advice = vec![remedy];
+    let scheduler = disk.and_then(|disk| disk.scheduler.as_deref());
+    if percent(behind, all) >= STARVED_PERCENT && scheduler.is_some_and(|name| matches!(name, "bfq" | "mq-deadline")) {
+        advice.extend(own_priority(&load.owner));
+    }
     // Many of its bios wait at once, or are read ahead: together for longer than it can have waited.
     let longest = in_calls(seen, &load.owner, read, written).unwrap_or(seen.span_ns).min(seen.span_ns);
     if seen.of_span(price.min(longest)) < MIN_SPAN_PERCENT {
@@ -186,7 +227,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         evidence,
         lost_ns: Evidence::Known(price.min(longest)),
         lost_bytes: None,
-        advice: vec![remedy],
+        advice,
         uncertain: excess.why().map(|why| format!("what the device itself took longer is unknown: {}", why.missing)),
     })
 }
@@ -307,6 +348,23 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.cause.contains("scheduler none"));
         assert!(matches!(&finding.advice[0].steps[0], Step::Set { value, .. } if value == "mq-deadline"));
+    }
+
+    #[test]
+    fn one_that_starves_may_be_of_the_class_idle() {
+        let mut work = work(100, 4_500_000, OwnerKind::Task);
+        let disk = |scheduler: &str| super::super::Disk {
+            name: "sda".into(),
+            device: "8:0".into(),
+            scheduler: Some(scheduler.to_owned()),
+            ..Default::default()
+        };
+        work.storage.disks.push(disk("bfq"));
+        let finding = only(find(&work.seen()));
+        assert_eq!(finding.advice.len(), 2, "{:?}", finding.advice);
+        assert_eq!(finding.advice[1].steps, [Step::Run { command: "ionice -c 2 -p".into(), names: vec!["7".into()] }]);
+        work.storage.disks[0] = disk("kyber");
+        assert_eq!(only(find(&work.seen())).advice.len(), 1);
     }
 
     #[test]
