@@ -159,6 +159,18 @@ fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> 
     is_it.then(|| Some((most.path.as_deref()?, seen.storage.file_names.is_directory(file)))).flatten()
 }
 
+/// The call as C has it: a mapping is synced by its address, and a range of a file by its place.
+fn line(call: &str) -> String {
+    match call {
+        "sync" => "sync()".to_owned(),
+        "msync" => "msync(map, length, MS_SYNC)".to_owned(),
+        "sync_file_range" | "sync_file_range2" => {
+            "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)".to_owned()
+        }
+        call => format!("{call}(fd)"),
+    }
+}
+
 fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
     let (what, line, risk) = match synced {
@@ -174,7 +186,7 @@ fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
         ),
         Synced::Records => (
             format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
-            format!("if (++records % {TOGETHER} == 0) {call}({});", if call == "sync" { "" } else { "fd" }),
+            format!("if (++records % {TOGETHER} == 0) {};", line(call)),
             format!("a power cut loses up to {TOGETHER} records more"),
         ),
     };
@@ -385,6 +397,22 @@ mod tests {
         assert_eq!(finding.lost_ns, 800_000_000.into());
         let gain = finding.advice[0].gain.known().expect("a range");
         assert_eq!((gain.least_percent, gain.most_percent), (60.0, 97.5));
+    }
+
+    #[test]
+    fn the_line_of_code_is_one_of_c() {
+        for (call, line) in [
+            ("fdatasync", "fdatasync(fd)"),
+            ("sync", "sync()"),
+            ("msync", "msync(map, length, MS_SYNC)"),
+            ("sync_file_range2", "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)"),
+        ] {
+            let mut work = Work::new(1_000_000_000);
+            work.call(call, "app (7)", 100, 800_000_000, 0);
+            let finding = only(find(&work.seen()));
+            let line = format!("if (++records % 10 == 0) {line};");
+            assert_eq!(finding.advice[0].steps, [Step::Code { line }]);
+        }
     }
 
     #[test]

@@ -179,11 +179,13 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         all[flushes..=storm].rotate_right(1);
     }
     // Who writes more than the device takes holds up others: they come first.
-    let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
-    if let Some((writer, behind)) = place(Rule::DirtyLimit).zip(place(Rule::BehindAnother))
-        && writer < behind
-    {
-        all[writer..=behind].rotate_right(1);
+    if let Some(writer) = all.iter().position(|finding| finding.rule == Rule::DirtyLimit) {
+        let name = all[writer].what.split(" waits ").next().unwrap_or_default();
+        let behind = format!(" behind {name} on ");
+        let is_behind = |one: &Finding| one.rule == Rule::BehindAnother && one.what.contains(&behind);
+        if let Some(place) = all.iter().position(is_behind).filter(|place| *place > writer) {
+            all[writer..=place].rotate_right(1);
+        }
     }
     let lost = lost_events::find(seen);
     if !lost.is_empty() {
