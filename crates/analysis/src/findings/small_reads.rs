@@ -6,7 +6,7 @@ use super::{
 };
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, OwnerKind};
-use crate::calls::is_read;
+use crate::calls::{FURTHER, is_read};
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
 
@@ -139,10 +139,17 @@ fn of_calls(seen: &Seen<'_>, name: &str, bios: u64) -> Option<u64> {
 fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
     let opens = seen.calls.by_process.iter().filter(|group| group.name == name && group.call.starts_with("open"));
     let opened: u64 = opens.map(|group| group.ns.n).sum();
-    // An open that finds its inode in memory is in no group where only what touched the device is recorded.
+    // A program opens more than it reads from this device, its libraries for example: how many files are read there is a bound. But an
+    // open that finds its inode in memory is in no group where only what touched the device is recorded.
     let head = format!("{} inode ", reader.device);
-    let read = seen.calls.by_file.iter().filter(|group| is_read(&group.call) && group.name.starts_with(&head));
-    let opened = opened.max(read.count() as u64);
+    let reads = || seen.calls.by_file.iter().filter(|group| is_read(&group.call));
+    let opened = match reads().filter(|group| group.name.starts_with(&head)).count() as u64 {
+        0 => opened,
+        read if opened == 0 || seen.calls.not_of_device > 0 || reads().any(|group| group.name == FURTHER) => {
+            opened.max(read)
+        }
+        read => opened.min(read),
+    };
     let sequential = percent(reader.sequential, reader.bios);
     if opened * READS_A_FILE >= reader.bios {
         Lie::Files(opened)
@@ -261,7 +268,12 @@ mod tests {
         files.call("openat", "viewer (7)", 700, 1_000_000, 0);
         let mut unseen = work(800, 5, all, all);
         (0..700).for_each(|inode| unseen.file_call("read", &format!("8:0 inode {inode}"), 2, 1_000_000));
+        // It opens its libraries, and reads one file.
+        let mut libraries = work(800, 5, all, all * 100);
+        libraries.call("openat", "viewer (7)", 300, 1_000_000, 0);
+        libraries.file_call("read", "8:0 inode 12", 800, 1_000_000);
         for (work, how, most) in [
+            (libraries, "here and there", None),
             (files, "in 700 files", None),
             (unseen, "in 700 files", None),
             (work(800, 790, all, all), "in order", Some(93.75)),
