@@ -119,7 +119,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         ],
         lost_ns: lost.into(),
         lost_bytes: None,
-        advice: vec![remedy(seen, reader, &lie, &own.name)],
+        advice: vec![remedy(seen, reader, &lie, &own.name, [lost, q2c.ns.min])],
         uncertain: None,
     })
 }
@@ -164,17 +164,19 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
     }
 }
 
-fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy {
+/// `times`: what is lost, and what the shortest read takes.
+fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u64; 2]) -> Remedy {
+    let [lost_ns, shortest_ns] = times;
     let disk = seen.storage.disk(&reader.device);
-    // As many bytes in larger requests, each of which takes as long as a small one, or as all that it replaces.
+    // As many bytes in larger requests, each of which takes as long as the shortest small one, or as all that it replaces.
     let larger = |bytes: u64| {
-        let most = 100.0 * (1.0 - bytes.div_ceil(TOGETHER_BYTES) as f64 / reader.bios as f64);
+        let least_ns = bytes.div_ceil(TOGETHER_BYTES).saturating_mul(shortest_ns);
         Evidence::Known(Gain {
             of: format!("time that {name} waits for its reads"),
             least_percent: 0.0,
-            most_percent: most.max(0.0),
+            most_percent: 100.0 - percent(least_ns, lost_ns).min(100.0),
             basis: format!(
-                "requests of {}, each of which takes as long as a small one now, or as all those that it replaces",
+                "requests of {}, each of which takes as long as the shortest small one now, or as all those that it replaces",
                 size(TOGETHER_BYTES)
             ),
         })

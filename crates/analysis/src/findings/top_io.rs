@@ -40,7 +40,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let (name, verb_of) = (first.label(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
         let unknown = bytes(OwnerKind::Unknown);
         // Then the sum holds the same bytes twice, and parts of it say nothing.
-        let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && !is_seen(found, &one.device));
+        let is_doubled = |device: &str| !is_seen(found, device) && !is_alone(found, device);
+        let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && is_doubled(&one.device));
         // What is of nobody known may be what the disk beneath does for the loop device: then it is not another one's.
         let beneath = doubled.map_or(0, |one| moved(found, &one.device, verb));
         // Whoever leads among the rest leads nothing.
@@ -180,6 +181,13 @@ fn is_seen(found: &BlockFound, device: &str) -> bool {
     found.stack.iter().any(|level| level.upper == device && level.upper_bytes >= bytes)
 }
 
+/// Whether the trace has bios of this device and of no other, as `record --device` leaves them.
+fn is_alone(found: &BlockFound, device: &str) -> bool {
+    let is_it = |group: &Group| group.name.split(' ').next() == Some(device);
+    let mut all = groups(found, GroupBy::Device).peekable();
+    all.peek().is_some() && all.all(is_it)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::Work;
@@ -258,6 +266,25 @@ mod tests {
         work.owner("beta", OwnerKind::Task, 0, 3 << 20);
         work.owner("gamma", OwnerKind::Task, 0, 1 << 20);
         assert_eq!(find(&work.seen())[0].what, "beta (7) writes 3 MiB, and 1 other program as much.");
+    }
+
+    #[test]
+    fn a_loop_device_without_any_other_counts_nothing_twice() {
+        let mut work = Work::new(1_000_000);
+        work.bios(10, "W", 1_000, 10_000);
+        work.block().originators.originators.clear();
+        work.owner("tar", OwnerKind::Task, 0, 40 << 10);
+        let backing = Evidence::unknown("where it lies is not in the trace", "");
+        work.block().loops.push(crate::block::LoopFound { device: "8:0".into(), backing });
+        let finding = find(&work.seen()).remove(0);
+        assert_eq!(
+            (finding.what.as_str(), finding.cause.as_str()),
+            ("tar (7) writes most: 40 KiB of 40 KiB (100 %).", "")
+        );
+        let mut beneath = groups(work.block(), GroupBy::Device).next().expect("writes").clone();
+        beneath.name = "8:16 writes".to_owned();
+        work.block().groups.push(beneath);
+        assert!(find(&work.seen())[0].cause.contains("beneath 8:0 does for it counts"));
     }
 
     /// A script that starts `dd` eight times: no single one of them writes most of it.
