@@ -458,7 +458,11 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
             }
         } else if let Some(call) = name.strip_prefix("sys_exit_") {
             match self.open.remove(&tid) {
-                Some(open) if open.name == call => {
+                Some(mut open) if open.name == call => {
+                    // How much a copy copied: its events have whole pages.
+                    if let Some(bytes) = result.and_then(|n| u64::try_from(n).ok()).filter(|_| is_copy(call)) {
+                        (open.read_bytes, open.written_bytes) = (bytes, bytes);
+                    }
                     if let Some(error) = no_room(result) {
                         self.refuses(&open, error, tid, time);
                     }

@@ -143,6 +143,29 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_has_as_many_bytes_as_it_returns() {
+        let mut calls = Calls::new(|_, _| Some("cp"));
+        let read = FileEvent {
+            step: FileStep::Read,
+            device: Some(Device::new(8, 1)),
+            inode: 12,
+            offset: 0,
+            bytes: 4096,
+            size: None,
+            block: 0,
+            got: None,
+        };
+        for (time, kind) in [
+            (0, call("sys_enter_copy_file_range", None)),
+            (1, EventKind::File(read)),
+            (9, call("sys_exit_copy_file_range", Some(1000))),
+        ] {
+            calls.event(&event(time, 7, kind));
+        }
+        assert_eq!(calls.finish().by_file[0].bytes, 1000);
+    }
+
+    #[test]
     fn processes_without_a_group_count_together() {
         let mut refused = Refused::default();
         for process in 0..MAX_GROUPS + 3 {
