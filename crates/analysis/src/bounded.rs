@@ -10,6 +10,9 @@ use std::ops::{Range, RangeBounds};
 /// Entries that one change of a range goes over; where there are more, the rest of the range is left as it was.
 pub const MOST_PIECES: usize = 1024;
 
+/// The name of the group of all that have none of their own.
+pub const FURTHER: &str = "(further ones)";
+
 /// What a full table does with one entry more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {

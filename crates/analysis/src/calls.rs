@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
+pub use crate::bounded::FURTHER;
 pub use crate::calls_refused::RefusedCalls;
 pub use crate::calls_unseen::UnseenCalls;
 
@@ -24,8 +25,6 @@ pub use crate::calls_unseen::UnseenCalls;
 const MAX_GROUPS: usize = 8192;
 /// Processes and files with a call that are known, those without a group of their own among them.
 const MAX_KNOWN: usize = 1 << 16;
-/// The name of a call's group of all that have none of their own.
-pub const FURTHER: &str = "(further ones)";
 /// The slowest calls that are listed.
 const MAX_LISTED: usize = 64;
 /// Threads that are in a call at one time.
@@ -569,7 +568,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
                         self.faults.insert(tid, open);
                     }
                 }
-                if file.step == FileStep::Write && self.open.contains_key(&tid) {
+                if matches!(file.step, FileStep::Write | FileStep::Dirtied) && self.open.contains_key(&tid) {
                     self.refused.writes(tid, file.device);
                 }
                 if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {

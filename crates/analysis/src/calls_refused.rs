@@ -2,7 +2,7 @@
 //!
 //! Input: the name and the result of each call. The results of asynchronous calls (io_uring, io_submit) are in no event.
 
-use crate::calls::FURTHER;
+use crate::bounded::FURTHER;
 use flashscope_trace::{Device, FileId, TaskId};
 use foldhash::HashMap;
 use schemars::JsonSchema;
@@ -56,7 +56,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// A file that a thread writes.
+    /// A file that a thread writes, or whose page it makes dirty.
     pub(crate) fn writes(&mut self, tid: TaskId, device: Option<Device>) {
         if self.writes.len() < MAX_THREADS || self.writes.contains_key(&tid) {
             let of = self.writes.entry(tid).or_insert(device);

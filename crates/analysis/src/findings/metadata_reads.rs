@@ -38,7 +38,8 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     // together they take more than the time in which it waits.
     let ahead = reader.metadata_bios.saturating_sub(reader.flagged_bios);
     let asked = reader.bios.saturating_sub(ahead);
-    let waited = ((q2c.total_ns as f64 * percent(asked, reader.bios) / 100.0) as u64).min(seen.span_ns);
+    let waited = u128::from(q2c.total_ns) * u128::from(asked) / u128::from(reader.bios);
+    let waited = u64::try_from(waited).unwrap_or(u64::MAX).min(seen.span_ns);
     if seen.of_span(waited) < MIN_SPAN_PERCENT {
         return None;
     }
@@ -50,12 +51,12 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         rule: Rule::MetadataReads,
         weight: Weight::Cost,
         what: format!(
-            "{} goes through files of {device}: {} of its {} reads are metadata ({}), {} of them read ahead, and its bios take {}.",
+            "{} goes through files of {device}: {} of its {} reads are metadata ({}){}, and its bios take {}.",
             own.name,
             grouped(reader.metadata_bios),
             grouped(reader.bios),
             size(reader.metadata_bytes),
-            grouped(ahead),
+            if ahead > 0 { format!(", {} of them read ahead", grouped(ahead)) } else { String::new() },
             duration(q2c.total_ns)
         ),
         cause: "To list, search or remove a tree, each directory and each block of inodes is read from the device: they lie apart, and \

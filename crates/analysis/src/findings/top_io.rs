@@ -322,6 +322,8 @@ mod tests {
         let mut group = groups(work.block(), GroupBy::Device).next().expect("writes").clone();
         group.name = "7:0 writes".to_owned();
         let mut work = on_a_loop_device();
+        work.block().groups.push(group.clone());
+        group.name = "254:0 writes".to_owned();
         work.block().groups.push(group);
         let finding = find(&work.seen()).remove(0);
         assert_eq!(finding.what, "tar (7) writes most: 3 MiB.");

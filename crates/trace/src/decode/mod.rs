@@ -226,11 +226,7 @@ impl Typer {
         let read = |f: &Field| schema.uint(f, data);
         match plan {
             EventFields::Other => {}
-            EventFields::Returned(ret) => {
-                if let EventKind::Other { result, .. } = &mut event.kind {
-                    *result = schema.long(ret, data);
-                }
-            }
+            EventFields::Returned(ret) => returned(event, schema.long(ret, data)),
             EventFields::Block(plan) => match plan.read(schema, data) {
                 Some(block) => event.kind = EventKind::Block(block),
                 None => {
@@ -330,6 +326,12 @@ impl Typer {
             losses.set(Loss::ErasesNotSeen, c.erases_expected.saturating_sub(c.erases_seen));
         }
         losses
+    }
+}
+
+fn returned(event: &mut Event, value: Option<i64>) {
+    if let EventKind::Other { result, .. } = &mut event.kind {
+        *result = value;
     }
 }
 
