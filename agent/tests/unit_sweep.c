@@ -43,7 +43,7 @@ static void stat_of(int pid, uint64_t start)
  */
 static void remains(const char *root)
 {
-	char note[1100];
+	char note[1400];
 
 	stat_of(500, 50);
 	test_root_file("/proc/self/mounts", "nodev /sys/kernel/tracing tracefs rw 0 0\n");
@@ -78,12 +78,13 @@ static void remains(const char *root)
 		 "knob %s/sys/../etc/passwd root\n"
 		 "knob %s/sys/gone/read_ahead_kb 1\n"
 		 "temp %s/run/temporary -\n" /* no name that an agent gives */
+		 "temp %s/run/temporary/flashscope_600_7 -\n" /* beneath a file */
 		 "temp %s/run/data.flashscope_600_7 -\n"
 		 "temp %s/data/flashscope_500_50 -\n" /* another's */
 		 "temp %s/data/flashscope_600_7 -\n"
 		 "temp %s/data/kept_600_7 -\n" /* no name that an agent gives */
 		 "knob cut",
-		 root, root, root, root, root, root, root, root, root, root, root, root);
+		 root, root, root, root, root, root, root, root, root, root, root, root, root);
 	test_root_file("/run/flashscope/knobs_600_7", note);
 	snprintf(note, sizeof(note), "knob %s/sys/block/b/queue/read_ahead_kb 1\n", root);
 	test_root_file("/run/flashscope/knobs_500_50", note); /* its owner lives */

@@ -198,10 +198,17 @@ int fs_temp_dir(const char *dir, char *out, size_t size)
 {
 	char own[96];
 	char *whole = realpath(dir, NULL);
+	struct stat is;
 	int length;
 
 	if (!whole)
 		return -1;
+	/* Before a note is written that nobody could ever undo. */
+	if (!stat(whole, &is) && !S_ISDIR(is.st_mode)) {
+		free(whole);
+		errno = ENOTDIR;
+		return -1;
+	}
 	length = snprintf(out, size, "%s/%s", whole, fs_own_name(own, sizeof(own), "flashscope"));
 	free(whole);
 	if (length < 0 || (size_t)length >= size) {
@@ -241,7 +248,7 @@ static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *s
 		return !this_boot || undo_mount(path, value, swept);
 	} else if (!strcmp(line, "temp")) {
 		if (fs_remove_own(path, own))
-			return errno == ENOENT || errno == EPERM;
+			return errno == ENOENT || errno == ENOTDIR || errno == EPERM;
 		swept->files++;
 	}
 	return true;
