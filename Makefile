@@ -7,7 +7,7 @@ FLASHSCOPE := target/release/flashscope
 # The directory whose agents the command carries (crates/targets/build.rs).
 EMBED := FLASHSCOPE_EMBED_AGENTS=$(CURDIR)/agent/build/embed
 
-.PHONY: help all build agent agents embed sqlite demo test check bench install dist deb dist-check deb-check clean packages-demo packages-check packages-test packages-bench packages-dist
+.PHONY: help all build agent agents embed sqlite demo test check reference bench install dist deb dist-check deb-check clean packages-demo packages-check packages-test packages-bench packages-dist
 
 all: build
 
@@ -65,6 +65,10 @@ check: packages-check
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --workspace --lib --bins --locked
 	$(MAKE) --no-print-directory -C agent test
+
+## Writes what is generated in docs/reference: the command line, and the table of formats.
+reference:
+	$(CARGO) run --quiet --locked --bin flashscope -- man --reference docs/reference
 
 ## Everything that can run here, virtual boards included. Its last line is the summary.
 test: packages-test

@@ -1,6 +1,6 @@
 //! Completions and man pages, from the same definitions as the command line itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
@@ -37,7 +37,7 @@ fn pages(command: &clap::Command, directory: &Path) -> Result<(), Failure> {
 }
 
 /// `docs/reference/command-line.md`: every command and option, from the same definitions.
-pub fn reference() -> String {
+fn command_line() -> String {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     let mut out = String::from(
@@ -49,8 +49,25 @@ pub fn reference() -> String {
     out
 }
 
-pub fn write_reference(path: &Path) -> Result<(), Failure> {
-    output::write(path, reference().as_bytes(), &[], "")
+/// What is generated in `docs/reference`: the command line, and the table of formats.
+fn reference(directory: &Path) -> Result<[(PathBuf, String); 2], Failure> {
+    let path = directory.join("formats.md");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::new(format!("{}: {error}; name the folder docs/reference", path.display())))?;
+    let formats = with_formats(&text)
+        .ok_or_else(|| Failure::new(format!("{}: it has no table that begins with `| format |`", path.display())))?;
+    Ok([(directory.join("command-line.md"), command_line()), (path, formats)])
+}
+
+/// A document with the table of formats as it is.
+fn with_formats(text: &str) -> Option<String> {
+    let (before, table) = text.split_once("\n| format |")?;
+    let (_, after) = table.split_once("|\n\n")?;
+    Some(format!("{before}\n{}\n{after}", flashscope_trace::formats_table()))
+}
+
+pub fn write_reference(directory: &Path) -> Result<(), Failure> {
+    reference(directory)?.iter().try_for_each(|(path, text)| output::write(path, text.as_bytes(), &[], ""))
 }
 
 fn section(command: &clap::Command, out: &mut String) {
@@ -145,12 +162,20 @@ mod tests {
 
     #[test]
     fn the_reference_is_what_the_definitions_say() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/command-line.md");
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            written == reference(),
-            "docs/reference/command-line.md differs from the command line's definitions; write it again with: \
-             tools/cargo run --bin flashscope -- man --reference docs/reference/command-line.md"
-        );
+        let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference"));
+        for (path, text) in reference(directory).unwrap() {
+            let written = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(written == text, "{} differs from the code; write it again with: make reference", path.display());
+        }
+    }
+
+    #[test]
+    fn the_table_of_formats_is_replaced_and_the_rest_stays() {
+        let rows = flashscope_trace::formats_table();
+        let old = "# Formats\n\n| format | read |\n|---|---|\n| gone | yes |\n\nMore, and | another |\n\n| table |\n";
+        let want = format!("# Formats\n\n{rows}\nMore, and | another |\n\n| table |\n");
+        assert_eq!(with_formats(old), Some(want));
+        assert_eq!(rows.lines().count(), flashscope_trace::FORMATS.len() + 2);
+        assert_eq!(with_formats("# Formats\n\nno table\n"), None);
     }
 }

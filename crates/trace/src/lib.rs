@@ -62,7 +62,7 @@ pub use formats::blktrace::files_of;
 pub use formats::stream::{
     LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile, StreamWindow, encode_frame,
 };
-pub use formats::{Format, TABLE as FORMATS, help as formats_help};
+pub use formats::{Format, TABLE as FORMATS, help as formats_help, table as formats_table};
 
 /// Flashmon's files: its log is read as any trace, and written; of its view of each block there are counts alone.
 pub mod flashmon {

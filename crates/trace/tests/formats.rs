@@ -1,17 +1,6 @@
-//! One table of formats, in code and in docs; what is refused, by its name; packed traces.
+//! What is refused, by its name; packed traces.
 
-use flashscope_trace::{Crossing, EventKind, FORMATS, Loss, SleepSource, TaskId, Trace, TraceKind};
-
-#[test]
-fn docs_list_what_is_read_and_written() {
-    let docs = include_str!("../../../docs/reference/formats.md");
-    let rows: Vec<&str> =
-        docs.lines().skip_while(|l| !l.starts_with("| format |")).skip(2).take_while(|l| l.starts_with('|')).collect();
-    let row =
-        |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.recognised_by);
-    let want: Vec<String> = FORMATS.iter().map(row).map(|r| r.replace("|  |", "| |")).collect();
-    assert_eq!(rows, want, "docs/reference/formats.md is to have:\n{}", want.join("\n"));
-}
+use flashscope_trace::{Crossing, EventKind, Loss, SleepSource, TaskId, Trace, TraceKind};
 
 fn of(bytes: &[u8]) -> Result<Trace, String> {
     Trace::from_bytes("given".as_ref(), bytes.into()).map_err(|e| e.to_string())

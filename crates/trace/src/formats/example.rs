@@ -85,14 +85,7 @@ fn requests_come_in_order_of_time() {
         1.000000,8:0,R,2048,4096,77,dd,1.000500\n\
         1.000100,8:0,W,2056,8192,78,cp,1.000200\n\
         1.000400,8:0\n";
-    let Reader::Lines(dialect) = FORMAT.reader else { panic!("not of lines") };
-    let text = super::text_file::Text {
-        input: crate::input::Input::Memory(FIXTURE.into()).into(),
-        dialect,
-        wrap: super::wrapped::Wrap::Not,
-    };
-    let opened = crate::formats::parsed::open("example".as_ref(), Box::new(text)).unwrap();
-    let trace = crate::Trace::of_opened("example".as_ref(), opened);
+    let trace = super::trace_of(&FORMAT, FIXTURE);
     let mut seen = Vec::new();
     trace
         .for_each(&mut |event| {

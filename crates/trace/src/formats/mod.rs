@@ -61,7 +61,7 @@ pub(crate) enum Reader {
 pub(crate) type Open = fn(&Path, Input) -> Result<Opened, Error>;
 
 /// Every format that is read or written: the one place where a new one is registered. Where two dialects understand as many lines, the
-/// first is taken. docs/reference/formats.md lists the same; a test compares them.
+/// first is taken. `make reference` writes it into docs/reference.
 pub const TABLE: &[Format] = &[
     stream::FORMAT,
     dat::VERSION_6,
@@ -87,6 +87,23 @@ pub fn help() -> String {
         format!("  {}{how}\n", format.name.replace('`', ""))
     };
     read.map(line).collect()
+}
+
+/// The table of docs/reference/formats.md: its head, and a row for each format.
+pub fn table() -> String {
+    let row =
+        |f: &Format| format!("| {} | {} | {} | {} |\n", f.name, f.read, f.written, f.recognised_by.replace('|', "\\|"));
+    let rows: String = TABLE.iter().map(row).collect();
+    format!("| format | read | written | recognised by |\n|---|---|---|---|\n{}", rows.replace("|  |", "| |"))
+}
+
+/// A trace of this text in one dialect, whatever other dialects make of it.
+#[cfg(test)]
+fn trace_of(format: &Format, text: &[u8]) -> crate::Trace {
+    let Reader::Lines(dialect) = format.reader else { panic!("{} is not read as lines", format.name) };
+    let text = Text { input: Input::Memory(text.into()).into(), dialect, wrap: Wrap::Not };
+    let opened = parsed::open("fixture".as_ref(), Box::new(text)).expect("it opens");
+    crate::Trace::of_opened("fixture".as_ref(), opened)
 }
 
 /// The beginning of a file.

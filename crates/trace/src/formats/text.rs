@@ -11,8 +11,9 @@ pub(crate) const MAX_LINE: usize = 16 << 10;
 /// One way of printing a trace. A new one implements [`Lines`]; `example.rs` shows how.
 #[derive(Clone, Copy)]
 pub(crate) struct Dialect {
+    /// `FtraceText` for a new one, unless a command must distinguish it.
     pub kind: TraceKind,
-    /// The key of its facts.
+    /// A word without spaces: the facts that this reader makes are below it in JSON.
     pub key: &'static str,
     /// As messages call it.
     pub title: &'static str,

@@ -31,7 +31,7 @@ pub(crate) const LOG: Format = Format {
     name: "Flashmon's temporal log",
     read: "yes",
     written: "yes",
-    recognised_by: "a first line `seconds.decimals;R\\|W\\|E\\|C;address[;task]`",
+    recognised_by: "a first line `seconds.decimals;R|W|E|C;address[;task]`",
     reader: Reader::Bytes { is: |head| looks_like(head) == Looks::Log, open: |path, input| open(path, input, None) },
 };
 
