@@ -112,6 +112,11 @@ fn names_and_files_that_are_wrong() {
     );
     let not_a_trace = write(&at("letter.txt"), "Dear reader, this is no trace.");
 
+    let boards = std::fs::read_dir(top().join("boards")).expect("boards").map(|entry| entry.expect("an entry").path());
+    let mut boards: Vec<_> = boards.map(|path| path.file_stem().expect("a name").display().to_string()).collect();
+    boards.sort();
+    let boards = boards.join(", ");
+
     for case in [
         case(
             "unknown target",
@@ -119,24 +124,9 @@ fn names_and_files_that_are_wrong() {
             2,
             &["ftp://board", "ssh://"],
         ),
-        case(
-            "unknown board",
-            &mut run(&["board", "boot", "armv9"]),
-            2,
-            &["armv9", "apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"],
-        ),
-        case(
-            "unknown board as a target",
-            &mut run(&["doctor", "--on", "board:armv9"]),
-            2,
-            &["armv9", "apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"],
-        ),
-        case(
-            "unknown board in a study",
-            &mut run(&["study", &unknown_board]),
-            2,
-            &["armv9", "apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"],
-        ),
+        case("unknown board", &mut run(&["board", "boot", "armv9"]), 2, &["armv9", &boards]),
+        case("unknown board as a target", &mut run(&["doctor", "--on", "board:armv9"]), 2, &["armv9", &boards]),
+        case("unknown board in a study", &mut run(&["study", &unknown_board]), 2, &["armv9", &boards]),
         case("unknown kernel", &mut run(&["board", "boot", "--kernel", "2.4"]), 2, &["2.4", "5.10, 6.1, 6.12, newest"]),
         case(
             "a kernel directory without a kernel",

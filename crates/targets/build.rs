@@ -1,4 +1,4 @@
-//! Packs the agents that the program carries.
+//! What the program carries: the agents, packed, and the files of boards, chips, disks and power profiles.
 //!
 //! `FLASHSCOPE_EMBED_AGENTS` is a directory with `ARCH/flashscope-agent` and, where it was built, `ARCH/flashscope-sqlite`.
 //! Without it the program carries none. A warning names what is missing.
@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 /// As `CARRIED_BY_DESIGN` in src/agents/carried.rs; a test compares what is carried with that.
 const ARCHITECTURES: [&str; 7] = ["x86_64", "aarch64", "armhf", "armel", "riscv64", "mipsel", "mips64el"];
 const PROGRAMS: [&str; 2] = ["flashscope-agent", "flashscope-sqlite"];
+/// Folders of TOML files, every one of which is built in.
+const FOLDERS: [&str; 4] = ["boards", "chips", "disks", "power"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -45,6 +47,26 @@ fn main() {
     table.push_str("];\n");
     let _ = writeln!(table, "pub(super) const BUILD: Option<&str> = {:?};", build_of_sources());
     std::fs::write(out.join("carried.rs"), table).expect("OUT_DIR can be written");
+    let lists: String = FOLDERS.iter().map(|folder| built_in(folder)).collect();
+    std::fs::write(out.join("built_in.rs"), lists).expect("OUT_DIR can be written");
+}
+
+/// The names and texts of a folder's files, sorted, as a constant.
+fn built_in(folder: &str) -> String {
+    let top = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let dir = top.canonicalize().expect("the source tree").join(folder);
+    // A folder changes when a file comes or goes.
+    println!("cargo::rerun-if-changed={}", dir.display());
+    let listed = std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let mut files: Vec<PathBuf> = listed.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    files.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));
+    let mut list = format!("const BUILT_IN_{}: &[(&str, &str)] = &[\n", folder.to_uppercase());
+    for path in files {
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name in UTF-8");
+        let _ = writeln!(list, "    ({name:?}, include_str!({:?})),", path.display().to_string());
+    }
+    list + "];\n"
 }
 
 /// The hash of the agent's sources, as agent/Makefile computes it; `None` where they are not there.

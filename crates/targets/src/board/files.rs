@@ -17,41 +17,17 @@ pub(super) struct Folder {
     built_in: &'static [(&'static str, &'static str)],
 }
 
-pub(super) const BOARDS: Folder = Folder {
-    env: "FLASHSCOPE_BOARDS",
-    dir: "boards",
-    built_in: &[
-        ("apf27", include_str!("../../../../boards/apf27.toml")),
-        ("armv7", include_str!("../../../../boards/armv7.toml")),
-        ("armv7-blk", include_str!("../../../../boards/armv7-blk.toml")),
-        ("armv7-sd", include_str!("../../../../boards/armv7-sd.toml")),
-        ("omap3evm", include_str!("../../../../boards/omap3evm.toml")),
-        ("x86_64", include_str!("../../../../boards/x86_64.toml")),
-        ("x86_64-blk", include_str!("../../../../boards/x86_64-blk.toml")),
-    ],
-};
+// BUILT_IN_BOARDS and the like: every file of the folder, by build.rs.
+include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 
-pub(super) const CHIPS: Folder = Folder {
-    env: "FLASHSCOPE_CHIPS",
-    dir: "chips",
-    built_in: &[("micron-slc-256m", include_str!("../../../../chips/micron-slc-256m.toml"))],
-};
+pub(super) const BOARDS: Folder = Folder { env: "FLASHSCOPE_BOARDS", dir: "boards", built_in: BUILT_IN_BOARDS };
 
-pub(super) const DISKS: Folder = Folder {
-    env: "FLASHSCOPE_DISKS",
-    dir: "disks",
-    built_in: &[
-        ("null-blk", include_str!("../../../../disks/null-blk.toml")),
-        ("qemu-sd", include_str!("../../../../disks/qemu-sd.toml")),
-    ],
-};
+pub(super) const CHIPS: Folder = Folder { env: "FLASHSCOPE_CHIPS", dir: "chips", built_in: BUILT_IN_CHIPS };
+
+pub(super) const DISKS: Folder = Folder { env: "FLASHSCOPE_DISKS", dir: "disks", built_in: BUILT_IN_DISKS };
 
 /// Mean powers of boards at work.
-const POWER: Folder = Folder {
-    env: "FLASHSCOPE_POWER",
-    dir: "power",
-    built_in: &[("omap3evm", include_str!("../../../../power/omap3evm.toml"))],
-};
+const POWER: Folder = Folder { env: "FLASHSCOPE_POWER", dir: "power", built_in: BUILT_IN_POWER };
 
 /// A power profile's text, by its name or its path, and the name to say in errors.
 pub fn power_profile(name: &str) -> Result<(String, String), Error> {
@@ -230,10 +206,29 @@ mod tests {
     fn an_unknown_board_is_told_with_those_that_exist() {
         let error = BOARDS.find("armv9").err().unwrap().to_string();
         assert!(
-            error.starts_with(
-                "board armv9: unknown; there are apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"
-            ),
+            error.starts_with(&format!("board armv9: unknown; there are {}", BOARDS.names().join(", "))),
             "{error}"
         );
+    }
+
+    #[test]
+    fn every_file_of_a_folder_is_built_in() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for folder in [BOARDS, CHIPS, DISKS, POWER] {
+            let mut files: Vec<(String, String)> = std::fs::read_dir(top.join(folder.dir))
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .map(|path| {
+                    (path.file_stem().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(path).unwrap())
+                })
+                .collect();
+            files.sort();
+            assert!(!files.is_empty());
+            assert!(
+                files.iter().map(|(name, text)| (&**name, &**text)).eq(folder.built_in.iter().copied()),
+                "{}",
+                folder.dir
+            );
+        }
     }
 }
