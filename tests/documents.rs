@@ -203,6 +203,19 @@ fn the_reference_names_every_field_of_a_report() {
     }
 }
 
+/// `docs/reference/findings.md` has a row for every rule that JSON can name.
+#[test]
+fn the_reference_describes_every_rule() {
+    let reference = std::fs::read_to_string(top().join("docs/reference/findings.md")).expect("the reference");
+    let schema: serde_json::Value =
+        serde_json::from_str(&stdout(flashscope().args(["schema", "advise"]))).expect("JSON");
+    let rules: Vec<&str> =
+        schema["$defs"]["Rule"]["enum"].as_array().expect("rules").iter().filter_map(|r| r.as_str()).collect();
+    assert!(rules.len() >= 28, "{rules:?}");
+    let gone: Vec<_> = rules.iter().filter(|rule| !reference.contains(&format!("\n| `{rule}`"))).collect();
+    assert!(gone.is_empty(), "docs/reference/findings.md does not describe {gone:?}");
+}
+
 /// Text as a cell of the page of published figures has it.
 fn cell(text: &str) -> String {
     let mut out = String::new();

@@ -132,7 +132,7 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 27] = [
+    let rules: &[fn(&Seen<'_>) -> Vec<Finding>] = &[
         errors::find,
         full_device::find,
         wear::find,
