@@ -64,7 +64,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Say what changed between two recordings or results.
     Diff(DiffArgs),
-    /// Recommend read-ahead changes for a recorded workload.
+    /// Explain what costs time or wear in a trace, and recommend changes.
     Advise(AdviseArgs),
     /// Predict what a recorded workload would read with other read-ahead settings.
     Predict(PredictArgs),
@@ -95,7 +95,7 @@ pub enum Command {
     Man {
         /// Directory for the man pages, one file a command.
         directory: PathBuf,
-        /// Write docs/reference/command-line.md to this path instead.
+        /// Write the generated documents of docs/reference into the directory instead.
         #[arg(long, hide = true)]
         reference: bool,
     },
@@ -336,9 +336,9 @@ Examples:
   flashscope advise app.dat --apply --on ssh://root@board
   flashscope advise --undo --on ssh://root@board
 
-Nothing is changed without --apply, which asks first: what to type is printed.")]
+Without --apply nothing is changed: the commands to type are printed. --apply asks first.")]
 pub struct AdviseArgs {
-    /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
+    /// A trace of any format. Advice on read-ahead needs file reads and pages of the cache (record --events flash,cache,syscall).
     #[arg(value_name = "TRACE", required_unless_present = "undo")]
     pub trace: Option<PathBuf>,
     /// Apply the recommended run-time settings, after asking; --undo restores the old ones.
