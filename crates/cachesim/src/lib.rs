@@ -27,7 +27,7 @@ mod mapping;
 mod simulator;
 mod types;
 
-pub use mapping::ubifs::{BulkReads, NodePlaces, NodeRuns};
+pub use mapping::ubifs::{BulkReads, LARGEST_NODE, NodePlaces, NodeRuns};
 pub use simulator::{FileNumber, Simulator};
 pub use types::{Access, Cause, Choice, Kernel, MapAdvice, OpenId, PageEvent, PageStep, Settings};
 

@@ -36,7 +36,7 @@ pub struct Script {
     pub open_ended: usize,
     /// Reads that got nothing, being at the end of their file or refused.
     pub empty: usize,
-    /// Reads of which the trace says what was asked for only.
+    /// Reads of which the trace says what was requested only.
     pub unconfirmed: usize,
 }
 
@@ -47,7 +47,7 @@ struct Read {
     tid: TaskId,
     file: FileId,
     offset: u64,
-    asked: u64,
+    requested: u64,
     /// What the call returned; `None` where the trace does not say it.
     got: Option<u64>,
 }
@@ -193,8 +193,8 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
             FileStep::Read | FileStep::Fault if found.is_full() => too_many = true,
             FileStep::Read => {
                 inside.entry(event.tid).or_default().push(found.reads.len());
-                let (offset, asked) = (file.offset, file.bytes);
-                found.reads.push(Read { time: event.time, tid: event.tid, file: id, offset, asked, got: None });
+                let (offset, requested) = (file.offset, file.bytes);
+                found.reads.push(Read { time: event.time, tid: event.tid, file: id, offset, requested, got: None });
             }
             FileStep::Fault => {
                 if let Some(size) = file.size {
@@ -234,16 +234,16 @@ pub fn devices_in_ram(trace: &Trace) -> HashSet<String> {
         .collect()
 }
 
-/// A call returned the sum of what its reads got: each but the last one got what it asked for, or the next one would not have
+/// A call returned the sum of what its reads got: each but the last one got what it requested, or the next one would not have
 /// been.
 fn returned(reads: &mut [Read], of_call: &[usize], ret: u64) {
     let mut left = ret;
     for &at in of_call {
-        let got = left.min(reads[at].asked);
+        let got = left.min(reads[at].requested);
         reads[at].got = Some(got);
         left -= got;
     }
-    // More than all of them asked for is not theirs: an address, a count of something else.
+    // More than all of them requested is not theirs: an address, a count of something else.
     if left > 0 {
         of_call.iter().for_each(|&at| reads[at].got = None);
     }
@@ -257,7 +257,7 @@ fn infer(reads: &mut [Read]) {
         let next = reads[at];
         if let Some(before) = last.insert((next.tid, next.file), at) {
             let before = &mut reads[before];
-            let within = next.offset.checked_sub(before.offset).filter(|&got| 0 < got && got < before.asked);
+            let within = next.offset.checked_sub(before.offset).filter(|&got| 0 < got && got < before.requested);
             if before.got.is_none() && within.is_some() {
                 before.got = within;
             }
@@ -271,12 +271,12 @@ struct Sizes {
     known: HashMap<FileId, u64>,
 }
 
-/// A read that got less than it asked for met the end of its file. Where the end is known, one at it or beyond got nothing.
+/// A read that got less than it requested met the end of its file. Where the end is known, one at it or beyond got nothing.
 fn sizes(found: &mut Found) -> Sizes {
     let (mut ends, mut known) = (BTreeMap::<FileId, u64>::new(), std::mem::take(&mut found.sizes));
     for read in &found.reads {
-        let got = read.got.unwrap_or(read.asked);
-        if read.got.is_some_and(|got| 0 < got && got < read.asked) {
+        let got = read.got.unwrap_or(read.requested);
+        if read.got.is_some_and(|got| 0 < got && got < read.requested) {
             known.insert(read.file, read.offset.saturating_add(got));
         }
         let end = ends.entry(read.file).or_default();
@@ -284,7 +284,7 @@ fn sizes(found: &mut Found) -> Sizes {
     }
     for read in &mut found.reads {
         if let (None, Some(&end)) = (read.got, known.get(&read.file)) {
-            read.got = Some(end.saturating_sub(read.offset).min(read.asked));
+            read.got = Some(end.saturating_sub(read.offset).min(read.requested));
             ends.insert(read.file, end);
         }
     }
@@ -303,7 +303,7 @@ type Step = (TimeNs, TaskId, FileId, Verb);
 fn steps(found: &Found) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for read in &found.reads {
-        let (mut offset, mut left) = (read.offset, read.got.unwrap_or(read.asked));
+        let (mut offset, mut left) = (read.offset, read.got.unwrap_or(read.requested));
         while left > 0 {
             let length = left.min(MAX_READ_BYTES);
             steps.push((read.time, read.tid, read.file, Verb::Read { offset, length }));
@@ -374,8 +374,8 @@ mod tests {
     use super::*;
     use flashscope_trace::Device;
 
-    fn read(time: u64, tid: TaskId, inode: u64, offset: u64, asked: u64, got: Option<u64>) -> Read {
-        Read { time: TimeNs(time), tid, file: FileId { device: Some(Device(31 << 20)), inode }, offset, asked, got }
+    fn read(time: u64, tid: TaskId, inode: u64, offset: u64, requested: u64, got: Option<u64>) -> Read {
+        Read { time: TimeNs(time), tid, file: FileId { device: Some(Device(31 << 20)), inode }, offset, requested, got }
     }
 
     fn of(reads: Vec<Read>, cached: &[(u64, u64)], beyond: u64) -> Script {

@@ -9,7 +9,7 @@ use crate::cost::costs::Costs;
 use crate::cost::squashfs::BlockReads;
 use crate::measured::index::Index;
 use crate::measured::pages::PageCosts;
-use crate::queue::{Asked, Replay};
+use crate::queue::{Replay, Requested};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::workload::TaskAccess;
 use crate::workload::numbers::Numbers;
@@ -30,7 +30,7 @@ pub struct Sums {
     pub bulk: BulkReads,
     pub index_reads: u64,
     /// Time and requests of a block queue.
-    pub replayed: Option<(Option<f64>, Asked)>,
+    pub replayed: Option<(Option<f64>, Requested)>,
 }
 
 /// The same, and of each file and task.

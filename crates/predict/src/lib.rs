@@ -23,7 +23,7 @@ pub use cost::Cost;
 pub use measured::ubifs::{Nodes, has_bulk_read};
 pub use prediction::{Prediction, Recorded, Row};
 pub use predictor::Predictor;
-pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
+pub use queue::{DeviceCost, ProcessorCost, QueueCost, Queued, Requested, request_bytes};
 pub use settings::{FilesystemOptions, PREDICTION_SCHEMA, Storage, TRIED_KIB, Tally};
 pub use validated::ErrorBar;
 pub use workload::overlap::Overlap;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cost::Cost;
-use crate::queue::{Asked, QueueCost};
+use crate::queue::{QueueCost, Requested};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::validated::ErrorBar;
 
@@ -27,7 +27,7 @@ pub struct Row {
     /// `None` where the trace has no flash reads to fit them.
     pub flash_reads: Option<f64>,
     /// Requests to the block queue; `None` where the trace has none, or flash is read by the reader itself.
-    pub queue: Option<Asked>,
+    pub queue: Option<Requested>,
     /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
     /// the requests that this setting makes.
     pub time_ns: Option<f64>,

@@ -276,7 +276,7 @@ impl<'a> Predictor<'a> {
             bulk,
             wasted_bytes: tally.wasted_bytes(),
             flash_reads,
-            queue: replayed.map(|(_, asked)| asked),
+            queue: replayed.map(|(_, requested)| requested),
             time_ns,
             energy_uj: None,
             tally,

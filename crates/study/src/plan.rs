@@ -226,8 +226,8 @@ fn sqlite(spec: &GroupSpec) -> String {
     format!("{SQLITE} --file {DATABASE} --records {RECORDS} --text {text} --page-size {page} --seed {seed}")
 }
 
-/// Holds half a million events of 20 bytes; a group of the paper's 5 MB makes some 10,000 to 200,000.
-const RING_KIB: u32 = 12 * 1024;
+/// Holds half a million events of 20 bytes, in a tenth of the smallest board's RAM; a group of the paper's 5 MB makes some 10,000 to 200,000.
+pub(crate) const RING_KIB: u32 = 12 * 1024;
 const RING_EVENTS: u64 = 500_000;
 /// Array reads of a page's data at most, as measured: JFFS2 nodes of printable data take 3.4.
 const EVENTS_A_PAGE: u64 = 4;

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::Comparison;
 
+/// Bytes of a MiB.
+pub const MIB: f64 = (1u64 << 20) as f64;
+
 /// What was published, as a study file has it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

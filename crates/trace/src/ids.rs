@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
+/// CPUs that are distinguished: the kernel's own limit (`CONFIG_NR_CPUS` of x86-64).
+pub(crate) const MAX_CPUS: u16 = 8192;
+
 /// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(transparent)]

@@ -5,12 +5,12 @@ use crate::Evidence;
 use crate::cache::{AccuracyFindings, FileBrought};
 use crate::units::{grouped, size};
 use crate::usage::FileReads;
+use flashscope_cachesim::PAGE_BYTES;
 
 /// Fewer pages are not worth a knob: 1 MiB.
 const MIN_PAGES: u64 = 256;
 /// Below this part of what is read ahead, percent.
 const MIN_PERCENT: f64 = 50.0;
-const PAGE_BYTES: u64 = 4096;
 /// A file is read in order with so many reads that begin where the one before ended, percent.
 const IN_ORDER_PERCENT: f64 = 80.0;
 /// Fewer faults show no habit.

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 /// Erase blocks that a scan walks through at least.
 const MIN_WALK: u64 = 16;
 /// From a block to the next of a walk: bad ones are stepped over.
-const MAX_STEP: u64 = 8;
+pub(super) const MAX_STEP: u64 = 8;
 /// First pages of a block that a scan looks at to see whether there is more.
 const HEAD_PAGES: u64 = 4;
 /// Erases of neighbours from which on they are formatting.

@@ -17,7 +17,7 @@
 //! A partition has a YAFFS2 where its thread does something, or the recording says that one is mounted there ([`Yaffs2Fold::mounted`]).
 //! The pattern alone is none: UBI's attach looks at first pages twice as well, and a format erases what was written last.
 
-use super::activity::{Op, Stretch};
+use super::activity::{MAX_STEP, Op, Stretch};
 use super::{Activities, ActivityKind, OpCounts};
 use crate::clip::clip;
 use crate::flash::Geometry;
@@ -28,8 +28,6 @@ use std::collections::BTreeMap;
 
 /// Pages that one step of the collector moves at most (yaffs_gc_block()).
 const A_STEP: usize = 5;
-/// Blocks between one look and the next: bad ones are stepped over.
-const MAX_STEP: u64 = 8;
 /// Blocks of a checkpoint.
 const MAX_CHECKPOINT: usize = 64;
 /// Phases that are kept.

@@ -25,8 +25,8 @@ use crate::PAGE_BYTES;
 
 /// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
 const MOST_NODES: u64 = 32;
-/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h).
-const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
+/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h), bytes: a header of 48 before a block that was not compressed.
+pub const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
 /// Pages read in a row that switch it on.
 const IN_A_ROW: u64 = 3;
 

@@ -406,9 +406,9 @@ mod tests {
     fn a_gain_lies_between_what_predictions_were_off_by() {
         let head = workload((0..8).map(|n| page(A, n)));
         let predictor = Predictor::new(&head, Storage::new(Kernel::V6_1));
-        let told = |off| advise(&predictor, 128, off)[0].clone();
-        assert_eq!(told(ErrorPercents::default()).gain_between_percent, None);
-        let Advice { gain_percent, gain_between_percent, time_then_ns, time_now_ns, .. } = told(off(10.0));
+        let advice = |off| advise(&predictor, 128, off)[0].clone();
+        assert_eq!(advice(ErrorPercents::default()).gain_between_percent, None);
+        let Advice { gain_percent, gain_between_percent, time_then_ns, time_now_ns, .. } = advice(off(10.0));
         let [least, most] = gain_between_percent.unwrap();
         let off = time_then_ns.unwrap() / time_now_ns.unwrap() * 10.0;
         assert!(
@@ -434,10 +434,10 @@ mod tests {
             });
         }
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
-        let told = &advise(&predictor, 128, off(10.0))[0];
-        assert_eq!(told.change, OFF);
-        let [least, most] = told.gain_between_percent.unwrap();
-        assert!(told.gain_percent > 90.0 && most > told.gain_percent && least < 1.0, "{told:?}");
+        let advice = &advise(&predictor, 128, off(10.0))[0];
+        assert_eq!(advice.change, OFF);
+        let [least, most] = advice.gain_between_percent.unwrap();
+        assert!(advice.gain_percent > 90.0 && most > advice.gain_percent && least < 1.0, "{advice:?}");
     }
 
     /// Each of those pages may have been touched, and without read-around each touch is a fault of its own: 400 us, and 100 us a page.

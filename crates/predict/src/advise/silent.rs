@@ -114,8 +114,8 @@ fn will_need(seen: &Seen<'_>) -> Option<Silent> {
 fn old_window(seen: &Seen<'_>) -> Option<Silent> {
     let (knob, knob_kib) = recorded_knob(seen.facts, seen.knobs)?;
     let Recorded { pages, fits_readahead_kib, .. } = seen.recorded;
-    let told = seen.recorded.shows_another_than(knob_kib);
-    told.then_some(Silent::OldWindow { knob: knob.to_owned(), knob_kib, pages_as_kib: fits_readahead_kib, pages })
+    let differs = seen.recorded.shows_another_than(knob_kib);
+    differs.then_some(Silent::OldWindow { knob: knob.to_owned(), knob_kib, pages_as_kib: fits_readahead_kib, pages })
 }
 
 fn shared_knob(seen: &Seen<'_>) -> Option<Silent> {
@@ -198,9 +198,9 @@ mod tests {
         streams.pages_added = [(FILE, pages)].into();
         let facts =
             |kib: u64| json!({"bdi": [{"name": "8:0", "read_ahead_kb": 9}, {"name": "mtd-0", "read_ahead_kb": kib}]});
-        let told = of(&streams, Kernel::V6_1, 0, &facts(128), None);
+        let silent = of(&streams, Kernel::V6_1, 0, &facts(128), None);
         let knob = "mtd-0".to_owned();
-        assert_eq!(told, [Silent::OldWindow { knob, knob_kib: 128, pages_as_kib: 0, pages }]);
+        assert_eq!(silent, [Silent::OldWindow { knob, knob_kib: 128, pages_as_kib: 0, pages }]);
         assert_eq!(of(&streams, Kernel::V6_1, 0, &facts(0), None), []);
     }
 
@@ -210,9 +210,9 @@ mod tests {
         let mount = |target: &str, kind: &str| json!({"target": target, "type": kind});
         let facts =
             json!({"mtd": [{}, {}], "mounts": [mount("/", "jffs2"), mount("/u", "ubifs"), mount("/data", "jffs2")]});
-        let told = of(&quiet, Kernel::V6_1, 0, &facts, None);
+        let silent = of(&quiet, Kernel::V6_1, 0, &facts, None);
         let mounts = vec!["/".to_owned(), "/data".to_owned()];
-        assert_eq!(told, [Silent::SharedKnob { knob: "mtd-0".to_owned(), mounts, devices: 2 }]);
+        assert_eq!(silent, [Silent::SharedKnob { knob: "mtd-0".to_owned(), mounts, devices: 2 }]);
         let alone = json!({"mtd": [{}], "mounts": [mount("/", "jffs2")]});
         assert_eq!(of(&quiet, Kernel::V6_1, 0, &alone, None), []);
     }
@@ -220,11 +220,11 @@ mod tests {
     #[test]
     fn what_is_read_ahead_is_the_reader_s_own_time() {
         let head = workload((0..4).map(read));
-        let told = of(&head, Kernel::V6_1, 128, &Value::Null, Some(1000.0));
-        let [Silent::InTheReader { pages_ahead, pages, ahead_ns, time_ns: None }] = told[..] else {
-            panic!("{told:?}")
+        let silent = of(&head, Kernel::V6_1, 128, &Value::Null, Some(1000.0));
+        let [Silent::InTheReader { pages_ahead, pages, ahead_ns, time_ns: None }] = silent[..] else {
+            panic!("{silent:?}")
         };
-        assert!(pages_ahead > 0 && pages > pages_ahead, "{told:?}");
+        assert!(pages_ahead > 0 && pages > pages_ahead, "{silent:?}");
         assert_eq!(ahead_ns, Some(1000.0 * pages_ahead as f64));
         assert_eq!(of(&head, Kernel::V6_1, 0, &Value::Null, Some(1000.0)), []);
     }
@@ -233,11 +233,11 @@ mod tests {
     fn bulk_reads_in_a_window_read_nodes_again_and_again() {
         let mut stream = workload((0..PAGES).map(read));
         stream.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
-        let told = of(&stream, Kernel::V6_1, 128, &Value::Null, None);
-        let Some(&Silent::BulkReadInWindows { nodes, pages }) = told.last() else { panic!("{told:?}") };
-        assert!(nodes > 3 * pages && pages <= PAGES, "{told:?}");
-        let told = of(&stream, Kernel::V6_1, 0, &Value::Null, None);
-        assert!(matches!(told[..], [Silent::InTheReader { pages_ahead: 191, .. }]), "{told:?}");
+        let silent = of(&stream, Kernel::V6_1, 128, &Value::Null, None);
+        let Some(&Silent::BulkReadInWindows { nodes, pages }) = silent.last() else { panic!("{silent:?}") };
+        assert!(nodes > 3 * pages && pages <= PAGES, "{silent:?}");
+        let silent = of(&stream, Kernel::V6_1, 0, &Value::Null, None);
+        assert!(matches!(silent[..], [Silent::InTheReader { pages_ahead: 191, .. }]), "{silent:?}");
     }
 
     #[test]

@@ -14,14 +14,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use flashscope_cachesim::{NodePlaces, NodeRuns, PAGE_BYTES};
+use flashscope_cachesim::{LARGEST_NODE, NodePlaces, NodeRuns};
 use flashscope_trace::facts::Mount;
 use flashscope_trace::{Device, Facts, FileId};
 
 use crate::measured::index::{Descent, Index, Levels};
 
-/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h): a header of 48 bytes before a block that was not compressed.
-const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
 /// Places that are kept (40 bytes each).
 const MAX_PLACES: usize = 1 << 20;
 
@@ -258,11 +256,11 @@ type Placed = (u64, Place);
 
 /// How often the write buffer was padded, at least, in a LEB that holds so many nodes: its end is shorter than one more node, and each
 /// padding than a page of flash.
-fn paddings(geometry: Geometry, in_a_leb: u64, held: u64, node_bytes: f64) -> usize {
-    if held >= in_a_leb {
+fn paddings(geometry: Geometry, in_a_leb: u64, nodes: u64, node_bytes: f64) -> usize {
+    if nodes >= in_a_leb {
         return 0;
     }
-    let lacking = geometry.leb_bytes as f64 - (held + 1) as f64 * node_bytes;
+    let lacking = geometry.leb_bytes as f64 - (nodes + 1) as f64 * node_bytes;
     (lacking / geometry.page_bytes as f64).ceil().max(1.0) as usize
 }
 
@@ -276,6 +274,7 @@ fn follows(geometry: Geometry, a: Placed, b: Placed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_cachesim::PAGE_BYTES;
     use serde_json::json;
 
     const FILE: FileId = FileId { device: Some(Device(14)), inode: 5 };

@@ -56,9 +56,9 @@ pub struct Queued {
     pub extents: Extents,
 }
 
-/// What a setting asks of the device.
+/// What a setting requests of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Asked {
+pub struct Requested {
     pub requests: u64,
     pub kib: u64,
     /// Pages that an earlier call had read ahead, and that are not there yet when the call that asks for them begins.

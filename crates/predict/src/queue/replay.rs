@@ -7,7 +7,7 @@ use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::{FileId, TaskId};
 
 use super::device::Servers;
-use super::{Asked, Extents, ProcessorCost, QueueCost};
+use super::{Extents, ProcessorCost, QueueCost, Requested};
 
 /// Pages of a bio at most.
 const BIO_PAGES: u64 = 256;
@@ -51,7 +51,7 @@ pub struct Replay<'a> {
     drift: f64,
     task: TaskId,
     call: u64,
-    asked: Asked,
+    requested: Requested,
     longest_bytes: u64,
     /// The device's fit holds for requests up to this length.
     known_bytes: u64,
@@ -119,7 +119,7 @@ impl Replay<'_> {
             drift: 0.0,
             task: TaskId(0),
             call: 0,
-            asked: Asked::default(),
+            requested: Requested::default(),
             longest_bytes: 0,
             known_bytes: if cost.processor.calls < ENOUGH_STRETCHES { 0 } else { cost.device.known_bytes() },
             in_calls: Stretches::default(),
@@ -210,11 +210,11 @@ impl Replay<'_> {
             while bytes > 0 {
                 let length = bytes.min(self.request_bytes);
                 done = done.max(self.device.submit(self.now, length));
-                self.asked.requests += 1;
+                self.requested.requests += 1;
                 self.longest_bytes = self.longest_bytes.max(length);
                 bytes -= length;
             }
-            self.asked.kib += in_bio * (PAGE_BYTES / 1024);
+            self.requested.kib += in_bio * (PAGE_BYTES / 1024);
             self.completions.push(Reverse((done.max(0.0).to_bits(), in_bio)));
             let there = done + self.cost.done_page_ns * in_bio as f64;
             for page in at..at.saturating_add(in_bio) {
@@ -230,7 +230,7 @@ impl Replay<'_> {
     pub fn used(&mut self, file: FileId, page: u64) {
         self.ask();
         if let Some(coming) = self.coming.remove(&(file, page)) {
-            self.asked.pages_late += u64::from(coming.by != self.call && coming.at > self.began);
+            self.requested.pages_late += u64::from(coming.by != self.call && coming.at > self.began);
             if coming.at > self.now {
                 self.now = coming.at;
                 self.skip_completions();
@@ -253,9 +253,9 @@ impl Replay<'_> {
     }
 
     /// Time in all calls, where the fit knows such requests, and the requests to the device.
-    pub fn finish(self) -> (Option<f64>, Asked) {
+    pub fn finish(self) -> (Option<f64>, Requested) {
         let known = self.longest_bytes <= self.known_bytes;
-        (known.then(|| self.in_calls.total_ns()), self.asked)
+        (known.then(|| self.in_calls.total_ns()), self.requested)
     }
 }
 
@@ -311,12 +311,12 @@ mod tests {
             replay.used(FILE, 1);
             replay.end(true);
             let began = 151.0 + pause as f64;
-            // Asked for at 149, 108 for the device, 2 · 4 for two pages.
+            // Requested for at 149, 108 for the device, 2 · 4 for two pages.
             let ended = if waits { 149.0 + 108.0 + 8.0 + 11.0 + 2.0 } else { began + 5.0 + 2.0 };
             assert_eq!(replay.now, ended);
-            let (time, asked) = replay.finish();
+            let (time, requested) = replay.finish();
             assert_eq!(time, Some(151.0 + ended - began));
-            assert_eq!(asked, Asked { requests: 2, kib: 12, pages_late: late });
+            assert_eq!(requested, Requested { requests: 2, kib: 12, pages_late: late });
         }
     }
 
@@ -340,7 +340,7 @@ mod tests {
             replay.begin(TaskId(1), 0, None);
             (0..4).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
-            assert_eq!(replay.asked.requests, 2);
+            assert_eq!(replay.requested.requests, 2);
             replay.now
         };
         // One after the other, the second one's 108 come on top.
@@ -360,7 +360,7 @@ mod tests {
         replay.begin(TaskId(2), 30, Some(40));
         assert_eq!(replay.began, 136.0 + 20.0);
         replay.used(FILE, 0);
-        assert_eq!((replay.now, replay.asked.pages_late), (156.0 + 5.0 + 2.0, 0));
+        assert_eq!((replay.now, replay.requested.pages_late), (156.0 + 5.0 + 2.0, 0));
         // What is issued later is not in the way of what is issued before it.
         let mut device = Servers::new(&cost(1).device, 1);
         assert_eq!((device.submit(500.0, 4096), device.submit(100.0, 4096)), (604.0, 204.0));
@@ -426,7 +426,7 @@ mod tests {
             replay.begin(TaskId(1), 0, None);
             (0..4).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
-            replay.asked.requests
+            replay.requested.requests
         };
         let mut extents = Extents::default();
         assert_eq!(requests(&extents), 1);

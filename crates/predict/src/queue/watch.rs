@@ -264,11 +264,11 @@ impl QueueReader {
             if Some(inside.file) != bio.file {
                 continue;
             }
-            let asked = &pages[pages.partition_point(|&page| page < inside.first)..];
-            let asked = &asked[..asked.partition_point(|&page| page < inside.end)];
-            if let Some(&from) = asked.first() {
+            let requested = &pages[pages.partition_point(|&page| page < inside.first)..];
+            let requested = &requested[..requested.partition_point(|&page| page < inside.end)];
+            if let Some(&from) = requested.first() {
                 let own = bio.by == Some((tid, inside.began_ns));
-                inside.late += if own { 0 } else { asked.len() as u64 };
+                inside.late += if own { 0 } else { requested.len() as u64 };
                 inside.waited = Some(Waited { until_ns: time_ns, pages: bio.pages.len() as u64, from });
             }
         }
@@ -290,7 +290,7 @@ impl QueueReader {
         let Some(ended_ns) = ended_ns else { return until };
         let number = |value: u64| value as f64;
         let since = |from: u64, to: u64| number(to.saturating_sub(from));
-        let asked = number(inside.end.saturating_sub(inside.first));
+        let requested = number(inside.end.saturating_sub(inside.first));
         let waited = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns);
         // A call that asks once for pages: what lies between its events separates the parts, also where all bios are of one length.
         let last = inside.last_issue.zip(inside.last_added).filter(|_| inside.bios == 1);
@@ -316,11 +316,11 @@ impl QueueReader {
             }
             (None, Some((issue, _))) => {
                 let done = inside.done.since(issue.done);
-                self.stretch([0.0, 0.0, 0.0, 0.0, asked, added, 0.0], since(issue.time_ns, ended_ns), done);
+                self.stretch([0.0, 0.0, 0.0, 0.0, requested, added, 0.0], since(issue.time_ns, ended_ns), done);
             }
             // Who went on to ask for more pages afterwards had not come to them, and found them there.
             (None, None) => {
-                let parts = [1.0, added, number(inside.bios), 0.0, asked, added, added];
+                let parts = [1.0, added, number(inside.bios), 0.0, requested, added, added];
                 self.stretch(parts, since(inside.began_ns, ended_ns), inside.done);
             }
         }

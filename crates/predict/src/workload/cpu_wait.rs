@@ -30,16 +30,16 @@ impl CpuWait {
     pub fn switched(&mut self, time_ns: u64, from: Option<TaskId>, next: TaskId, in_calls: usize) {
         self.waiting.remove(&next);
         self.waiting.extend(from.filter(|&from| from != next));
-        self.settle(time_ns, in_calls);
+        self.update(time_ns, in_calls);
     }
 
     /// A task began a call, or ended one: it runs.
     pub fn runs(&mut self, time_ns: u64, tid: TaskId, in_calls: usize) {
         self.waiting.remove(&tid);
-        self.settle(time_ns, in_calls);
+        self.update(time_ns, in_calls);
     }
 
-    fn settle(&mut self, time_ns: u64, in_calls: usize) {
+    fn update(&mut self, time_ns: u64, in_calls: usize) {
         let all_wait = in_calls > 0 && self.waiting.len() == in_calls;
         match self.since {
             None if all_wait => self.since = Some(time_ns),

@@ -177,7 +177,7 @@ struct Inside {
     call: u32,
     is_advice: bool,
     offset: u64,
-    asked: u64,
+    requested_bytes: u64,
     /// First and last read of flash in it.
     flash_ns: Option<(u64, u64)>,
     /// The last of them that read one page of flash after the other.
@@ -188,12 +188,12 @@ struct Inside {
 }
 
 impl Inside {
-    fn new(call: u32, is_advice: bool, offset: u64, asked: u64) -> Inside {
+    fn new(call: u32, is_advice: bool, offset: u64, requested_bytes: u64) -> Inside {
         Inside {
             call,
             is_advice,
             offset,
-            asked,
+            requested_bytes,
             flash_ns: None,
             flash_run: None,
             flash_in_a_row: ReadRun::default(),
@@ -230,7 +230,7 @@ pub struct Collector {
     more_pages: u64,
     ended: HashSet<FileId>,
     /// Current sizes of files, where the trace has them.
-    told: HashMap<FileId, u64>,
+    known_sizes: HashMap<FileId, u64>,
     /// Files that had no data behind their known size when it was read.
     read_up: HashSet<FileId>,
     /// Task that is writing: what comes is the write's.
@@ -442,8 +442,8 @@ impl Collector {
                 }
                 self.grow(file, offset.saturating_add(bytes));
                 let known = self.workload.created.contains(&file).then_some(0);
-                if let Some(told) = self.told.get(&file).copied().or(known) {
-                    self.told.insert(file, told.max(offset.saturating_add(bytes)));
+                if let Some(size) = self.known_sizes.get(&file).copied().or(known) {
+                    self.known_sizes.insert(file, size.max(offset.saturating_add(bytes)));
                 }
                 self.read_up.remove(&file);
                 let open = OpenId(u64::from(event.tid.0));
@@ -509,13 +509,13 @@ impl Collector {
         }
     }
 
-    fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
+    fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, requested_bytes: u64, is_fault: bool) {
         let tid = event.tid;
         self.workload.calls.push(Call::new(tid, file, is_fault, event.time.0));
-        let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
+        let pages = (offset / PAGE_BYTES, offset.saturating_add(requested_bytes.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
         if self.inside.len() < self.most.0 || self.inside.contains_key(&tid) {
-            self.enter(tid, Inside::new(call, false, offset, asked));
+            self.enter(tid, Inside::new(call, false, offset, requested_bytes));
         } else {
             self.workload.forgotten += 1;
         }
@@ -591,7 +591,7 @@ impl Collector {
     /// A read or a fault has the size of its file.
     fn has_size(&mut self, tid: TaskId, file: FileId, bytes: u64) {
         self.ended.insert(file);
-        match self.told.insert(file, bytes) {
+        match self.known_sizes.insert(file, bytes) {
             // All that came before, advice and other pages, was of a file of that size.
             None => {
                 self.workload.sizes.insert(file, bytes);
@@ -619,27 +619,27 @@ impl Collector {
 
     /// How many pages the model goes over for an access, whatever the window.
     fn pages_of(&self, step: &TaskAccess) -> u64 {
-        let told = self.told.get(&step.file).copied().unwrap_or(u64::MAX);
+        let size = self.known_sizes.get(&step.file).copied().unwrap_or(u64::MAX);
         let within = |offset: u64, length: u64, size: u64| {
             let end = offset.saturating_add(length).min(size).div_ceil(PAGE_BYTES);
             end.saturating_sub(offset / PAGE_BYTES).min(MOST_OF_A_CALL)
         };
         match step.access {
-            Access::Read { offset, length } => within(offset, length, told),
+            Access::Read { offset, length } => within(offset, length, size),
             Access::Write { offset, length } => within(offset, length, u64::MAX),
-            Access::WillNeed { offset, length } => within(offset, if length == 0 { u64::MAX } else { length }, told),
+            Access::WillNeed { offset, length } => within(offset, if length == 0 { u64::MAX } else { length }, size),
             Access::Brought { pages, .. } | Access::Drop { pages, .. } => pages,
             _ => 1,
         }
     }
 
     fn step(&mut self, step: TaskAccess) -> bool {
-        let asked = self.workload.pages_asked.saturating_add(self.pages_of(&step));
+        let pages = self.workload.pages_asked.saturating_add(self.pages_of(&step));
         let room = self.workload.steps.len() < MAX_STEPS
-            && asked <= self.first_pages.unwrap_or(MOST_PAGES).saturating_add(self.more_pages);
+            && pages <= self.first_pages.unwrap_or(MOST_PAGES).saturating_add(self.more_pages);
         match room {
             true => {
-                self.workload.pages_asked = asked;
+                self.workload.pages_asked = pages;
                 self.workload.steps.push(step);
             }
             false => self.workload.left_out += 1,
@@ -705,10 +705,10 @@ impl Collector {
         }
         let file = call.file;
         self.workload.without_end += u64::from(ended_ns.is_none());
-        let end = inside.offset.saturating_add(got.unwrap_or(inside.asked));
+        let end = inside.offset.saturating_add(got.unwrap_or(inside.requested_bytes));
         match got {
             // Short, but not empty: here the file ends.
-            Some(got) if 0 < got && got < inside.asked && !self.told.contains_key(&file) => {
+            Some(got) if 0 < got && got < inside.requested_bytes && !self.known_sizes.contains_key(&file) => {
                 self.workload.sizes.insert(file, end);
                 self.ended.insert(file);
             }
@@ -719,7 +719,7 @@ impl Collector {
         if got.is_some_and(|got| got > 0) {
             let first = inside.offset / PAGE_BYTES;
             // No call returns more than it requested, whatever its event shows.
-            let end = end.min(inside.offset.saturating_add(inside.asked)).div_ceil(PAGE_BYTES);
+            let end = end.min(inside.offset.saturating_add(inside.requested_bytes)).div_ceil(PAGE_BYTES);
             self.cached.found(file, first..end.clamp(first, first.saturating_add(MOST_OF_A_CALL)));
         }
     }

@@ -64,8 +64,8 @@ fn a_call_does_not_last_while_others_run() {
     collector.event(&event(300, FileStep::Read, 4096, 4096));
     collector.returned(TaskId(7), 310, Some(4096));
     let workload = collector.finish();
-    let [held, free] = workload.calls[..] else { panic!("two calls") };
-    assert_eq!((held.duration_ns, held.cpu_wait_ns, held.ended_ns()), (Some(50), 50, Some(200)));
+    let [waited, free] = workload.calls[..] else { panic!("two calls") };
+    assert_eq!((waited.duration_ns, waited.cpu_wait_ns, waited.ended_ns()), (Some(50), 50, Some(200)));
     assert_eq!((free.duration_ns, free.clock_began_ns(), free.ended_ns()), (Some(10), 250, Some(310)));
     assert_eq!(workload.cpu_wait_ns, 50);
 }
@@ -101,16 +101,16 @@ fn where_a_file_ends_another_recording_shows() {
         collector.returned(TaskId(7), 12, Some(got));
         collector.finish()
     };
-    let told = |layout: &Workload| {
+    let learned = |layout: &Workload| {
         let mut workload = read(8192, 8192);
         workload.learn(layout);
         (workload.sizes[&FILE], workload.open_ended.len())
     };
-    assert_eq!(told(&read(16384, 16384)), (16384, 1), "no read met the end there either");
-    assert_eq!(told(&read(16384, 13000)), (13000, 0));
-    assert_eq!(told(&read(4096, 4096)), (8192, 1));
-    assert_eq!(told(&read(12288, 12288)), (12288, 1));
-    assert_eq!(told(&Workload::default()), (8192, 1));
+    assert_eq!(learned(&read(16384, 16384)), (16384, 1), "no read met the end there either");
+    assert_eq!(learned(&read(16384, 13000)), (13000, 0));
+    assert_eq!(learned(&read(4096, 4096)), (8192, 1));
+    assert_eq!(learned(&read(12288, 12288)), (12288, 1));
+    assert_eq!(learned(&Workload::default()), (8192, 1));
     // Where it ends here was seen.
     let mut ended = read(8192, 5000);
     ended.learn(&read(16384, 16384));

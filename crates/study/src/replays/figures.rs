@@ -2,9 +2,7 @@
 
 use super::plan::ReplaySpec;
 use super::result::{Delay, LeverFound, ReplayGroup};
-use crate::statement::Figures;
-
-const MIB: f64 = (1u64 << 20) as f64;
+use crate::statement::{Figures, MIB};
 
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use super::definition::Tracer;
 use super::plan::PHASE_AFTER;
 use super::result::{Cost, PART_BUSY, Part, RunGroup, Spread};
-use crate::statement::Figures;
+use crate::statement::{Figures, MIB};
 use flashscope_analysis::flash::OpCounts;
 
 /// Entries of Flashmon's log in its case studies (Flashmon V2, section 5.2).
 const FLASHMON_ENTRIES: f64 = 40_000.0;
-const MIB: f64 = (1u64 << 20) as f64;
 
 pub(super) fn figures(groups: &[RunGroup], costs: &[Cost], spreads: &[Spread]) -> Figures {
     let mut figures = Figures::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::definition::{Case, Postmark, Raw, Runs, Tracer};
 use crate::definition::{Filesystem, Readahead};
 use crate::lab::{MOUNT_POINT, Mount};
-use crate::plan::AGENT;
+use crate::plan::{AGENT, RING_KIB};
 use crate::size::Bytes;
 
 /// One fresh boot.
@@ -148,8 +148,6 @@ const RAW_DATA: &str = "/tmp/data";
 pub(super) const IDLE_STEPS: [&str; 2] = ["idle-before", "idle-after"];
 const IDLE: &str = "/proc/uptime";
 
-/// Holds half a million events of 20 bytes, in a tenth of the smallest board's RAM.
-const RING_KIB: u32 = 12 * 1024;
 /// Entries of flashmon's log: as much RAM.
 pub(super) const FLASHMON_LOG: u32 = RING_KIB * 1024 / 16;
 

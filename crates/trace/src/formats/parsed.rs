@@ -8,7 +8,7 @@ use crate::bytes::Endian;
 use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::TimeNs;
-use crate::ids::TaskId;
+use crate::ids::{MAX_CPUS, TaskId};
 use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::record::Record;
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// Formats that are made up; an event beyond, or beyond [`MAX_FORMATS_MEMORY`], has its text only.
 const MAX_SCHEMAS: usize = 4096;
-/// CPUs that are distinguished.
-pub(crate) const MAX_CPUS: usize = 8192;
 
 /// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
@@ -199,7 +197,7 @@ impl Survey {
                 if time % 1000 != 0 {
                     self.finest = 1;
                 }
-                let at = usize::from(cpu).min(MAX_CPUS - 1);
+                let at = usize::from(cpu.min(MAX_CPUS - 1));
                 if self.last.len() <= at {
                     self.last.resize(at + 1, 0);
                 }

@@ -326,7 +326,7 @@ impl Interference {
 
     /// A step of the way is over, and the next one begins at `place`. The time since the bio's last step, of whichever part,
     /// is this step's.
-    fn settle(&mut self, at: u32, part: Part, place: Place, now: u64) {
+    fn end_step(&mut self, at: u32, part: Part, place: Place, now: u64) {
         let Some(wait) = self.known(at) else { return };
         let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner as usize, wait.root, wait.in_range);
         let before = wait.place;
@@ -346,7 +346,7 @@ impl Interference {
 
     fn issued(&mut self, at: u32, bio: &Bio, now: u64) {
         let part = if bio.merged != NEVER { Part::M2d } else { Part::I2d };
-        self.settle(at, part, Place::InDevice, now);
+        self.end_step(at, part, Place::InDevice, now);
         self.leave(at, now);
         self.enter(at, bio.sectors);
     }
@@ -660,13 +660,13 @@ impl Watch for Interference {
     #[inline(always)]
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         match step {
-            Step::Got => self.settle(at, Part::Q2g, Place::Scheduler, now),
-            Step::Merged => self.settle(at, Part::Q2m, Place::Merged, now),
-            Step::Inserted => self.settle(at, Part::G2i, Place::Scheduler, now),
+            Step::Got => self.end_step(at, Part::Q2g, Place::Scheduler, now),
+            Step::Merged => self.end_step(at, Part::Q2m, Place::Merged, now),
+            Step::Inserted => self.end_step(at, Part::G2i, Place::Scheduler, now),
             Step::Issued => self.issued(at, bio, now),
             Step::Requeued => {
                 self.leave(at, now);
-                self.settle(at, Part::I2d, Place::Scheduler, now);
+                self.end_step(at, Part::I2d, Place::Scheduler, now);
             }
         }
     }

@@ -115,8 +115,8 @@ fn an_idle_device_while_another_has_the_processor_is_a_wait_behind_it() {
         let (interference, devices, ..) = matching.finish();
         interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
     };
-    let held = found(0, TaskId(1));
-    let [pair] = held.pairs.as_slice() else { panic!("{:?}", held.pairs) };
+    let found_idle = found(0, TaskId(1));
+    let [pair] = found_idle.pairs.as_slice() else { panic!("{:?}", found_idle.pairs) };
     assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Scheduler));
     assert_eq!((pair.served_ns, pair.handover_ns), (0, 2000 * US));
     assert_eq!(found(1, TaskId(1)).pairs, [], "nothing shows who had the processor that handed the request over");

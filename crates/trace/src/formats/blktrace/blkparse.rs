@@ -4,6 +4,7 @@
 //! range, name. The kernel's `blk` tracer with the option blk_classic prints the same without the number. Times count from
 //! the first step, so that the clock is blkparse's own.
 
+use super::lane::{MAX_COUNTERS, MAX_GAP};
 use crate::formats::ftrace::{blk_event, time};
 use crate::formats::parsed::{Item, NOTHING_RECORDED, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
@@ -29,11 +30,6 @@ pub(crate) const DIALECT: Dialect = Dialect {
     why_no_event: NOTHING_RECORDED,
     lines: || Box::<Reader>::default(),
 };
-
-/// Pairs of a device and a CPU whose numbers are followed.
-const MAX_COUNTERS: usize = 4096;
-/// A larger jump in the numbers is another recording: no count of what is missing.
-const MAX_GAP: u64 = 1 << 24;
 
 #[derive(Default)]
 struct Reader {
@@ -87,7 +83,7 @@ impl Reader {
         match self.next.get_mut(&key) {
             Some(next) => {
                 let gap = number.wrapping_sub(*next);
-                if (1..MAX_GAP).contains(&gap) {
+                if (1..u64::from(MAX_GAP)).contains(&gap) {
                     f(Item::Loss(Loss::RecordsMissing, gap));
                 }
                 *next = number + 1;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 const READ_AHEAD: usize = 4 << 20;
 const SMALLEST: usize = 16 << 10;
 const LARGEST: usize = 128 << 10;
-/// Different (device, CPU) pairs of one lane whose records are counted.
-const MAX_COUNTERS: usize = 4096;
+/// Pairs of a device and a CPU whose records are counted, of one lane or text.
+pub(super) const MAX_COUNTERS: usize = 4096;
 /// A jump in the numbers beyond this is another recording, or damage: no count of what is missing.
-const MAX_GAP: u32 = 1 << 24;
+pub(super) const MAX_GAP: u32 = 1 << 24;
 
 /// Where a lane's records lie.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, Schema, Schemas};
 
 /// Formats of one file.
 const MAX_EVENTS: u32 = 1 << 16;
-pub(super) const MAX_CPUS: u32 = 8192;
 /// CPUs with data, of all buffers together.
 pub(super) const MAX_LANES: usize = 8192;
 pub(super) const MAX_BUFFERS: usize = 256;

@@ -4,10 +4,11 @@ use super::cursor::Cursor;
 use super::option;
 use super::own::{self, Own};
 use super::parts::{
-    Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
+    Formats, Header, MAX_BUFFERS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
 use crate::error::Error;
 use crate::formats::recorded::pages::PageSource;
+use crate::ids::MAX_CPUS;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::Layout;
@@ -35,7 +36,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         tag = c.bytes(10, "\"flyrecord\" or \"latency\"")?;
     }
     cpus = options.cpus.unwrap_or(cpus);
-    if cpus > MAX_CPUS {
+    if cpus > u32::from(MAX_CPUS) {
         return Err(c.bad(format!("at most {MAX_CPUS} CPUs"), format!("{cpus}")));
     }
     if tag.starts_with(b"latency") {

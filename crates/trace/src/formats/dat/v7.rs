@@ -3,12 +3,13 @@
 use super::cursor::Cursor;
 use super::option;
 use super::parts::{
-    Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
+    Formats, Header, MAX_BUFFERS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
 use super::{CUT_BEFORE_EVENTS, recover};
 use crate::error::Error;
 use crate::formats::recorded::Blob;
 use crate::formats::recorded::pages::PageSource;
+use crate::ids::MAX_CPUS;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::codec::{Codec, MAX_UNPACKED};
@@ -102,7 +103,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     }
 
     let clock = clock_of(c, &places.buffers)?;
-    let mut cpus = options.cpus.unwrap_or(0).min(MAX_CPUS);
+    let mut cpus = options.cpus.unwrap_or(0).min(MAX_CPUS.into());
     let mut buffers = vec![(String::new(), Vec::new())];
     if places.buffers.iter().map(|buffer| buffer.cpus.len()).sum::<usize>() > MAX_LANES {
         return Err(c.bad(format!("at most {MAX_LANES} CPUs of all buffers"), "more"));
@@ -185,7 +186,7 @@ fn lanes_of(
     let packed = section.u16("a section's flags")? & PACKED != 0;
     let mut lanes: Vec<(u16, PageSource)> = Vec::new();
     for &(cpu, offset, length) in &buffer.cpus {
-        if cpu >= MAX_CPUS {
+        if cpu >= u32::from(MAX_CPUS) {
             return Err(c.bad(format!("a CPU below {MAX_CPUS}"), format!("{cpu}")));
         }
         if let Some((offset, size)) = place(offset, length, c.size, losses) {

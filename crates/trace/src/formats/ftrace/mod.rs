@@ -13,10 +13,10 @@ pub(crate) use blk::event as blk_event;
 pub(crate) use event::{of_event, system as system_of};
 pub(crate) use line::{own_name, time};
 
-use crate::formats::parsed::{Item, MAX_CPUS, NOTHING_RECORDED, Parsed, Value};
+use crate::formats::parsed::{Item, NOTHING_RECORDED, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
-use crate::ids::{ProcessId, TaskId};
+use crate::ids::{MAX_CPUS, ProcessId, TaskId};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 use line::{GraphPart, Head, Line};
@@ -107,7 +107,7 @@ impl Lines for Reader {
             Line::Lost { cpu, events } => f(Item::Lost { cpu, events }),
             Line::Entries { shown, written } => f(Item::Loss(Loss::EventsOverwritten, written.saturating_sub(shown))),
             Line::Switch { cpu, tid, comm } => {
-                if usize::from(cpu) < MAX_CPUS {
+                if cpu < MAX_CPUS {
                     self.running.insert(cpu, tid);
                 }
                 f(Item::Task { tid, comm, time: 0 });

@@ -6,7 +6,7 @@ use crate::bytes::Endian;
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
 use crate::facts::Facts;
-use crate::ids::{ProcessId, TaskId};
+use crate::ids::{MAX_CPUS, ProcessId, TaskId};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, MAX_SUBBUF, Schema, Schemas};
@@ -46,8 +46,6 @@ const MAX_JSON_VALUES: usize = 200_000;
 const MAX_LOG_LINES: usize = 10_000;
 /// `FS_INSTANCE_REQUESTS`: instances above it are unknown.
 const MAX_INSTANCE: u16 = 2;
-/// CPUs of one recording; the kernel's own limit is 8192 (`CONFIG_NR_CPUS` of x86-64).
-const MAX_CPUS: u16 = 8192;
 
 /// Everything that a board said over one stream.
 #[derive(Debug)]
