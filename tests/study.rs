@@ -14,13 +14,14 @@ fn result(dir: &Path) -> StudyResult {
     serde_json::from_slice(&bytes).expect("a study's result")
 }
 
-/// Processes that keep every core busy until dropped.
+/// Processes that take every core in turns until dropped: each that wakes up preempts another, which one that always runs seldom does.
 struct Load(Vec<Child>);
 
 impl Load {
     fn start() -> Load {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Load((0..cores).map(|_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh")).collect())
+        let turns = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.01; done";
+        Load((0..cores).map(|_| Command::new("sh").args(["-c", turns]).spawn().expect("sh")).collect())
     }
 }
 
