@@ -51,7 +51,7 @@ pub fn page(chapters: &[Chapter], not_measured: &[NotMeasurable], figures: &str,
     let mut out = format!(
         "# Published figures and ours\n\nThis document compares published figures about storage on embedded Linux with our measurements, for readers who \
          judge how far flashscope can be trusted. `{command}` writes it. Guest time is exact: the same \
-         command on any host writes the same bytes, with one [known exception](explanation/measurement.md#repeatability). \"Measured\" is the result of a virtual board, in guest time; \"modelled\" is \
+         command on any host writes the same bytes, with [known exceptions](explanation/measurement.md#repeatability). \"Measured\" is the result of a virtual board, in guest time; \"modelled\" is \
          calculated from that and published constants. The last column states how a published value was read, and why ours \
          differs. Publications are listed in [literature.md](reference/literature.md).\n\n"
     );
