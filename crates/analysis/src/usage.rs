@@ -55,6 +55,16 @@ pub struct FileReads {
     pub size: Option<u64>,
 }
 
+/// Faults of one mapped file that had to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileFaults {
+    pub faults: u64,
+    /// Of these: not within 4 MiB behind the thread's fault before.
+    pub elsewhere: u64,
+    /// From the first byte to the last that a fault had to read.
+    pub extent_bytes: u64,
+}
+
 /// Reads that one thread asked one device for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TaskReads {
@@ -100,9 +110,9 @@ pub struct UsageFound {
     pub faults: u64,
     /// Of these: not within 4 MiB behind the thread's fault before in this file.
     pub faults_elsewhere: u64,
-    /// By file, as `DEVICE` and inode: from the first byte to the last that a fault had to read.
+    /// The same by file, as `DEVICE` and inode.
     #[serde(skip)]
-    pub fault_extents: BTreeMap<(String, u64), u64>,
+    pub file_faults: BTreeMap<(String, u64), FileFaults>,
     /// Most bios first.
     pub readers: Vec<TaskReads>,
     /// What had no room in the tables of this analysis.
@@ -212,6 +222,16 @@ struct OfFile {
     covered: HashMap<u64, u64>,
 }
 
+/// Faults of one file.
+#[derive(Clone, Copy)]
+struct OfFaults {
+    faults: u64,
+    elsewhere: u64,
+    /// The lowest and the highest offset of one.
+    low: u64,
+    high: u64,
+}
+
 /// Folds the events that are shown.
 pub struct Usage {
     commits: BTreeMap<TaskId, u64>,
@@ -229,8 +249,7 @@ pub struct Usage {
     fault_ends: BoundedMap<(TaskId, FileId), u64>,
     /// By thread: the inode of the page that it put into the page cache last.
     cached: BoundedMap<TaskId, u64>,
-    /// By device and inode: the lowest and the highest offset of a fault.
-    fault_extents: BoundedMap<FileId, (u64, u64)>,
+    file_faults: BoundedMap<FileId, OfFaults>,
     /// By thread and device. At most [`MAX_FILES`].
     readers: HashMap<(TaskId, Device), OfTask>,
     /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
@@ -269,7 +288,7 @@ impl Usage {
             faults_elsewhere: 0,
             fault_ends: BoundedMap::new(limits.files, Full::Refuse),
             cached: BoundedMap::new(limits.files, Full::Refuse),
-            fault_extents: BoundedMap::new(limits.files, Full::Refuse),
+            file_faults: BoundedMap::new(limits.files, Full::Refuse),
             readers: HashMap::new(),
             regions: HashMap::new(),
             further_regions: false,
@@ -409,9 +428,12 @@ impl Usage {
         if file.device.is_none() {
             return;
         }
-        let key = file.file();
-        let (low, high) = self.fault_extents.get(&key).copied().unwrap_or((file.offset, file.offset));
-        self.fault_extents.insert(key, (low.min(file.offset), high.max(file.offset)));
+        let first = || OfFaults { faults: 0, elsewhere: 0, low: file.offset, high: file.offset };
+        if let Some(of) = self.file_faults.entry(file.file(), first) {
+            of.faults += 1;
+            of.elsewhere += u64::from(!follows);
+            (of.low, of.high) = (of.low.min(file.offset), of.high.max(file.offset));
+        }
     }
 }
 
@@ -492,7 +514,7 @@ impl Analysis for Usage {
         let readers = readers.into_iter().map(reader).collect();
         let mut not_followed = self.not_followed;
         not_followed.reader_bios += self.cached.lost();
-        not_followed.faults = self.fault_ends.lost().max(self.fault_extents.lost());
+        not_followed.faults = self.fault_ends.lost().max(self.file_faults.lost());
         UsageFound {
             not_followed,
             commits: self.commits,
@@ -501,10 +523,13 @@ impl Analysis for Usage {
             writes: self.writes.into_iter().map(|(device, n)| (device.to_string(), n)).collect(),
             faults: self.faults,
             faults_elsewhere: self.faults_elsewhere,
-            fault_extents: self
-                .fault_extents
+            file_faults: self
+                .file_faults
                 .iter()
-                .filter_map(|(file, &(low, high))| Some(((file.device?.to_string(), file.inode), high - low)))
+                .filter_map(|(file, &OfFaults { faults, elsewhere, low, high })| {
+                    let of = FileFaults { faults, elsewhere, extent_bytes: high - low };
+                    Some(((file.device?.to_string(), file.inode), of))
+                })
                 .collect(),
             readers,
         }
@@ -528,7 +553,8 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.faults, found.faults_elsewhere), (4, 3));
-        assert_eq!(found.fault_extents.into_values().collect::<Vec<_>>(), [2 << 20, 0]);
+        let of = |faults, elsewhere, extent_bytes| FileFaults { faults, elsewhere, extent_bytes };
+        assert_eq!(found.file_faults.into_values().collect::<Vec<_>>(), [of(3, 2, 2 << 20), of(1, 1, 0)]);
     }
     use flashscope_trace::{BlockDetail, FileEvent, RequestFlags};
 

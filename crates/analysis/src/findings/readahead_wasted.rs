@@ -1,11 +1,14 @@
 //! Pages that read-ahead brings in and no task uses.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
-use crate::cache::{AccuracyFindings, FileBrought};
+use crate::block::BlockFound;
+use crate::cache::{AccuracyFindings, Brought, FileBrought};
 use crate::units::{grouped, size};
-use crate::usage::FileReads;
+use crate::usage::{FileFaults, FileReads};
 use flashscope_cachesim::PAGE_BYTES;
+use flashscope_trace::Device;
+use std::collections::BTreeMap;
 
 /// Fewer pages are not worth a knob: 1 MiB.
 const MIN_PAGES: u64 = 256;
@@ -22,34 +25,77 @@ const MIN_AROUND_PAGES: u64 = 8;
 const MAX_DENSE_PERCENT: f64 = 90.0;
 /// A window of the default saves half or more where a fault brings in at least two of them.
 const MIN_WINDOWS: u64 = 2;
-/// Below this share of the recorded time what faults bring in does not matter, percent.
-const MIN_FAULTS_SPAN_PERCENT: f64 = 2.0;
+/// From so many files on, none of which has half of the pages, the program and not a file is what they have in common.
+const MANY_FILES: u64 = 8;
+/// Below this share of the recorded time what is brought in does not matter, percent.
+const MIN_SPAN_PERCENT: f64 = 2.0;
 /// `VM_READAHEAD_PAGES` (include/linux/mm.h): 128 KiB.
 const DEFAULT_KIB: u64 = 128;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let (Some(found), Some(block)) = (seen.readahead, seen.block) else { return Vec::new() };
-    let total = &found.total;
-    let unused = total.ahead_unused();
-    // Pages of mapped files may have been used in silence: then none is called unused.
-    if unused < MIN_PAGES || percent(unused, total.ahead) < MIN_PERCENT {
-        return around_faults(seen, found).into_iter().collect();
+    around_faults(seen, found).into_iter().chain(of_reads(seen, found, block)).collect()
+}
+
+/// What is read ahead of files of one device that use less than half of it. Other files, and other devices, are no part of it.
+fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Option<Finding> {
+    // Pages of a device's own cache, and of what has no disk, have no knob.
+    let knob = |file: &FileBrought| {
+        let disk = seen.storage.disk(&file.device?.to_string())?;
+        Some((disk, disk.read_ahead_kib.filter(|&kib| kib > 0)?))
+    };
+    let wastes = |file: &&FileBrought| {
+        percent(file.pages.ahead_unused(), file.pages.ahead) >= MIN_PERCENT && knob(file).is_some()
+    };
+    let wasteful: Vec<&FileBrought> = found.files.iter().filter(wastes).collect();
+    let mut by_device: BTreeMap<Option<Device>, u64> = BTreeMap::new();
+    for file in &wasteful {
+        *by_device.entry(file.device).or_default() += file.pages.ahead_unused();
     }
-    let Some(file) = found.files.iter().max_by_key(|file| file.pages.ahead_unused()) else { return Vec::new() };
-    let Some(device) = file.device.map(|device| device.to_string()) else { return Vec::new() };
-    let knob = seen.storage.disk(&device).and_then(|disk| Some((disk.name.clone(), disk.read_ahead_kib?)));
-    let Some((name, kib)) = knob.filter(|(_, kib)| *kib > 0) else { return Vec::new() };
+    let (&most, _) = by_device.iter().max_by_key(|(_, unused)| **unused)?;
+    let of_device = || wasteful.iter().filter(|one| one.device == most);
+    let file = of_device().max_by_key(|file| file.pages.ahead_unused())?;
+    // Pages of mapped files may have been used in silence: then none is called unused.
+    let mut all = Brought::default();
+    let mut files = 0;
+    for pages in of_device().map(|one| &one.pages) {
+        files += 1;
+        all.ahead = all.ahead.saturating_add(pages.ahead);
+        all.ahead_left_unused = all.ahead_left_unused.saturating_add(pages.ahead_unused());
+        all.requested = all.requested.saturating_add(pages.requested);
+        all.mapped = all.mapped.saturating_add(pages.mapped);
+    }
+    let (unused, ahead) = (all.ahead_unused(), all.ahead);
+    if unused < MIN_PAGES {
+        return None;
+    }
+    let device = file.device?.to_string();
+    let (disk, kib) = knob(file)?;
+    let name = &disk.name;
     let then = if kib > DEFAULT_KIB { DEFAULT_KIB } else { kib / 4 };
     let bytes = unused.saturating_mul(PAGE_BYTES);
     let source = "filemap:mm_filemap_add_to_page_cache and reads of files; /sys/block/*/queue/read_ahead_kb";
     let cost = seen.cost_of(block, "reads", bytes);
+    if cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_SPAN_PERCENT) {
+        return None;
+    }
+    let many = files >= MANY_FILES && file.pages.ahead_unused() * 2 < unused;
     let is_it = |one: &&FileReads| one.device == device && one.inode == file.inode;
     let reads = seen.usage.files.iter().find(is_it);
     let in_order = reads.is_some_and(|one| percent(one.sequential, one.reads) >= IN_ORDER_PERCENT);
     let random = Remedy {
-        what: "Tell the kernel that this file is read at random".to_owned(),
+        what: format!(
+            "Tell the kernel that {} at random",
+            if many { "these files are read" } else { "this file is read" }
+        ),
         steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned() }],
-        gain: of_random(file, unused, total.ahead),
+        gain: match many {
+            true => of_random(&all, "these files"),
+            false if file.pages.ahead_unused() * 2 < unused => {
+                Evidence::unknown(format!("the {} pages read ahead are of several files", grouped(ahead)), "")
+            }
+            false => of_random(&file.pages, "this file"),
+        },
         risk: "parts that are read in order need more requests".to_owned(),
     };
     let smaller = Remedy {
@@ -61,79 +107,112 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         ),
         risk: "files that are read in order need more requests; open files keep their window".to_owned(),
     };
-    vec![Finding {
+    Some(Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,
         what: format!(
             "Read-ahead of {kib} KiB on {name} brings in {} that nobody uses: {} of {} pages.",
             size(bytes),
             grouped(unused),
-            grouped(total.ahead)
+            grouped(ahead)
         ),
-        cause: format!(
-            "The largest part is of file {}: it is {}.",
-            seen.storage.file_name(&device, file.inode),
-            match in_order {
-                true => "read in order, and the program stops before the end of what was read ahead",
-                false => "not read in order",
-            }
-        ),
+        cause: match many {
+            true => of_many(found, &all, files),
+            false => format!(
+                "The largest part is of file {}: it is {}.",
+                seen.storage.file_name(&device, file.inode),
+                match in_order {
+                    true => "read in order, and the program stops before the end of what was read ahead",
+                    false => "not read in order",
+                }
+            ),
+        },
         evidence: vec![
-            measure("pages read ahead", total.ahead as f64, MeasureUnit::Count, source),
+            measure("pages read ahead", ahead as f64, MeasureUnit::Count, source),
             measure("of them unused", unused as f64, MeasureUnit::Count, source),
-            measure("pages requested", total.requested as f64, MeasureUnit::Count, source),
+            measure("pages requested", all.requested as f64, MeasureUnit::Count, source),
         ],
         lost_ns: cost,
         lost_bytes: Some(bytes),
         advice: if in_order { vec![smaller] } else { vec![random, smaller] },
         uncertain: None,
-    }]
-}
-
-/// Without read-ahead a file's unused pages are not read, and each page that was used is, by a request of its own.
-fn of_random(file: &FileBrought, unused: u64, ahead: u64) -> Evidence<Gain> {
-    let pages = &file.pages;
-    let all = pages.ahead.saturating_add(pages.requested);
-    if pages.mapped > 0 || pages.ahead_unused() * 2 < unused || all == 0 {
-        return Evidence::unknown(format!("the {} pages read ahead are of several files", grouped(ahead)), "");
-    }
-    let part = percent(pages.ahead_unused(), all);
-    Evidence::Known(Gain {
-        of: "bytes read of this file".to_owned(),
-        least_percent: part * 0.9,
-        most_percent: (part * 1.1).min(100.0),
-        basis: "its pages that nobody used are not read, and the others are".to_owned(),
     })
 }
 
-/// Faults here and there in mapped files, each of which reads a window much larger than the default around it.
+/// Begins of many files.
+fn of_many(found: &AccuracyFindings, all: &Brought, files: u64) -> String {
+    let most = found.tasks.iter().max_by_key(|task| task.pages.ahead_unused());
+    let most = most.filter(|task| task.pages.ahead_unused() * 2 > all.ahead_unused());
+    let reader = most.and_then(|task| Some(format!("; most are read by {} ({})", task.name.as_deref()?, task.tid)));
+    format!(
+        "The pages are of {} files, of each of which {} are requested on average{}.",
+        grouped(files),
+        size(all.requested.saturating_mul(PAGE_BYTES) / files.max(1)),
+        reader.unwrap_or_default()
+    )
+}
+
+/// Without read-ahead a file's unused pages are not read, and each page that was used is, by a request of its own.
+fn of_random(pages: &Brought, of: &str) -> Evidence<Gain> {
+    let all = pages.ahead.saturating_add(pages.requested);
+    if pages.mapped > 0 || all == 0 {
+        return Evidence::unknown("some of these pages are mapped, and their use leaves no event", "");
+    }
+    let part = percent(pages.ahead_unused(), all);
+    Evidence::Known(Gain {
+        of: format!("bytes read of {of}"),
+        least_percent: part * 0.9,
+        most_percent: (part * 1.1).min(100.0),
+        basis: "the pages that nobody used are not read, and the others are".to_owned(),
+    })
+}
+
+/// Faults here and there in a mapped file, each of which reads a window around it that is too large: of the file of which they bring in
+/// most. Each file is judged by itself: programs that start beside it fault in their libraries in order.
 fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
-    let (faults, elsewhere) = (seen.usage.faults, seen.usage.faults_elsewhere);
-    if faults < MIN_FAULTS || elsewhere * 2 < faults || found.total.mapped < MIN_PAGES {
-        return None;
+    let of = |file| Some((file, Around::of(seen, file)?));
+    let (file, around) = found.files.iter().filter_map(of).max_by_key(|(file, _)| file.pages.mapped)?;
+    Some(of_faults(file, &around))
+}
+
+/// Faults of one file, and the knob of its disk.
+struct Around<'a> {
+    faults: FileFaults,
+    disk: &'a Disk,
+    kib: u64,
+    /// The window is larger than the default's, and a fault brings in more than one of these.
+    is_large: bool,
+}
+
+impl<'a> Around<'a> {
+    /// `None`: what they bring in does not matter, or nothing shows that a part was not needed.
+    fn of(seen: &Seen<'a>, file: &FileBrought) -> Option<Around<'a>> {
+        let device = file.device?.to_string();
+        let pages = file.pages.mapped;
+        let &faults = seen.usage.file_faults.get(&(device.clone(), file.inode))?;
+        let FileFaults { faults: n, elsewhere, extent_bytes } = faults;
+        if n < MIN_FAULTS || elsewhere * 2 < n || pages < MIN_PAGES {
+            return None;
+        }
+        let each = pages / n;
+        let disk = seen.storage.disk(&device)?;
+        let kib = disk.read_ahead_kib?;
+        let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES >= (MIN_WINDOWS * DEFAULT_KIB) << 10;
+        // The default's is too large as well, where a program jumps about all the time.
+        let jumps = n >= MIN_JUMPS && elsewhere * 10 >= n * 9 && each >= MIN_AROUND_PAGES;
+        let bytes = pages * PAGE_BYTES;
+        // Programs that start fault in a few windows of their libraries: a moment of the device.
+        let cost = seen.block.map(|block| seen.cost_of(block, "reads", bytes));
+        let is_short = cost.is_some_and(|cost| cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_SPAN_PERCENT));
+        let told = (is_large || jumps) && !is_short && percent(bytes, extent_bytes) < MAX_DENSE_PERCENT;
+        told.then_some(Around { faults, disk, kib, is_large })
     }
-    let file = found.files.iter().max_by_key(|file| file.pages.mapped)?;
-    let each = file.pages.mapped / faults;
-    let disk = seen.storage.disk(&file.device?.to_string())?;
-    let kib = disk.read_ahead_kib?;
-    // The window is what brings them: a fault brings more than one of the default's.
-    let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES >= (MIN_WINDOWS * DEFAULT_KIB) << 10;
-    // The default's is too large as well, where a program jumps about all the time.
-    let jumps = faults >= MIN_JUMPS && elsewhere * 10 >= faults * 9 && each >= MIN_AROUND_PAGES;
-    if !is_large && !jumps {
-        return None;
-    }
-    let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
+}
+
+fn of_faults(file: &FileBrought, around: &Around<'_>) -> Finding {
+    let &Around { faults: FileFaults { faults, elsewhere, .. }, disk, kib, is_large } = around;
     let bytes = file.pages.mapped * PAGE_BYTES;
-    // Programs that start fault in a few windows of their libraries: a moment of the device.
-    let cost = seen.block.map(|block| seen.cost_of(block, "reads", bytes));
-    if cost.is_some_and(|cost| cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_FAULTS_SPAN_PERCENT)) {
-        return None;
-    }
-    let extent = seen.usage.fault_extents.get(&(file.device?.to_string(), file.inode))?;
-    if percent(bytes, *extent) >= MAX_DENSE_PERCENT {
-        return None;
-    }
+    let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
     // Each fault reads a window still, or a page; and where all of the large ones is used, as many bytes are read by more faults.
     let then = if is_large { DEFAULT_KIB << 10 } else { PAGE_BYTES };
     let most = (1.0 - (faults * then) as f64 / bytes as f64) * 100.0;
@@ -152,15 +231,15 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
         false => ("Tell the kernel that the mapping is used at random".to_owned(), vec![random]),
     };
     let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
-    Some(Finding {
+    Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,
         what: format!(
-            "Read-ahead of {kib} KiB on {} brings in {} around {} faults of mapped files, {} each.",
+            "Read-ahead of {kib} KiB on {} brings in {} around {} faults of a mapped file, {} each.",
             disk.name,
             size(bytes),
             grouped(faults),
-            size(each * PAGE_BYTES)
+            size(bytes / faults)
         ),
         cause: format!(
             "{} of the faults are not behind the one before: {} is used here and there.",
@@ -193,16 +272,15 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
                 .to_owned(),
         }],
         uncertain: None,
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::cache::Brought;
-    use flashscope_trace::Device;
+    use crate::cache::TaskBrought;
+    use flashscope_trace::TaskId;
 
     fn work(ahead: u64, unused: u64, mapped: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
@@ -213,6 +291,11 @@ mod tests {
         let read_ahead_kib = Some(2048);
         work.storage.disks.push(Disk { name: "sda".into(), device: "8:0".into(), read_ahead_kib, ..Disk::default() });
         work
+    }
+
+    /// Faults of its file.
+    fn faulted(work: &mut Work, faults: u64, elsewhere: u64, extent_bytes: u64) {
+        work.usage.file_faults.insert(("8:0".to_owned(), 12), FileFaults { faults, elsewhere, extent_bytes });
     }
 
     #[test]
@@ -242,17 +325,16 @@ mod tests {
     #[test]
     fn windows_around_faults_here_and_there_are_told() {
         let mut work = work(6000, 0, 5900);
-        (work.usage.faults, work.usage.faults_elsewhere) = (14, 12);
-        work.usage.fault_extents.insert(("8:0".to_owned(), 12), 100 << 20);
+        faulted(&mut work, 14, 12, 100 << 20);
         let finding = only(find(&work.seen()));
-        assert!(finding.what.contains("23 MiB around 14 faults of mapped files"), "{}", finding.what);
+        assert!(finding.what.contains("23 MiB around 14 faults of a mapped file"), "{}", finding.what);
         assert!(finding.lost_ns.known().is_none());
         let gain = finding.advice[0].gain.known().expect("a range");
         assert_eq!((gain.least_percent, gain.most_percent.round()), (0.0, 92.0));
         // All of the range was read: nothing shows that a part was not needed.
-        work.usage.fault_extents.insert(("8:0".to_owned(), 12), 24 << 20);
+        faulted(&mut work, 14, 12, 24 << 20);
         assert!(find(&work.seen()).is_empty());
-        work.usage.fault_extents.insert(("8:0".to_owned(), 12), 100 << 20);
+        faulted(&mut work, 14, 12, 100 << 20);
         // Windows of 160 KiB: with the default's little is saved. And what a program's start faults in within a minute.
         let mut start = work.seen().readahead.cloned().expect("pages");
         start.files[0].pages.mapped = 40 * 14;
@@ -263,10 +345,60 @@ mod tests {
         assert!(find(&work.seen()).is_empty());
         work.span_ns = 1_000_000_000;
         // In order; the default window.
-        work.usage.faults_elsewhere = 2;
+        faulted(&mut work, 14, 2, 100 << 20);
         assert!(find(&work.seen()).is_empty());
-        work.usage.faults_elsewhere = 12;
+        faulted(&mut work, 14, 12, 100 << 20);
         work.storage.disks[0].read_ahead_kib = Some(128);
+        assert!(find(&work.seen()).is_empty());
+    }
+
+    /// A shell that starts beside it faults in its libraries in order, and another file is read to its end.
+    #[test]
+    fn files_are_judged_one_by_one() {
+        let add = |work: &mut Work, device, inode, pages: Brought| {
+            let found = work.readahead.as_mut().expect("pages");
+            found.files.push(FileBrought { device: Some(device), inode, path: None, pages });
+        };
+        let mut mapped = work(6000, 0, 5900);
+        faulted(&mut mapped, 14, 12, 100 << 20);
+        let library = FileFaults { faults: 100, elsewhere: 2, extent_bytes: 2 << 20 };
+        mapped.usage.file_faults.insert(("8:0".to_owned(), 13), library);
+        add(&mut mapped, Device::new(8, 0), 13, Brought { ahead: 500, mapped: 500, ..Brought::default() });
+        let finding = only(find(&mapped.seen()));
+        assert!(finding.what.contains("23 MiB around 14 faults of a mapped file, 1.65 MiB each"), "{}", finding.what);
+
+        // Of its file 900 of 1,000 pages; of another disk's as many, which this one's knob does not change.
+        let mut read = work(1000, 900, 0);
+        let whole = Brought { ahead: 50_000, ahead_used: 50_000, ..Brought::default() };
+        add(&mut read, Device::new(8, 0), 13, whole);
+        add(&mut read, Device::new(8, 16), 14, Brought { ahead: 950, ahead_left_unused: 890, ..Brought::default() });
+        let finding = only(find(&read.seen()));
+        assert!(finding.what.ends_with("3.52 MiB that nobody uses: 900 of 1,000 pages."), "{}", finding.what);
+    }
+
+    /// A program that reads the first page of each of 100 files.
+    #[test]
+    fn begins_of_many_files_name_their_reader() {
+        let mut work = work(0, 0, 0);
+        let found = work.readahead.as_mut().expect("pages");
+        let pages = Brought { requested: 1, ahead: 3, ahead_left_unused: 3, ..Brought::default() };
+        found.files =
+            (12..112).map(|inode| FileBrought { device: Some(Device::new(8, 0)), inode, path: None, pages }).collect();
+        let pages = Brought { ahead: 300, ahead_left_unused: 300, ..Brought::default() };
+        // The largest single one is the cache of a device itself.
+        let own = Brought { ahead: 250, ahead_left_unused: 250, ..Brought::default() };
+        found.files.push(FileBrought { device: Some(Device::new(0, 3)), inode: 7 << 20, path: None, pages: own });
+        found.tasks.push(TaskBrought { tid: TaskId(7), name: Some("thumbs".into()), pages });
+        let finding = only(find(&work.seen()));
+        assert_eq!(
+            finding.cause,
+            "The pages are of 100 files, of each of which 4 KiB are requested on average; most are read by thumbs (7)."
+        );
+        // 300 of the 400 pages that were brought in.
+        let gain = finding.advice[0].gain.known().expect("a range");
+        assert!(gain.least_percent < 75.0 && 75.0 < gain.most_percent, "{gain:?}");
+        // Half of a percent of the time.
+        work.span_ns = 60_000_000_000;
         assert!(find(&work.seen()).is_empty());
     }
 
@@ -275,8 +407,7 @@ mod tests {
         let of = |faults, elsewhere, pages, extent| {
             let mut work = work(pages, 0, pages);
             work.storage.disks[0].read_ahead_kib = Some(128);
-            (work.usage.faults, work.usage.faults_elsewhere) = (faults, elsewhere);
-            work.usage.fault_extents.insert(("8:0".to_owned(), 12), extent);
+            faulted(&mut work, faults, elsewhere, extent);
             find(&work.seen())
         };
         let finding = only(of(2000, 1950, 40_000, 200 << 20));
