@@ -113,6 +113,9 @@ pub struct UsageFound {
     /// The same by file, as `DEVICE` and inode.
     #[serde(skip)]
     pub file_faults: BTreeMap<(String, u64), FileFaults>,
+    /// By the thread that gave them to the scheduler: requests of the I/O class idle.
+    #[serde(skip)]
+    pub idle_requests: BTreeMap<TaskId, u64>,
     /// Most bios first.
     pub readers: Vec<TaskReads>,
     /// What had no room in the tables of this analysis.
@@ -250,6 +253,7 @@ pub struct Usage {
     /// By thread: the inode of the page that it put into the page cache last.
     cached: BoundedMap<TaskId, u64>,
     file_faults: BoundedMap<FileId, OfFaults>,
+    idle_requests: BoundedMap<TaskId, u64>,
     /// By thread and device. At most [`MAX_FILES`].
     readers: HashMap<(TaskId, Device), OfTask>,
     /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
@@ -289,6 +293,7 @@ impl Usage {
             fault_ends: BoundedMap::new(limits.files, Full::Refuse),
             cached: BoundedMap::new(limits.files, Full::Refuse),
             file_faults: BoundedMap::new(limits.files, Full::Refuse),
+            idle_requests: BoundedMap::new(limits.files, Full::Refuse),
             readers: HashMap::new(),
             regions: HashMap::new(),
             further_regions: false,
@@ -450,6 +455,11 @@ impl Analysis for Usage {
             {
                 self.read(block, event.tid, event.time.0);
             }
+            EventKind::Block(block) if block.action == BlockAction::Insert && block.flags.has(RequestFlags::IDLE) => {
+                if let Some(requests) = self.idle_requests.entry(event.tid, || 0) {
+                    *requests += 1;
+                }
+            }
             EventKind::File(file) => match file.step {
                 FileStep::Read => self.read_file(file, event.tid),
                 FileStep::Fault => self.fault(file, event.tid),
@@ -513,7 +523,7 @@ impl Analysis for Usage {
         };
         let readers = readers.into_iter().map(reader).collect();
         let mut not_followed = self.not_followed;
-        not_followed.reader_bios += self.cached.lost();
+        not_followed.reader_bios += self.cached.lost() + self.idle_requests.lost();
         not_followed.faults = self.fault_ends.lost().max(self.file_faults.lost());
         UsageFound {
             not_followed,
@@ -531,6 +541,7 @@ impl Analysis for Usage {
                     Some(((file.device?.to_string(), file.inode), of))
                 })
                 .collect(),
+            idle_requests: self.idle_requests.iter().map(|(&tid, &requests)| (tid, requests)).collect(),
             readers,
         }
     }
@@ -569,6 +580,21 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.devices[0].read_bytes, found.devices[0].read_again_bytes), (20_480, 4096));
+    }
+
+    #[test]
+    fn requests_of_the_class_idle_are_counted_for_their_thread() {
+        let mut usage = Usage::default();
+        let idle = RequestFlags(RequestFlags::READ.0 | RequestFlags::IDLE.0);
+        let insert = BlockAction::Insert;
+        for (tid, action, flags) in
+            [(7, insert, idle), (7, BlockAction::Issue, idle), (7, insert, RequestFlags::READ), (8, insert, idle)]
+        {
+            let (device, detail) = (Device::new(8, 0), BlockDetail::None);
+            let block = BlockEvent { action, device, flags, sector: 0, bytes: 4096, error: 0, cgroup: 0, detail };
+            usage.event(&event(1, tid, EventKind::Block(block)));
+        }
+        assert_eq!(usage.finish().idle_requests.into_iter().collect::<Vec<_>>(), [(TaskId(7), 1), (TaskId(8), 1)]);
     }
 
     #[test]

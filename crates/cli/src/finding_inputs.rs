@@ -6,7 +6,7 @@ use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
 use flashscope_analysis::{Evidence, FlashReport, Lookup, LossCount, name_calls};
-use flashscope_trace::{BlockAction, Event, EventKind};
+use flashscope_trace::{BlockAction, Event, EventKind, RequestFlags};
 
 use crate::inputs::Inputs;
 
@@ -26,11 +26,12 @@ impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
 
     #[inline]
     pub fn event(&mut self, event: &Event, shown: bool) {
-        // Of a bio's way, calls look at its two ends alone, and usage at its queueing.
+        // Of a bio's way, calls look at its two ends alone, and usage at its queueing and at requests of the class idle.
         let (for_calls, for_usage) = match &event.kind {
             EventKind::Block(block) => {
                 let queued = block.action == BlockAction::Queue;
-                (queued || block.action == BlockAction::Complete, queued)
+                let idle = block.action == BlockAction::Insert && block.flags.has(RequestFlags::IDLE);
+                (queued || block.action == BlockAction::Complete, queued || idle)
             }
             _ => (true, true),
         };

@@ -5,6 +5,7 @@ use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::is_read;
 use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
+use flashscope_trace::TaskId;
 
 /// Below this part of the recorded time, or of what its own bios take, a wait is not worth a word, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
@@ -133,18 +134,41 @@ fn cause_and_remedy(at: &Waits<'_>, gain: Evidence<Gain>) -> (String, Remedy) {
     }
 }
 
-/// Where nearly all of what a bio takes is its wait in the queue, the waiting one may be of the class idle itself: schedulers serve it last.
-fn own_priority(owner: &str) -> Option<Remedy> {
-    let tid = thread(owner)?;
-    Some(Remedy {
-        what: format!("If ionice -p {tid} says idle, the scheduler serves {owner} last: give it the class best-effort"),
-        steps: vec![Step::Run { command: "ionice -c 2 -p".to_owned(), names: vec![tid.to_owned()] }],
-        gain: Evidence::unknown(
+/// Schedulers serve the class idle last. The cause, where the requests of the one that waits have it; and what to do, also where nearly
+/// all of what a bio takes is its wait in the queue and nothing shows the class.
+fn served_last(seen: &Seen<'_>, load: &OwnerLoad, behind_percent: f64) -> Option<(Option<String>, Remedy)> {
+    let scheduler = seen.storage.disk(&load.device).and_then(|disk| disk.scheduler.as_deref());
+    let scheduler = scheduler.filter(|name| matches!(*name, "bfq" | "mq-deadline"))?;
+    let tid = thread(&load.owner)?;
+    let requests = tid.parse().ok().and_then(|tid| seen.usage.idle_requests.get(&TaskId(tid))).copied().unwrap_or(0);
+    let is_idle = requests.saturating_mul(2) >= load.bios;
+    if !is_idle && behind_percent < STARVED_PERCENT {
+        return None;
+    }
+    let owner = &load.owner;
+    let (cause, what, unknown) = if is_idle {
+        (
+            Some(format!(
+                "{} of its requests have the I/O class idle: {scheduler} serves all others first.",
+                grouped(requests)
+            )),
+            format!("Give {owner} the class best-effort"),
+            "how much of the wait another order saves is not in the trace",
+        )
+    } else {
+        (
+            None,
+            format!("If ionice -p {tid} says idle, the scheduler serves {owner} last: give it the class best-effort"),
             "the priority of the requests is not in the trace",
-            "try it, and compare two recordings: flashscope diff",
-        ),
+        )
+    };
+    let remedy = Remedy {
+        what,
+        steps: vec![Step::Run { command: "ionice -c 2 -p".to_owned(), names: vec![tid.to_owned()] }],
+        gain: Evidence::unknown(unknown, "try it, and compare two recordings: flashscope diff"),
         risk: "the others get less of the device".to_owned(),
-    })
+    };
+    Some((cause, remedy))
 }
 
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
@@ -199,11 +223,11 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         true => later_trim(culprit, gain),
         false => cause_and_remedy(&at, gain),
     };
-    let mut advice = vec![remedy];
-    let scheduler = disk.and_then(|disk| disk.scheduler.as_deref());
-    if percent(behind, all) >= STARVED_PERCENT && scheduler.is_some_and(|name| matches!(name, "bfq" | "mq-deadline")) {
-        advice.extend(own_priority(&load.owner));
-    }
+    let (cause, advice) = match served_last(seen, load, percent(behind, all)) {
+        Some((Some(idle), own)) => (idle, vec![own, remedy]),
+        Some((None, own)) => (cause, vec![remedy, own]),
+        None => (cause, vec![remedy]),
+    };
     // Many of its bios wait at once, or are read ahead: together for longer than it can have waited.
     let longest = in_calls(seen, &load.owner, read, written).unwrap_or(seen.span_ns).min(seen.span_ns);
     if seen.of_span(price.min(longest)) < MIN_SPAN_PERCENT {
@@ -365,6 +389,16 @@ mod tests {
         assert_eq!(finding.advice[1].steps, [Step::Run { command: "ionice -c 2 -p".into(), names: vec!["7".into()] }]);
         work.storage.disks[0] = disk("kyber");
         assert_eq!(only(find(&work.seen())).advice.len(), 1);
+        // With bfq its requests say so themselves, also where it does not starve.
+        let mut idle = self::work(100, 3_000_000, OwnerKind::Task);
+        idle.storage.disks.push(disk("bfq"));
+        assert_eq!(only(find(&idle.seen())).advice.len(), 1);
+        idle.usage.idle_requests.insert(TaskId(7), 90);
+        let finding = only(find(&idle.seen()));
+        assert_eq!(finding.cause, "90 of its requests have the I/O class idle: bfq serves all others first.");
+        assert_eq!(finding.advice[0].what, "Give player (7) the class best-effort");
+        idle.usage.idle_requests.insert(TaskId(7), 9);
+        assert_eq!(only(find(&idle.seen())).advice.len(), 1);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags};
 use crate::ids::Device;
 use crate::ring::schema::{Field, Schema, Value};
 
+const IOPRIO_CLASS_IDLE: u64 = 3;
+
 /// How one kind of event is read.
 pub(crate) struct BlockPlan {
     action: BlockAction,
@@ -17,6 +19,8 @@ pub(crate) struct BlockPlan {
     bytes: Option<Field>,
     error: Option<Field>,
     rwbs: Option<Field>,
+    /// `ioprio` (include/uapi/linux/ioprio.h): the class in the upper three of 16 bits.
+    priority: Option<Field>,
     /// Of a driver's own command, before 4.11.
     command: Option<Field>,
     old_dev: Option<Field>,
@@ -60,6 +64,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
         bytes: field("bytes"),
         error: field("error").or_else(|| field("errors")),
         rwbs: field("rwbs"),
+        priority: field("ioprio"),
         command: field("cmd"),
         old_dev: field("old_dev"),
         old_sector: field("old_sector"),
@@ -84,6 +89,10 @@ impl BlockPlan {
             Some(None) => return None,
             _ => RequestFlags::default(),
         };
+        // A flush is the device's own: whoever waits for it, it has no place in the order.
+        if number(&self.priority)? >> 13 == IOPRIO_CLASS_IDLE && !flags.has(RequestFlags::FLUSH) {
+            flags.0 |= RequestFlags::IDLE.0;
+        }
         let bytes = match number(&self.sectors)? {
             0 => number(&self.bytes)?,
             sectors => sectors.saturating_mul(512),

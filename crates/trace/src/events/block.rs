@@ -181,6 +181,8 @@ impl RequestFlags {
     /// Reset, finish, open or close of zones.
     pub const ZONE: RequestFlags = RequestFlags(0x3e << 16);
     pub const WRITE_ZEROES: RequestFlags = RequestFlags(1 << 22);
+    /// Trace events of requests from Linux 6.11 on: their I/O priority has the class idle. Bios have no such field.
+    pub const IDLE: RequestFlags = RequestFlags(1 << 29);
     /// Trace events only: the discard erases what was there.
     pub const SECURE: RequestFlags = RequestFlags(1 << 30);
     /// Trace events only: the write is not torn.
