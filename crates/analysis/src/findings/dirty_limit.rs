@@ -18,6 +18,9 @@ const MIN_REACHED_PERCENT: f64 = 50.0;
 /// So much of that was written by others, as the kernel's workers do: else the program waits for bios of its own, percent.
 const MIN_CARRIED_PERCENT: f64 = 80.0;
 
+/// Memory takes twice as many bytes a second as the device, or more: else the device would hardly hold the program up.
+const LEAST_GAIN_PERCENT: f64 = 50.0;
+
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let writes = seen.calls.by_process.iter().filter(|group| is_write(&group.call));
     writes.filter_map(|group| of_calls(seen, group)).collect()
@@ -74,26 +77,42 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
         ],
         lost_ns: ns.min(seen.span_ns).into(),
         lost_bytes: None,
-        advice: vec![Remedy {
-            what: "Raise the limit, where what is written in one go fits into memory; else the device is the limit: write less"
-                .to_owned(),
-            steps: vec![Step::Run {
-                command: "sysctl vm.dirty_ratio=40 vm.dirty_background_ratio=10".to_owned(),
-                names: Vec::new(),
-            }],
-            gain: Gain {
-                of: format!("time in {}() of {}", group.call, group.name),
-                least_percent: 0.0,
-                most_percent: 100.0,
-                basis: "nearly all of it where all that is written fits below the limit, and none where the program goes on writing"
-                    .to_owned(),
-            }
-            .into(),
-            risk: "a power cut loses more, a sync takes longer, and the changed pages are no room for other data"
-                .to_owned(),
-        }],
+        advice: vec![remedy(seen, group)],
         uncertain: None,
     })
+}
+
+/// The limit and the memory of the device are not in the trace, but what has to fit is.
+///
+/// balance_dirty_pages() lets everybody go on below the middle between the background limit and this one: with a limit of twice of all
+/// that is written nobody waits.
+fn remedy(seen: &Seen<'_>, group: &CallGroup) -> Remedy {
+    let writes = seen.calls.by_process.iter().filter(|group| is_write(&group.call));
+    let all = writes.fold(0u64, |sum, group| sum.saturating_add(group.bytes));
+    let mib = all.saturating_mul(2).div_ceil(1 << 20);
+    let command = |command: String| Step::Run { command, names: Vec::new() };
+    Remedy {
+        what: format!(
+            "Where {} of memory are free for what is written in one go, raise the limit; else the device is the limit: write less",
+            size(all)
+        ),
+        steps: vec![
+            // To be put back: the one in use is not 0.
+            command("sysctl vm.dirty_ratio vm.dirty_bytes".to_owned()),
+            command(format!("sysctl vm.dirty_bytes={}", mib << 20)),
+        ],
+        gain: Gain {
+            of: format!("time in {}() of {}", group.call, group.name),
+            least_percent: LEAST_GAIN_PERCENT,
+            most_percent: 100.0,
+            basis: "all that was written here fits below the limit then, and is copied into memory, which takes half of the time or \
+                    less; with less free memory, or where the program goes on writing, it waits again"
+                .to_owned(),
+        }
+        .into(),
+        risk: "vm.dirty_bytes and vm.dirty_ratio replace one another: note both first, and put back the one that is not 0; a power cut loses more, a sync takes longer, and the changed pages are no room for other data"
+            .to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +135,16 @@ mod tests {
 
     #[test]
     fn writes_as_fast_as_the_device_are_told() {
-        let finding = only(find(&work(10 << 20, "kworker/u8:1 (9)").seen()));
+        let mut work = work(10 << 20, "kworker/u8:1 (9)");
+        work.call("write", "other (8)", 1, 1_000, 512 << 10);
+        let finding = only(find(&work.seen()));
+        // Twice of all that is written: the kernel holds nobody up below half of it.
+        let steps = &finding.advice[0].steps;
+        assert!(
+            matches!(&steps[1], Step::Run { command, .. } if command == "sysctl vm.dirty_bytes=22020096"),
+            "{steps:?}"
+        );
+        assert!(finding.advice[0].gain.known().is_some_and(|gain| gain.least_percent >= 50.0));
         assert_eq!(
             finding.what,
             "dd (7) waits 1.00 s of 2.00 s in 128 calls of write() into the page cache: 10 MiB a second, as fast as the device takes it."

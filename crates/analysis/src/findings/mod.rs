@@ -171,12 +171,13 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     {
         all[storm..=flash].rotate_right(1);
     }
-    // Flushes are what syncs cause: who syncs comes first.
+    // Flushes are what syncs and synchronous writes cause: who asks for them comes first.
     let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
-    if let Some((flushes, storm)) = place(Rule::FlushStalls).zip(place(Rule::FsyncStorm))
-        && flushes < storm
+    let asks = place(Rule::FsyncStorm).into_iter().chain(place(Rule::SmallSyncWrites)).min();
+    if let Some((flushes, who)) = place(Rule::FlushStalls).zip(asks)
+        && flushes < who
     {
-        all[flushes..=storm].rotate_right(1);
+        all[flushes..=who].rotate_right(1);
     }
     // Who writes more than the device takes holds up others: they come first.
     if let Some(writer) = all.iter().position(|finding| finding.rule == Rule::DirtyLimit) {

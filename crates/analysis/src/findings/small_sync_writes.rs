@@ -1,13 +1,20 @@
 //! Small writes that each wait for the device: O_SYNC, O_DSYNC or O_DIRECT.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
+use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
 use crate::Evidence;
-use crate::calls::{is_at_offset, is_write};
+use crate::calls::{CallGroup, is_at_offset, is_write};
 use crate::units::{duration, grouped, size};
 
 const MIN_WRITES: u64 = 50;
 /// What a write has to ask for at most to be small.
 const MAX_BYTES: u64 = 16 << 10;
+/// The advice: writes of this size.
+const TOGETHER_BYTES: u64 = 64 << 10;
+const PAGE_BYTES: u64 = 4096;
+/// What one larger write costs beside its data (flushes, the journal), times one of now.
+const COST_THEN: [f64; 2] = [0.25, 4.0];
+/// A range from less on says nothing, percent.
+const MIN_LEAST_PERCENT: f64 = 25.0;
 /// A write into the page cache takes less, nanoseconds.
 const MIN_MEAN_NS: u64 = 100_000;
 
@@ -53,7 +60,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             ],
             lost_ns: ns.into(),
             lost_bytes: None,
-            advice: vec![remedy(&call.call)],
+            advice: vec![remedy(call, d2c.saturating_mul(own.bios) / n)],
             uncertain: None,
         });
     }
@@ -61,8 +68,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 /// A write at an offset changes a place of a file, as in a database or the disk of a virtual machine: its neighbour does not come next.
-fn remedy(call: &str) -> Remedy {
-    if is_at_offset(call) {
+///
+/// `in_device_ns`: of one write.
+fn remedy(call: &CallGroup, in_device_ns: u64) -> Remedy {
+    if is_at_offset(&call.call) {
         return Remedy {
             what: "Have the page cache gather them, and sync where it matters; or have several under way at once"
                 .to_owned(),
@@ -81,12 +90,44 @@ fn remedy(call: &str) -> Remedy {
     Remedy {
         what: "Gather records, and write 64 KiB or more at once".to_owned(),
         steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned() }],
-        gain: Evidence::unknown(
-            "the device's time for larger writes is not in the trace",
-            "record the program with a larger buffer, and compare: flashscope diff",
-        ),
+        gain: gain(call, in_device_ns),
         risk: "a power cut loses what is in the buffer".to_owned(),
     }
+}
+
+/// What a write takes beside its data is paid once for many records. The data takes no longer than its blocks do now, one by one.
+fn gain(call: &CallGroup, in_device_ns: u64) -> Evidence<Gain> {
+    let unknown = Evidence::unknown(
+        "the device's time for larger writes is not in the trace",
+        "record the program with a larger buffer, and compare: flashscope diff",
+    );
+    let each = call.bytes / call.ns.n.max(1);
+    if each == 0 {
+        return unknown;
+    }
+    let mean = call.ns.mean.max(1) as f64;
+    let data = (in_device_ns as f64).min(mean);
+    let records = TOGETHER_BYTES as f64 / each as f64;
+    let blocks = records.min((TOGETHER_BYTES / PAGE_BYTES) as f64);
+    // The last one is not full.
+    let then = call.bytes.div_ceil(TOGETHER_BYTES) as f64;
+    let part = |cost: f64| 100.0 * (1.0 - cost * then / call.total_ns.max(1) as f64);
+    let least_percent = part(COST_THEN[1] * (mean - data) + blocks * data);
+    if least_percent < MIN_LEAST_PERCENT {
+        return unknown;
+    }
+    Evidence::Known(Gain {
+        of: format!("time in {}() of {}", call.call, call.name),
+        least_percent,
+        most_percent: part(COST_THEN[0] * mean),
+        basis: format!(
+            "a write of {} has {records:.0} records: its data takes as long as its blocks now, one by one, or less; what else a write \
+             takes now is paid once, at {} to {} times",
+            size(TOGETHER_BYTES),
+            COST_THEN[0],
+            COST_THEN[1]
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -102,6 +143,18 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.advice[0].what.starts_with("Gather records"), "{:?}", finding.advice);
         assert_eq!(finding.what, "task (7) waits 600.00 ms in 100 writes that each go to the device: 4 KiB each.");
+        // 16 of them in one write: 5 of the 6 ms are their data, whose time in one piece is unknown.
+        assert!(finding.advice[0].gain.why().is_some());
+        // Records of 200 bytes fill a block by the twenties; and 4 KiB that wait most for flushes are flushed once.
+        work.calls.by_process[0].bytes = 20_000;
+        let gain = |work: &Work| only(find(&work.seen())).advice[0].gain.known().cloned().expect("a range");
+        let of = gain(&work);
+        assert_eq!((of.least_percent.round(), of.most_percent.round()), (86.0, 100.0));
+        let mut flushed = Work::new(1_000_000_000);
+        flushed.bios(100, "WS", 1_000, 600_000);
+        flushed.call("write", "task (7)", 100, 600_000_000, 409_600);
+        assert_eq!(gain(&flushed).least_percent.round(), 64.0);
+        work.calls.by_process[0].bytes = 409_600;
         // A place of a file that is written at random has no neighbour to be gathered with.
         work.calls.by_process[0].call = "pwrite64".to_owned();
         let finding = only(find(&work.seen()));
