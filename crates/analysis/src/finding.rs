@@ -26,6 +26,7 @@ pub enum Rule {
     SmallReads,
     SmallFiles,
     FewRequests,
+    SmallRequests,
     MetadataReads,
     Swap,
     TinyCalls,

@@ -23,6 +23,7 @@ mod readahead_wasted;
 mod short_commit;
 mod small_files;
 mod small_reads;
+mod small_requests;
 mod small_sync_writes;
 mod storage;
 mod swap;
@@ -151,6 +152,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         small_reads::find,
         small_files::find,
         few_requests::find,
+        small_requests::find,
         metadata_reads::find,
         swap::find,
         tiny_calls::find,

@@ -70,7 +70,9 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let lie = lie(seen, reader, &own.name);
     // Where each call waits for a bio or so, the program waits for its calls: it has to be woken for each, too.
     let waited = match lie {
-        Lie::InOrder | Lie::AllOfARange => of_calls(seen, &own.name, reader.bios).unwrap_or(0).max(q2c.total_ns),
+        // Without read-ahead each page that a call reads is a request of its own, however much it asks for.
+        Lie::InOrder if is_off(seen, &reader.device) => of_calls(seen, &own.name, None).unwrap_or(0).max(q2c.total_ns),
+        Lie::InOrder | Lie::AllOfARange => of_calls(seen, &own.name, Some(reader.bios)).unwrap_or(0).max(q2c.total_ns),
         Lie::Files(_) | Lie::HereAndThere => q2c.total_ns,
     };
     let lost = waited.saturating_sub(behind).saturating_sub(layer);
@@ -124,16 +126,20 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     })
 }
 
-/// Time in reads by this process, where there is about one for each bio.
-fn of_calls(seen: &Seen<'_>, name: &str, bios: u64) -> Option<u64> {
+fn is_off(seen: &Seen<'_>, device: &str) -> bool {
+    seen.storage.disk(device).is_some_and(|disk| disk.read_ahead_kib == Some(0))
+}
+
+/// Time in reads by this process. `bios`: only where there is about one call for each of them.
+fn of_calls(seen: &Seen<'_>, name: &str, bios: Option<u64>) -> Option<u64> {
     let mine = || seen.calls.by_process.iter().filter(|group| group.name == name && is_read(&group.call));
     // A limit of its cgroup holds them back, and larger ones wait for it as well.
     if seen.calls.long_without_storage.iter().any(|unseen| unseen.name == name && unseen.with_worker_bio > 0) {
         return None;
     }
     let n: u64 = mine().map(|group| group.ns.n).sum();
-    let about_one = n <= bios.saturating_mul(2) && bios <= n.saturating_mul(2);
-    about_one.then(|| mine().map(|group| group.total_ns).sum())
+    let about_one = |bios: u64| n <= bios.saturating_mul(2) && bios <= n.saturating_mul(2);
+    bios.is_none_or(about_one).then(|| mine().map(|group| group.total_ns).sum())
 }
 
 fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
@@ -188,7 +194,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u6
         )
     };
     match lie {
-        Lie::InOrder if disk.is_some_and(|disk| disk.read_ahead_kib == Some(0)) => Remedy {
+        Lie::InOrder if is_off(seen, &reader.device) => Remedy {
             what: "Read ahead: it is turned off for this device".to_owned(),
             steps: disk
                 .map(|disk| Step::Set {

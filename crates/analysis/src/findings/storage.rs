@@ -41,6 +41,8 @@ pub struct Disk {
     pub read_ahead_kib: Option<u64>,
     /// How many requests of its queue can be under way at once.
     pub nr_requests: Option<u64>,
+    /// The largest request.
+    pub max_sectors_kib: Option<u64>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
     /// Of device mapper: `CRYPT-LUKS2-…`.
@@ -98,6 +100,7 @@ impl StorageFacts {
                 scheduler: disk.scheduler.as_deref().map(in_use),
                 read_ahead_kib: disk.read_ahead_kb,
                 nr_requests: disk.nr_requests,
+                max_sectors_kib: disk.max_sectors_kb,
                 write_cache: disk.write_cache.clone(),
                 dm_name: disk.dm_name.clone(),
                 dm_uuid: disk.dm_uuid.clone(),
