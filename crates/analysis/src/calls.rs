@@ -108,6 +108,9 @@ pub struct CallsFound {
     /// Calls and faults that were not followed, because too many threads were in one.
     #[serde(skip)]
     pub not_followed: u64,
+    /// Writes of threads whose file system is unknown where it refuses a call of theirs, because there were too many threads.
+    #[serde(skip)]
+    pub writes_not_followed: u64,
     /// The call selected by its number.
     #[serde(skip)]
     pub wanted: Option<SlowCall>,
@@ -120,8 +123,20 @@ impl CallsFound {
 
     /// What was given up so that memory stays bounded, zero counts included.
     pub fn losses(&self) -> Vec<LossCount> {
-        let meaning = "calls and faults that are in no table: more than 16,384 threads were in one at once";
-        vec![LossCount { name: "calls_not_followed".to_owned(), count: self.not_followed, meaning: meaning.to_owned() }]
+        [
+            (
+                "calls_not_followed",
+                self.not_followed,
+                "calls and faults that are in no table: more than 16,384 threads were in one at once",
+            ),
+            (
+                "call_writes_not_followed",
+                self.writes_not_followed,
+                "writes of threads beyond the first 16,384: which file system refused a call of theirs may be unknown",
+            ),
+        ]
+        .map(|(name, count, meaning)| LossCount { name: name.to_owned(), count, meaning: meaning.to_owned() })
+        .into()
     }
 
     /// Number and time of all calls of these kinds.
@@ -591,6 +606,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
         asynchronous.sort_by(|a, b| (Reverse(a.n), &a.name, &a.call).cmp(&(Reverse(b.n), &b.name, &b.call)));
         CallsFound {
             asynchronous,
+            writes_not_followed: self.refused.not_followed(),
             refused: self.refused.finish(),
             by_call: self.by_call.finish(),
             by_process: self.by_process.finish(),

@@ -53,6 +53,8 @@ pub(crate) struct Refused {
     groups: HashMap<Group, Last>,
     /// By thread: the device of the files that it wrote; `None`: there are several.
     writes: HashMap<TaskId, Option<Device>>,
+    /// Writes of threads that had no room in it.
+    not_followed: u64,
 }
 
 impl Refused {
@@ -63,7 +65,14 @@ impl Refused {
             if *of != device {
                 *of = None;
             }
+        } else {
+            self.not_followed += 1;
         }
+    }
+
+    /// Writes of threads whose device is unknown, because there were too many threads.
+    pub(crate) fn not_followed(&self) -> u64 {
+        self.not_followed
     }
 
     pub(crate) fn add(&mut self, call: &str, (task, tid): (String, TaskId), error: &'static str, of: Option<FileId>) {
@@ -173,6 +182,16 @@ mod tests {
         }
         let found = refused.finish();
         assert_eq!((found.len(), found[0].name.as_str(), found[0].n), (MAX_GROUPS + 1, FURTHER, 3));
+    }
+
+    #[test]
+    fn writes_of_further_threads_are_counted() {
+        let mut refused = Refused::default();
+        for tid in 0..MAX_THREADS as u32 + 2 {
+            refused.writes(TaskId(tid), Some(Device::new(8, 1)));
+        }
+        refused.writes(TaskId(0), Some(Device::new(8, 1)));
+        assert_eq!(refused.not_followed(), 2);
     }
 
     #[test]
