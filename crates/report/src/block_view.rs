@@ -2,6 +2,7 @@
 
 use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
+use crate::waits_together::together;
 use flashscope_analysis::block::{
     BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
     SyncWait, TOLD_APART, Unit, WaitBehind, WaitStage,
@@ -243,14 +244,14 @@ pub fn loops(found: &BlockFound) -> Vec<String> {
     why.map(|why| format!("Unknown: {}. Record with: {}.", why.missing, why.next)).collect()
 }
 
-/// Who slows whom down, worst first; one sentence where no wait is known. Names are as recorded: the caller escapes them.
+/// Who slows whom down, tasks of one name together, worst first; one sentence where no wait is known. Names are as recorded: the caller escapes them.
 pub fn interference(found: &BlockFound) -> Vec<String> {
-    let i = &found.interference;
+    let (owners, pairs) = together(&found.interference);
     let (mut out, mut short) = (Vec::new(), 0);
     let total = |o: &OwnerLoad| o.mean_q2c_ns.saturating_mul(o.bios);
-    for o in i.owners.iter().filter(|o| o.mean_behind_ns > 0).take(MAX_SENTENCES) {
+    for o in owners.iter().filter(|o| o.mean_behind_ns > 0).take(MAX_SENTENCES) {
         let behind = |w: &&WaitBehind| w.victim == o.owner && w.device == o.device;
-        let of: Vec<&WaitBehind> = i.pairs.iter().filter(behind).collect();
+        let of: Vec<&WaitBehind> = pairs.iter().filter(behind).collect();
         let all = of.iter().fold(0u64, |sum, w| sum.saturating_add(waited(w)));
         // By culprit, whatever the stage.
         let mut culprits: Vec<(&str, u64)> = Vec::new();

@@ -29,6 +29,7 @@ mod runs_view;
 mod svg;
 mod text;
 mod view;
+mod waits_together;
 mod wear_view;
 
 pub use comparison_view::outcome;
