@@ -169,8 +169,8 @@ pub fn recover(quiet: bool) {
             flashscope_output::note(text);
         }
     };
-    for dir in flashscope_targets::abandoned(LABEL) {
-        let Ok(note) = flashscope_output::read_own(&dir.join(NOTE)) else { continue };
+    for dir in flashscope_targets::take_abandoned(LABEL) {
+        let Ok(note) = flashscope_output::read_own(&dir.path().join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\0').or_else(|| earlier_note(&note)) else { continue };
         let (output, way) = match output.split_once(ANONYMIZE) {
             None => (output, Way::Convert),

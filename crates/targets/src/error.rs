@@ -12,7 +12,7 @@ pub enum Error {
     Io { path: PathBuf, source: std::io::Error },
     #[error("the cache, {path}: {source}; name a directory of your own in FLASHSCOPE_CACHE, or free some space")]
     Cache { path: PathBuf, source: std::io::Error },
-    #[error("no home directory: set XDG_CACHE_HOME or FLASHSCOPE_CACHE to an absolute path")]
+    #[error("no place for the cache: set FLASHSCOPE_CACHE to an absolute path")]
     NoCacheDir,
     #[error(
         "no {name} for {arch}: {path} is not there; build it with make -C agent one ARCH={arch}, or leave out --agent and FLASHSCOPE_AGENTS to use the one that flashscope carries"

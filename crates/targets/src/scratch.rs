@@ -14,20 +14,57 @@ use crate::error::Error;
 pub use crate::scratch_dir::ScratchDir;
 pub(crate) use crate::scratch_dir::remove_tree;
 
-/// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both.
+/// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both. A service and an account without a home
+/// have neither: for them it is `/var/cache/flashscope` (root), else a private directory below `/tmp`.
 pub fn cache_dir() -> Result<PathBuf, Error> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("FLASHSCOPE_CACHE")
-        .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("flashscope")))
-        .or_else(|| absolute("HOME").map(|dir| dir.join(".cache/flashscope")))
-        .ok_or(Error::NoCacheDir)
+    let named = absolute("FLASHSCOPE_CACHE").or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("flashscope")));
+    let home = absolute("HOME").map(|dir| dir.join(".cache/flashscope"));
+    match named {
+        Some(dir) => Ok(dir),
+        None => match home.filter(|dir| can_be_made(dir)) {
+            Some(dir) => Ok(dir),
+            None => without_a_home(user().ok_or(Error::NoCacheDir)?, &std::env::temp_dir()),
+        },
+    }
+}
+
+/// Whether this user can write there, once the directories that are missing are made.
+fn can_be_made(dir: &Path) -> bool {
+    let there = dir.ancestors().find(|above| std::fs::symlink_metadata(above).is_ok());
+    let rights = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    there.is_some_and(|there| there.is_dir() && rustix::fs::access(there, rights).is_ok())
+}
+
+fn without_a_home(user: u32, temporary: &Path) -> Result<PathBuf, Error> {
+    let system = PathBuf::from("/var/cache/flashscope");
+    if user == 0 && can_be_made(&system) {
+        return Ok(system);
+    }
+    let own = temporary.join(format!("flashscope-cache-{user}"));
+    // Anybody can put something of that name there.
+    match std::fs::symlink_metadata(&own) {
+        Ok(_) if !is_ours(&own) => Err(Error::NoCacheDir),
+        _ => Ok(own),
+    }
 }
 
 /// Creates a directory of the cache and those above it.
 pub(crate) fn cache_subdir(name: &str) -> Result<PathBuf, Error> {
-    let dir = cache_dir()?.join(name);
-    std::fs::create_dir_all(&dir).map_err(|source| Error::Cache { path: dir.clone(), source })?;
+    let cache = cache_dir()?;
+    let dir = cache.join(name);
+    let failed = |source| Error::Cache { path: dir.clone(), source };
+    if cache.parent() == Some(&std::env::temp_dir()) {
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&cache);
+        made.or_else(|error| if is_ours(&cache) { Ok(()) } else { Err(error) }).map_err(failed)?;
+    }
+    std::fs::create_dir_all(&dir).map_err(failed)?;
     Ok(dir)
+}
+
+/// The user that this process is: the owner of its own entry in /proc.
+pub(crate) fn user() -> Option<u32> {
+    std::fs::metadata("/proc/self").ok().map(|meta| meta.uid())
 }
 
 impl ScratchDir {
@@ -37,12 +74,7 @@ impl ScratchDir {
     }
 
     pub(crate) fn under(parent: &str, label: &str) -> Result<ScratchDir, Error> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let parent = cache_subdir(parent)?;
-        let pid = std::process::id();
-        let start = start_time(pid).unwrap_or(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{pid}_{start}_{n}-{}-{}_{label}", pid_namespace(), boot()));
+        let path = cache_subdir(parent)?.join(own_name(label));
         // Nobody else's to read or to plant anything in.
         std::fs::DirBuilder::new()
             .mode(0o700)
@@ -83,6 +115,15 @@ fn pid_namespace() -> u64 {
     number.unwrap_or(0)
 }
 
+/// A name that no other directory of the cache has.
+fn own_name(label: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    let start = start_time(pid).unwrap_or(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{pid}_{start}_{n}-{}-{}_{label}", pid_namespace(), boot())
+}
+
 /// The first eight digits of the boot's id; 0 if unknown.
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -110,16 +151,20 @@ fn owner_lives(name: &str) -> Option<bool> {
 
 /// Whether a directory is this user's alone to write: root acts on no note of somebody else, whose cache it may have been given.
 fn is_ours(path: &Path) -> bool {
-    let us = std::fs::metadata("/proc/self").map(|meta| meta.uid());
-    let ours =
-        |meta: std::fs::Metadata| meta.is_dir() && us.is_ok_and(|us| us == meta.uid()) && meta.mode() & 0o022 == 0;
+    let us = user();
+    let ours = |meta: std::fs::Metadata| meta.is_dir() && us == Some(meta.uid()) && meta.mode() & 0o022 == 0;
     std::fs::symlink_metadata(path).is_ok_and(ours)
 }
 
-/// Scratch directories of a label whose owner has died: for a caller that can still recover something, before [`sweep`].
-pub fn abandoned(label: &str) -> Vec<PathBuf> {
+/// Takes over the scratch directories of a label whose owner has died, for a caller that can still recover something: of two
+/// callers at once each gets other ones. Before [`sweep`], which removes what nobody took.
+pub fn take_abandoned(label: &str) -> Vec<ScratchDir> {
     let Ok(cache) = cache_dir() else { return Vec::new() };
-    let mut found: Vec<PathBuf> = std::fs::read_dir(cache.join("tmp"))
+    take_abandoned_in(&cache.join("tmp"), label)
+}
+
+fn take_abandoned_in(parent: &Path, label: &str) -> Vec<ScratchDir> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(parent)
         .into_iter()
         .flatten()
         .flatten()
@@ -131,7 +176,13 @@ pub fn abandoned(label: &str) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .collect();
     found.sort();
-    found
+    let take = |path: PathBuf| {
+        let own = parent.join(own_name(label));
+        // Whoever renames it first has it.
+        std::fs::rename(path, &own).ok()?;
+        Some(ScratchDir::owning(own))
+    };
+    found.into_iter().filter_map(take).filter(|taken| is_ours(taken.path())).collect()
 }
 
 /// How long an unused boot image is kept.
@@ -180,6 +231,38 @@ mod tests {
         assert_eq!(owner_lives(&format!("{pid}_{}_0-{here}-{now}_x", start + 1)), Some(false));
         assert_eq!(owner_lives(&format!("{pid}_{start}_0-{here}-ffff_x")), Some(false), "of an earlier boot");
         assert_eq!(owner_lives(&format!("{pid}_{}_0-{}-{now}_x", start + 1, here + 1)), None, "of a container");
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_taken_over_once() {
+        let dir = ScratchDir::new("taken").unwrap();
+        let left = dir.path().join("1_1_0_recording");
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join("note"), "what").unwrap();
+        std::fs::create_dir(dir.path().join("1_1_0_other")).unwrap();
+        let taken = take_abandoned_in(dir.path(), "recording");
+        assert_eq!(taken.len(), 1);
+        assert_eq!(std::fs::read(taken[0].path().join("note")).unwrap(), b"what");
+        let name = taken[0].path().file_name().and_then(|name| name.to_str()).unwrap();
+        assert_eq!(owner_lives(name), Some(true), "a second one leaves it alone");
+        assert!(!left.exists() && take_abandoned_in(dir.path(), "recording").is_empty());
+    }
+
+    #[test]
+    fn an_account_without_a_home_has_a_private_cache() {
+        let dir = ScratchDir::new("homeless").unwrap();
+        let us = user().unwrap();
+        let private = dir.path().join(format!("flashscope-cache-{us}"));
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(can_be_made(&private) && !can_be_made(&file.join("cache")));
+        if us != 0 {
+            assert_eq!(without_a_home(us, dir.path()).unwrap(), private);
+        }
+        let other = dir.path().join("flashscope-cache-4321");
+        assert_eq!(without_a_home(4321, dir.path()).unwrap(), other);
+        std::os::unix::fs::symlink("/etc", &other).unwrap();
+        assert!(without_a_home(4321, dir.path()).is_err(), "somebody else made it");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::carried::Carried;
 use crate::error::Error;
-use crate::scratch::cache_dir;
+use crate::scratch::{cache_dir, user};
 
 /// Where a carried program is, ready to run. Its bytes are compared with its hash each time.
 pub(super) fn unpacked(carried: &Carried) -> Result<PathBuf, Error> {
@@ -34,11 +34,6 @@ fn places() -> Vec<PathBuf> {
         places.push(std::env::temp_dir().join(format!("flashscope-agents-{user}")));
     }
     places
-}
-
-/// The user that this process is: the owner of its own entry in /proc.
-fn user() -> Option<u32> {
-    std::fs::metadata("/proc/self").ok().map(|meta| meta.uid())
 }
 
 fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
