@@ -44,7 +44,7 @@ pub struct RecordArgs {
     #[arg(long, conflicts_with_all = ["anonymize", "anonymize_key"])]
     pub no_convert: bool,
     /// End after so many seconds. A command continues unrecorded.
-    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<u64>,
     /// Event groups: auto, flash, block, syscall, cache, layers, or SYSTEM:EVENT [default: auto: those of flash, block, syscall and
     /// cache that the target has; with --mtd, --detail or --source flashmon: flash].
@@ -127,6 +127,14 @@ pub struct RecordArgs {
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("give whole seconds, from 1 to {MOST_SECONDS}"))
+}
+
+/// A hundred years.
+const MOST_SECONDS: u64 = 100 * 365 * 24 * 3600;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flashscope_output::Output;
 use flashscope_output::quote::shell_path;
-use flashscope_targets::{Job, OpenOptions};
+use flashscope_targets::{Job, JobOutcome, OpenOptions};
 use flashscope_trace::{Loss, Severity, Trace};
 
 use crate::anonymous;
@@ -80,6 +80,12 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         let mib = recorded.len() as f64 / f64::from(1 << 20);
         terminal.line(&format!("recorded {mib:.1} MiB; preparing {}", args.output.display()));
     }
+    if let Some((line, status)) = ran.as_ref().ok().and_then(|outcome| never_ran(args, outcome)) {
+        // There is nothing to see, and an earlier recording of that name stays.
+        pending.discard();
+        flashscope_output::note(&format!("{line}; nothing was recorded"));
+        return Err(Failure::of_command(status));
+    }
     let end = pending.finish();
     match ran {
         // It was asked to end, and so was the command under it.
@@ -89,9 +95,6 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
             // The command has said itself why it failed, and its status is passed on.
             let own = |line: &&String| !(outcome.command.is_some() && line.contains("(run command "));
             finished.says.iter().filter(own).for_each(|line| flashscope_output::note(line));
-            if let Some(line) = outcome.stderr.lines().find(|line| line.contains(CANNOT_BE_RUN)) {
-                flashscope_output::note(line.trim_start_matches("flashscope-agent: "));
-            }
             summarise(&finished.path, &terminal)?;
             match outcome.command {
                 None | Some(0) => Ok(()),
@@ -129,8 +132,13 @@ pub fn way(args: &RecordArgs) -> Result<Way, Failure> {
     })
 }
 
-/// What the agent says of a command that it cannot start.
-const CANNOT_BE_RUN: &str = ": cannot be run: ";
+/// What the agent says of a command that it could not start, and the command's status.
+fn never_ran<'a>(args: &RecordArgs, outcome: &'a JobOutcome) -> Option<(&'a str, i32)> {
+    let says = format!("{}: cannot be run: ", args.command.first()?);
+    let lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix("flashscope-agent: "));
+    let line = lines.clone().find(|line| line.starts_with(&says))?;
+    Some((line, outcome.command.filter(|status| matches!(status, 126 | 127))?))
+}
 
 /// Whether stdin is a file or a pipe: a terminal and /dev/null lose nothing where it is not read.
 fn stdin_holds_something() -> bool {
