@@ -194,12 +194,13 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
         "btrfs -q subvolume create $m/a; btrfs -q subvolume create $m/b
         for f in a/one b/two a/alone; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; stat -c %i $m/$f >>$m/../inodes; done
         for f in a/gone b/stays; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; stat -c %i $m/$f >>$m/../inodes; done
-        rm $m/a/gone",
+        rm $m/a/gone
+        dd if=/dev/zero of=$m/b/takes bs=4k count=3 conv=fsync status=none; stat -c %i $m/b/takes >>$m/../inodes",
     );
     let inodes = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("inode numbers");
     let inodes: Vec<u64> = inodes.lines().map(|line| line.parse().expect("a number")).collect();
-    let &[one, two, alone, _, stays] = inodes.as_slice() else { panic!("{inodes:?}") };
-    assert!(one == two && alone == stays, "{inodes:?}");
+    let &[one, two, alone, gone, stays, takes] = inodes.as_slice() else { panic!("{inodes:?}") };
+    assert!(one == two && alone == stays && gone == takes, "{inodes:?}");
     let mount = disk.mount().display().to_string();
     let rows = names["files"].as_array().expect("files");
     let row = |inode: u64| {
@@ -214,6 +215,9 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
     };
     assert_eq!(both(row(one)), ["/a/one", "/b/two"]);
     assert_eq!(both(row(alone)), ["/a/alone", "/b/stays"]);
+    // Deleted in one, and there in the other: the living one's name is not all of it.
+    let [first, second] = both(row(gone));
+    assert!(["/a", "/a/gone"].contains(&&*first) && second == "/b/takes", "{first} {second}");
     let report =
         stdout(flashscope().args(["report", "--json"]).arg(disk.dir.path().join("t.stream"))).replace(&mount, "");
     let shown = |path: &str, other: &str| {

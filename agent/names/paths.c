@@ -560,6 +560,20 @@ static void mounted(struct walk *walk, const struct fs_mount *mount)
 	directory(walk, fd, strlen(walk->path), st.st_dev, 0);
 }
 
+/* What fs_subvolumes_other() answers, and what it cannot: such a file of another subvolume was there, and is deleted. A copy. */
+static char *of_another_subvolume(const struct fs_touched *touched, const struct fs_subvolumes *all, uint64_t inode, uint32_t own)
+{
+	char *other = fs_subvolumes_other(all, inode, own);
+
+	for (size_t at = 0; !other && (at = fs_touched_evicted(touched, inode, at)) != 0;) {
+		const char *path = fs_subvolumes_path(all, touched->evicted[at - 1].subvolume, own);
+
+		if (path)
+			other = fs_strdup(path);
+	}
+	return other;
+}
+
 void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns)
 {
 	struct fs_touched *touched = &paths->touched;
@@ -581,7 +595,7 @@ void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns)
 			own = kernel_device(st.st_dev);
 		if (!own)
 			continue;
-		other = fs_subvolumes_other(all, file->inode, own);
+		other = of_another_subvolume(touched, all, file->inode, own);
 		if (other)
 			fs_inode_set_path(touched, &file->other, other);
 		free(other);

@@ -156,6 +156,14 @@ char *fs_subvolumes_other(const struct fs_subvolumes *all, uint64_t inode, uint3
 	return NULL;
 }
 
+const char *fs_subvolumes_path(const struct fs_subvolumes *all, uint64_t id, uint32_t own)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->items[i].id == id)
+			return all->items[i].device == own ? NULL : all->items[i].path;
+	return NULL;
+}
+
 void fs_subvolumes_close(struct fs_subvolumes *all)
 {
 	for (size_t i = 0; i < all->mount_count; i++)

@@ -34,6 +34,8 @@ size_t fs_subvolumes_open(struct fs_subvolumes *all, const struct fs_mounts *mou
  * of the subvolume. NULL: there is none.
  */
 char *fs_subvolumes_other(const struct fs_subvolumes *all, uint64_t inode, uint32_t own);
+/* The path of this subvolume, unless its files have `own` as their device; NULL: no such one. */
+const char *fs_subvolumes_path(const struct fs_subvolumes *all, uint64_t id, uint32_t own);
 void fs_subvolumes_close(struct fs_subvolumes *all);
 
 #endif

@@ -11,6 +11,8 @@
 #define WAITING_MAX 1024
 /* Deleted files that wait to be sent: some 0.8 MiB. */
 #define ENDED_MAX 8192
+/* Inodes of btrfs that left the cache: 256 KiB. */
+#define EVICTED_MAX 16384
 
 static size_t slot_of(const struct fs_touched *touched, uint32_t device, uint64_t inode)
 {
@@ -166,11 +168,13 @@ void fs_touched_format(struct fs_touched *touched, const char *event, const char
 	found.frees = !strcmp(event, "ext4_free_inode") || !strcmp(event, "f2fs_evict_inode");
 	if (!strcmp(event, "f2fs_evict_inode"))
 		found.links = fs_format_field(format, "nlink");
+	if (!strcmp(event, "btrfs_inode_evict"))
+		found.subvolume = fs_format_field(format, "root_objectid");
 	if (!strcmp(event, "sched_process_exec"))
 		found.pid = fs_format_field(format, "pid");
 	if (!found.device.known && found.inode.known)
 		found.backing = backing_of(event, format);
-	if (!((found.device.known || found.backing) && found.inode.known) && !found.pid.known)
+	if (!((found.device.known || found.backing || found.subvolume.known) && found.inode.known) && !found.pid.known)
 		return;
 	touched->events[touched->event_count++] = found;
 	touched->kinds[id] = (uint8_t)touched->event_count;
@@ -241,6 +245,28 @@ static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t ti
 	touched->any = false;
 }
 
+static void evicted(struct fs_touched *touched, const unsigned char *data, size_t length, const struct fs_touched_event *event)
+{
+	struct fs_evicted gone;
+
+	if (!fs_field_get(data, length, event->inode, &gone.inode) ||
+	    !fs_field_get(data, length, event->subvolume, &gone.subvolume))
+		return;
+	if (!touched->evicted)
+		touched->evicted = fs_alloc(EVICTED_MAX * sizeof(*touched->evicted));
+	touched->evicted[touched->evicted_at] = gone;
+	touched->evicted_at = (touched->evicted_at + 1) % EVICTED_MAX;
+	touched->evicted_count += touched->evicted_count < EVICTED_MAX;
+}
+
+size_t fs_touched_evicted(const struct fs_touched *touched, uint64_t inode, size_t from)
+{
+	for (size_t i = from; i < touched->evicted_count; i++)
+		if (touched->evicted[i].inode == inode)
+			return i + 1;
+	return 0;
+}
+
 static void one(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
 {
 	struct fs_touched *touched = argument;
@@ -259,6 +285,10 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 	if (event->pid.known) {
 		if (fs_field_get(data, length, event->pid, &pid))
 			started(touched, (uint32_t)pid);
+		return;
+	}
+	if (event->subvolume.known) {
+		evicted(touched, data, length, event);
 		return;
 	}
 	if (!fs_field_get(data, length, event->inode, &inode) ||
@@ -366,4 +396,5 @@ void fs_touched_free(struct fs_touched *touched)
 	free(touched->slots);
 	free(touched->fresh);
 	free(touched->started);
+	free(touched->evicted);
 }

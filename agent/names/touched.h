@@ -63,10 +63,15 @@ struct fs_touched {
 	uint32_t *started; /* processes that executed a program since the last look */
 	size_t started_count, started_capacity;
 	uint64_t started_late; /* that were too many */
+	/* btrfs: inodes that left the cache, deleted ones among them; the newest ones. */
+	struct fs_evicted {
+		uint64_t inode, subvolume;
+	} *evicted;
+	size_t evicted_count, evicted_at;
 
 	uint8_t kinds[65536]; /* of an event's number: index + 1 into events */
 	struct fs_touched_event {
-		struct fs_field device, inode, pid, links;
+		struct fs_field device, inode, pid, links, subvolume;
 		uint16_t backing; /* offset of the backing device's name ("179:0"), where there is no device; 0: none */
 		bool frees; /* the inode, if it has no links */
 	} events[250];
@@ -91,6 +96,8 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 		       const struct fs_page_layout *layout);
 /* The file of this device and inode; added where it is new. NULL: too many. */
 struct fs_inode *fs_touched_file(struct fs_touched *touched, uint32_t device, uint64_t inode, bool add);
+/* The evicted inodes of this number: a place in `evicted` after `from` (0 at first); 0: no more. */
+size_t fs_touched_evicted(const struct fs_touched *touched, uint64_t inode, size_t from);
 /* Says of all that wait that they wait: events come too fast to look for them. */
 void fs_touched_wait(struct fs_touched *touched);
 /* Places in `files` of those that events name, most events first; the caller frees them. */

@@ -242,7 +242,7 @@ static bool apply_to_event(const struct fs_filter *filter, const struct fs_trace
 		if (format && !unsure)
 			device_terms(&filter->devices, event->system, format, &by_device);
 		keep = by_device.length || unsure || !strcmp(event->system, "ufs") || !strcmp(event->system, "syscalls") ||
-		       !strcmp(event->system, "raw_syscalls") || named(filter->options, event);
+		       !strcmp(event->system, "raw_syscalls") || !strcmp(event->system, "btrfs") || named(filter->options, event);
 		free(format);
 	}
 	if (keep && by_device.length)

@@ -115,6 +115,7 @@ static const struct wanted wanted[] = {
 	{ CACHE, "ext4", "ext4_ext_map_blocks_exit|ext4_ind_map_blocks_exit", false, "where ext4 puts new blocks" },
 	{ CACHE, "ext4", "ext4_free_inode", false, "when a deleted file's inode number became free for another file" },
 	{ CACHE, "f2fs", "f2fs_evict_inode", false, "when a deleted file's inode number became free for another file" },
+	{ CACHE, "btrfs", "btrfs_inode_evict", false, "of which subvolume a deleted file was" },
 	{ CACHE, "f2fs", "f2fs_write_begin", true, "who wrote to which pages of f2fs's files" },
 	{ CACHE, "f2fs", "f2fs_submit_page_write|f2fs_submit_folio_write|f2fs_submit_page_bio|f2fs_submit_folio_bio", false,
 	  "where f2fs puts the pages of its files" },
