@@ -3,6 +3,7 @@
 //! Guest times are exact and repeat anywhere. Wall times depend on this machine and on what else it does; the raw file
 //! names the machine and its load.
 
+mod armed;
 mod boots;
 mod bytes;
 mod cost;
@@ -21,10 +22,10 @@ use std::process::ExitCode;
 use flashscope_tests::top;
 use serde_json::json;
 
-const PARTS: [&str; 8] = ["boots", "demo", "tracer", "bytes", "peers", "same-work", "stalls", "overhead"];
+const PARTS: [&str; 9] = ["boots", "demo", "tracer", "bytes", "peers", "same-work", "stalls", "overhead", "armed"];
 const LOAD_NOTE: &str = "Over 1, 5 and 15 minutes. Above 0 before the start: other work shared the cores, and wall times are \
                          high. Guest times do not depend on it.";
-const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers,same-work,stalls,overhead] [--reads N] [--rounds N] [--date YYYY-MM-DD] \
+const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers,same-work,stalls,overhead,armed] [--reads N] [--rounds N] [--date YYYY-MM-DD] \
                      [--what NAME] [--output DIR] [--places FS,…] [--resume] [--page FILE]";
 
 struct Options {
@@ -140,6 +141,7 @@ fn main() -> ExitCode {
             "same-work" => same_work::run(&earlier["same-work"], &options.places),
             "stalls" => stalls::run(),
             "overhead" => overhead::run(options.rounds),
+            "armed" => armed::run(),
             _ => peers::run(),
         };
         file["load_average"] = json!({ "before": load_before, "after": machine::load(), "note": LOAD_NOTE });

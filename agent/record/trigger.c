@@ -216,8 +216,11 @@ static uint64_t number(const unsigned char *data, size_t length, struct fs_field
 
 static void issued(struct fs_watch *watch, uint64_t dev, uint64_t sector, uint64_t time_ns)
 {
-	struct fs_pending *end = find(watch->early, ARRAY_SIZE(watch->early), dev, sector);
+	struct fs_pending *end = NULL;
 
+	/* Hardly ever is one so near. */
+	if (watch->early_ns + SKEW_NS >= time_ns)
+		end = find(watch->early, ARRAY_SIZE(watch->early), dev, sector);
 	if (end && end->begin_ns + SKEW_NS >= time_ns)
 		*end = (struct fs_pending){ 0 };
 	else
@@ -238,6 +241,7 @@ static void completed(struct fs_watch *watch, uint64_t dev, uint64_t sector, uin
 	if (!end)
 		end = &watch->early[watch->early_at++ % ARRAY_SIZE(watch->early)];
 	*end = (struct fs_pending){ .key_a = dev, .key_b = sector, .begin_ns = time_ns };
+	watch->early_ns = time_ns;
 }
 
 static void synced(struct fs_watch *watch, uint16_t id, uint64_t task, uint64_t time_ns)
@@ -396,10 +400,14 @@ static void look_at_command(struct fs_watch *watch, uint64_t now)
  */
 void fs_watch_follow(struct fs_watch *watch, uint64_t until_ns)
 {
-	size_t i = 0;
+	size_t i = 1;
 
-	if (watch->read_count)
+	/* Of one CPU they are in order. */
+	while (i < watch->read_count && watch->read[i - 1].time_ns <= watch->read[i].time_ns)
+		i++;
+	if (i < watch->read_count)
 		qsort(watch->read, watch->read_count, sizeof(*watch->read), by_time);
+	i = 0;
 	while (i < watch->read_count && watch->read[i].time_ns <= until_ns)
 		follow(watch, &watch->read[i++]);
 	if (i)

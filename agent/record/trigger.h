@@ -55,6 +55,7 @@ struct fs_watch {
 	struct fs_ring ring;
 	struct fs_pending requests[512], syncs[128], early[64];
 	size_t request_count, sync_count, early_at;
+	uint64_t early_ns; /* the newest of `early` */
 	/* Read, and not followed yet. */
 	struct fs_watched *read;
 	size_t read_count, read_room;
