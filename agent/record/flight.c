@@ -70,7 +70,7 @@ int fs_flight_begin(struct fs_recorder *recorder)
 	const struct fs_record_options *options = &recorder->options;
 	struct fs_flight *flight = &recorder->flight;
 	uint64_t cpus = (uint64_t)fs_cpus_possible();
-	char name[112], text[240];
+	char name[112], text[300];
 
 	snprintf(name, sizeof(name), "%s.watch", recorder->group);
 	if (fs_watch_begin(&flight->watch, options->triggers, options->trigger_count, &recorder->facts.tracefs,
@@ -80,9 +80,9 @@ int fs_flight_begin(struct fs_recorder *recorder)
 	flight->memory_kib = cpus * (recorder->main.kib + recorder->tasks.kib + flight->watch.ring.kib +
 				     (recorder->requests.name[0] ? recorder->requests.kib : 0));
 	snprintf(text, sizeof(text),
-		 "flight recorder armed: the rings of %" PRIu64 " CPUs take %" PRIu64 " KiB of memory; they keep what fits, at most %"
-		 PRIu64 " s before a trigger and %" PRIu64 " s after it",
-		 cpus, flight->memory_kib, options->before_s, options->after_s);
+		 "flight recorder armed: the rings of %" PRIu64 " CPUs take %" PRIu64 " KiB of memory, and files of tracefs for them %"
+		 PRIu64 " KiB; they keep what fits, at most %" PRIu64 " s before a trigger and %" PRIu64 " s after it",
+		 cpus, flight->memory_kib, fs_recorder_files_kib(recorder), options->before_s, options->after_s);
 	if (options->directory) {
 		fprintf(stderr, "flashscope-agent: %s\n", text);
 		return 0;

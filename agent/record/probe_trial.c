@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,20 @@ void fs_probe_trial_hold(sigset_t *old)
 	sigprocmask(SIG_BLOCK, &hold, old);
 }
 
+/* Until it is made smaller: an instance begins with the size of the main ring (kernel/trace/trace.c, TRACE_BUF_SIZE_DEFAULT). */
+#define TRIAL_RING_KIB 1408
+
 int fs_probe_trial_begin(struct fs_probe_trial *setup, const struct fs_tracefs *tracefs, char *error, size_t size)
 {
+	const uint64_t available = fs_available_kib(), needed = fs_instance_files_kib(tracefs) + TRIAL_RING_KIB + FS_MEMORY_LEFT_KIB;
 	char path[FS_PATH_MAX];
 
 	memset(setup, 0, sizeof(*setup));
+	if (available && available < needed) {
+		snprintf(error, size, "memory: %" PRIu64 " KiB are available, and a trial of probes takes %" PRIu64
+			 " KiB here; end something first", available, needed);
+		return -1;
+	}
 	setup->tracefs = tracefs;
 	fs_own_name(setup->group, sizeof(setup->group), "flashscope");
 	snprintf(setup->instance, sizeof(setup->instance), "%s.trial", setup->group);

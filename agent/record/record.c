@@ -245,7 +245,8 @@ static int record(struct fs_recorder *recorder)
 	if (fs_filter_check(&recorder->filter, options, recorder->error, sizeof(recorder->error)))
 		return -1;
 	if (fs_command_check(&recorder->command, recorder->error, sizeof(recorder->error)) ||
-	    (!options->monitor && (fs_recorder_check_tracefs(recorder) || fs_recorder_choose(recorder) || fs_recorder_check_events(recorder))) || fs_recorder_check_name(recorder))
+	    (!options->monitor && (fs_recorder_check_tracefs(recorder) || fs_recorder_check_memory(recorder) ||
+				   fs_recorder_choose(recorder) || fs_recorder_check_events(recorder))) || fs_recorder_check_name(recorder))
 		return -1;
 	if (fs_state_write(recorder->name, "arming", recorder->group))
 		fs_warn("ctl: will not find this recorder: no folder for notes: %s", strerror(errno));

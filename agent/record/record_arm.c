@@ -10,6 +10,9 @@
 
 #include "util.h"
 
+/* KiB a CPU: with less a recording is holes. */
+#define SMALLEST_RING_KIB 64
+
 /* Of the second instance: names of tasks. A fork and its renames take some 150 bytes. */
 #define TASKS_RING_KIB 256
 /*
@@ -116,14 +119,42 @@ int fs_recorder_arm_monitor(struct fs_recorder *recorder)
 	return 0;
 }
 
+uint64_t fs_recorder_files_kib(const struct fs_recorder *recorder)
+{
+	return (2u + fs_filter_tasks(&recorder->filter) + (recorder->options.trigger_count > 0)) *
+	       fs_instance_files_kib(&recorder->facts.tracefs);
+}
+
+static uint64_t rings_of(const struct fs_recorder *recorder)
+{
+	return (uint64_t)fs_cpus_possible() * (fs_filter_tasks(&recorder->filter) ? 2 : 1);
+}
+
+/* Before the first instance: where memory ends, the kernel ends what others run. */
+int fs_recorder_check_memory(struct fs_recorder *recorder)
+{
+	const uint64_t available = fs_available_kib(), files = fs_recorder_files_kib(recorder);
+	const uint64_t needed = files + rings_of(recorder) * SMALLEST_RING_KIB + FS_MEMORY_LEFT_KIB;
+
+	if (!available || available >= needed)
+		return 0;
+	return fs_recorder_broken(recorder,
+				  "memory: %" PRIu64 " KiB are available, and a recording takes %" PRIu64 " KiB here, %" PRIu64
+				  " of them for files of tracefs (fewer from Linux 6.6 on); end something first",
+				  available, needed, files);
+}
+
 /* KiB a CPU: what was asked for, or what a small board can spare. */
 static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 {
 	const struct fs_record_options *options = &recorder->options;
-	uint64_t rings = (uint64_t)fs_cpus_possible() * (fs_filter_tasks(&recorder->filter) ? 2 : 1);
-	uint64_t available = fs_available_kib();
+	uint64_t rings = rings_of(recorder);
+	uint64_t available = fs_available_kib(), files = fs_recorder_files_kib(recorder);
 
 	*kib = options->ring_kib;
+	files += FS_MEMORY_LEFT_KIB;
+	if (available)
+		available = available > files ? available - files : 1;
 	if (!available || *kib * rings <= available / 2)
 		return 0;
 	if (options->ring_given)
@@ -131,10 +162,7 @@ static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 					  "--ring: %" PRIu64 " KiB a CPU are %" PRIu64 " KiB, and this machine has %" PRIu64
 					  " KiB available; ask for at most --ring %" PRIu64 "K",
 					  *kib, *kib * rings, available, available / 2 / rings);
-	*kib = available / 4 / rings;
-	if (*kib < 64)
-		return fs_recorder_broken(recorder, "memory: %" PRIu64 " KiB are available, too few for rings; end something first",
-					  available);
+	*kib = available / 4 / rings < SMALLEST_RING_KIB ? SMALLEST_RING_KIB : available / 4 / rings;
 	fs_warn("ring: %" PRIu64 " KiB a CPU instead of %" PRIu64 ": this machine has %" PRIu64 " KiB of memory available", *kib,
 		options->ring_kib, available);
 	return 0;

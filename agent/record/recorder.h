@@ -84,7 +84,10 @@ int fs_recorder_check_name(struct fs_recorder *recorder);
 int fs_recorder_plan_monitor(struct fs_recorder *recorder);
 int fs_recorder_plan_probes(struct fs_recorder *recorder);
 int fs_recorder_open_output(struct fs_recorder *recorder);
+int fs_recorder_check_memory(struct fs_recorder *recorder);
 int fs_recorder_arm(struct fs_recorder *recorder);
+/* What tracefs takes for our instances, beside their rings. */
+uint64_t fs_recorder_files_kib(const struct fs_recorder *recorder);
 int fs_recorder_arm_monitor(struct fs_recorder *recorder);
 /* Of what was asked for, on or off; names of tasks are recorded all the time. 0, or -1 with errno. */
 int fs_recorder_tracing(struct fs_recorder *recorder, bool on);
