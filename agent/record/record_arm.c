@@ -133,7 +133,9 @@ static uint64_t rings_of(const struct fs_recorder *recorder)
 /* Before the first instance: where memory ends, the kernel ends what others run. */
 int fs_recorder_check_memory(struct fs_recorder *recorder)
 {
-	const uint64_t available = fs_available_kib(), files = fs_recorder_files_kib(recorder);
+	const uint64_t available = fs_available_kib();
+	/* One more for the trial of probes, whose files the kernel gives back only after a while. */
+	const uint64_t files = fs_recorder_files_kib(recorder) + fs_instance_files_kib(&recorder->facts.tracefs);
 	const uint64_t needed = files + rings_of(recorder) * SMALLEST_RING_KIB + FS_MEMORY_LEFT_KIB;
 
 	if (!available || available >= needed)
