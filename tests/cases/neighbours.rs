@@ -57,6 +57,14 @@ fn neighbours_have_their_figures() {
         ("short-request-of-no-split", [4, 2, 0, 0, 0], [2, 100, 100], [2, 105, 105]),
         ("dm-lost-remap-uncounted", [10, 10, 10, 0, 0], [10, 200, 200], [10, 213, 213]),
         ("merges-lost", [18, 18, 0, 0, 0], [18, 200, 200], [18, 204, 210]),
+        ("lost-issue-and-completion", [14, 13, 0, 0, 0], [13, 200, 200], [13, 210, 210]),
+        ("completions-lost-at-begin", [12, 7, 0, 5, 0], [7, 100, 100], [7, 110, 110]),
+        ("zone-append-issue-lost", [12, 12, 0, 0, 0], [11, 100, 200], [12, 105, 202]),
+        ("md-mirror-leg-queue-lost", [8, 8, 15, 0, 0], [7, 140, 140], [8, 150, 150]),
+        ("crypt-md-partition-remap-lost", [6, 6, 18, 0, 0], [6, 112, 112], [6, 150, 150]),
+        ("reads-of-one-sector-issue-lost", [16, 16, 0, 0, 0], [15, 98, 98], [16, 100, 100]),
+        ("flush-before-issue-lost", [6, 6, 0, 0, 0], [5, 606, 606], [6, 611, 611]),
+        ("merged-request-completion-lost", [32, 29, 0, 3, 0], [29, 100, 200], [29, 104, 210]),
     ] {
         let report = report(case);
         assert_eq!(counts(&report), wanted, "{case}");

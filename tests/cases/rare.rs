@@ -181,6 +181,11 @@ fn output_of_other_tools_is_called_by_its_name() {
             "=== sda ===\n  CPU  0:                    2 events,        1 KiB data\n  Total:                     2 events (dropped 0),        1 KiB data\n",
             "what blktrace prints",
         ),
+        (
+            "packed-page",
+            "<!DOCTYPE html>\n<html>\n<script id=\"viewer-data\" type=\"text/plain\">\nH4sIAAAAAAAAA6tWSq0oSM0rVrKKjo6NrQUA\n</script>\n</html>\n",
+            "packed alone",
+        ),
         ("page", "<html><body><pre>app-1 [000] 5.0: block_bio_queue</pre></body></html>\n", "a web page"),
     ] {
         let path = dir.path().join(name);

@@ -5,12 +5,16 @@
 //!
 //! - Another completion: both bios were in flight, and the first completion belongs to the oldest bio. Exception: the trace may have
 //!   lost events, and that bio has been in the device for far too long.
+//!   Of a bio that has a request, and whose issue is not in the trace, its queueing counts.
 //! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O
 //!   waits for one request before it makes the next, so the completion belongs to that thread's bio.
 //! - The same sectors again, by another thread: the service time decides. It is computed from the issue of the older and of the
 //!   newer bio, and the one nearer to the device's usual service time wins. If that is the newer bio, the older one has lost its
 //!   completion. Where no service time of the device is known yet, the completion belongs to the newer bio.
 //! - The end of the trace: the service time decides, too.
+//!
+//! With a bio that has lost its completion, those that lie behind it in its request have lost it. A bio whose request waits for its
+//! issue while a newer one of its sectors is done, or while its device has nothing to do, has lost its issue.
 
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
@@ -232,15 +236,34 @@ impl<W: Watch> Matching<W> {
         }
         (bio.undecided, bio.error) = (now, error);
         self.early.push_back((at, now));
+        self.take_late(now);
+    }
+
+    /// Completions without an issue, of which none is on its way any more: the issues were lost.
+    #[cold]
+    pub(super) fn take_late(&mut self, now: u64) {
         while let Some(&(at, time)) = self.early.front()
             && time.saturating_add(SKEW_NS) < now
         {
             self.early.pop_front();
             let bio = self.bios.get(at);
-            if bio.live && bio.undecided == time && bio.issued == NEVER && !self.bios.is_contested(at) {
+            if bio.live && bio.undecided == time && bio.issued == NEVER && self.is_of_one(at) {
                 self.take_undecided(at);
             }
         }
+    }
+
+    /// Whether a bio's undecided completion can be of no other: all others at its sector were queued later.
+    fn is_of_one(&mut self, at: u32) -> bool {
+        if !self.bios.is_contested(at) {
+            return true;
+        }
+        let Bio { place, sector, undecided, .. } = *self.bios.see(at);
+        let mut group = std::mem::take(&mut self.group);
+        self.bios.group(place, sector, &mut group);
+        let one = group.iter().all(|&other| other == at || self.bios.see(other).queued > undecided);
+        self.group = group;
+        one
     }
 
     fn take_undecided(&mut self, at: u32) {
@@ -297,8 +320,18 @@ impl<W: Watch> Matching<W> {
         let time = completion.time;
         let issued = |bio: &Bio| bio.issued != NEVER && bio.issued <= time;
         let older: Vec<u32> = group.iter().copied().filter(|&at| at != completion.on).collect();
-        let oldest =
-            older.iter().copied().filter(|&at| issued(self.bios.see(at))).min_by_key(|&at| self.bios.see(at).issued);
+        let by_issue = |at: &u32| self.bios.see(*at).issued;
+        let oldest = older.iter().copied().filter(|&at| issued(self.bios.see(at))).min_by_key(by_issue);
+        // Where both ended, it is the older one's; of those that have lost their completion it is none's.
+        let oldest = match cause {
+            Cause::Complete if self.missing => {
+                let requested = |bio: &Bio| issued(bio) || bio.issued == NEVER && bio.got != NEVER;
+                let gone = |at: u32| self.typical_of(self.bios.see(at)).is_some() && self.is_long_gone(at, time);
+                let punctual = |&at: &u32| requested(self.bios.see(at)) && !gone(at);
+                older.iter().copied().filter(punctual).min_by_key(|&at| self.bios.see(at).begun()).or(oldest)
+            }
+            _ => oldest,
+        };
         let newest = *self.bios.see(completion.on);
         // Issued after the completion, it cannot be its own.
         let possible = newest.issued == NEVER || newest.issued <= time;
@@ -328,7 +361,11 @@ impl<W: Watch> Matching<W> {
             _ => completion.on,
         };
         if chosen == completion.on {
-            lost.extend(older.iter().copied().filter(|&at| self.is_overdue(at, time)));
+            let gone = |&at: &u32| self.is_overdue(at, time) || self.is_outrun(at, time);
+            lost.extend(older.iter().copied().filter(gone));
+            for first in 0..lost.len() {
+                self.others_of_request(lost[first], &mut lost);
+            }
         }
         let Bio { issued, shown, .. } = *self.bios.see(chosen);
         self.counts.without_issue += u64::from(shown && issued == NEVER);
@@ -341,22 +378,50 @@ impl<W: Watch> Matching<W> {
         }
     }
 
+    /// Adds the bios that lie behind this one in its request: one completion was to end them all.
+    fn others_of_request(&mut self, at: u32, lost: &mut Vec<u32>) {
+        let mut last = *self.bios.see(at);
+        while last.issued != NEVER && self.bios.may_look() {
+            let wanted = Wanted { place: last.place, sector: last.end(), most: u64::MAX };
+            let same = |bio: &Bio| u8::from(bio.issued == last.issued && !bio.data_done && bio.undecided == NEVER);
+            let Some((next, bio)) = self.bios.find(wanted, same) else { return };
+            last = *bio;
+            if last.sectors == 0 || lost.contains(&next) {
+                return;
+            }
+            lost.push(next);
+        }
+    }
+
     fn typical_of(&self, bio: &Bio) -> Option<u64> {
         self.typical.of(bio.device, bio.kind as usize)
     }
 
+    /// Whether it has been on its way for far longer than others are in the device, as far as its issue is known; else from its queueing.
+    fn is_long_gone(&self, at: u32, time: u64) -> bool {
+        let bio = self.bios.see(at);
+        let since = if bio.issued == NEVER { bio.queued } else { bio.issued };
+        let typical = self.typical_of(bio).unwrap_or(0);
+        since != NEVER && time.saturating_sub(since) > OVERDUE.saturating_mul(typical)
+    }
+
     /// Whether a bio has been in the device far longer than others are: its completion was lost.
     fn is_overdue(&self, at: u32, time: u64) -> bool {
+        self.bios.see(at).issued != NEVER && self.is_long_gone(at, time)
+    }
+
+    /// Whether a bio has a request that should have been issued long before a newer one of its sectors was done: its issue was lost.
+    fn is_outrun(&self, at: u32, time: u64) -> bool {
         let bio = self.bios.see(at);
-        let typical = self.typical_of(bio).unwrap_or(0);
-        bio.issued != NEVER && time.saturating_sub(bio.issued) > OVERDUE.saturating_mul(typical)
+        Self::waits_for_issue(bio) && self.typical_of(bio).is_some() && self.is_long_gone(at, time)
     }
 
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
     /// where nothing is known of the device yet.
     fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
         let typical = self.typical_of(newest)? as f64;
-        let since = if newest.issued == NEVER { newest.queued } else { newest.issued };
+        let begun = |bio: &Bio| if bio.issued == NEVER { bio.queued } else { bio.issued };
+        let since = begun(newest);
         if since == NEVER {
             return None;
         }
@@ -364,22 +429,49 @@ impl<W: Watch> Matching<W> {
             let ratio = time.saturating_sub(from).max(1) as f64 / typical.max(1.0);
             ratio.max(1.0 / ratio)
         };
-        Some(off(since) * NEARER < off(self.bios.see(older).issued))
+        Some(off(since) * NEARER < off(begun(self.bios.see(older))))
     }
 
-    /// Whether a bio at these sectors has been in the device far longer than usual, or what does its work below it was done long
-    /// ago.
-    pub(super) fn is_one_overdue(&self, range: Range) -> bool {
+    /// Whether a bio at these sectors has been in the device far longer than usual, or waits for a device that has nothing to do, or
+    /// what does its work below it was done long ago.
+    pub(super) fn is_one_overdue(&self, range: Range, tid: TaskId) -> bool {
         let mut group = Vec::new();
         self.bios.group(range.place, range.sector, &mut group);
-        let now = self.counts.end_ns;
-        let done_below = |at: u32| {
-            let last = self.stack.done_below(at, self.bios.see(at).queued);
+        group.into_iter().any(|at| self.is_overdue_bio(at, Some(tid)))
+    }
+
+    /// Where no time of the device is known yet, a bio is overdue if its own thread goes on: most threads wait for theirs.
+    pub(super) fn is_overdue_bio(&self, at: u32, tid: Option<TaskId>) -> bool {
+        let (bio, now) = (self.bios.see(at), self.counts.end_ns);
+        let done_below = || {
+            let last = self.stack.done_below(at, bio.queued);
             last.is_some_and(|last| last.saturating_add(SKEW_NS) < now)
         };
-        group
-            .into_iter()
-            .any(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now) || done_below(at))
+        let long = match self.typical_of(bio) {
+            Some(typical) => OVERDUE.saturating_mul(typical),
+            None if tid == Some(bio.tid) => SKEW_NS,
+            None => NEVER,
+        };
+        let is_long_since = |since: u64| now.saturating_sub(since) > long;
+        match bio.issued {
+            NEVER => is_long_since(bio.queued) && self.is_passed_over(bio) || done_below(),
+            issued => is_long_since(issued) || done_below(),
+        }
+    }
+
+    /// Whether a bio has a request that was not issued. Discards are merged, and flushes are issued, without an event of their own.
+    fn waits_for_issue(bio: &Bio) -> bool {
+        let has_request = bio.got != NEVER || bio.merged != NEVER || bio.inserted != NEVER;
+        bio.issued == NEVER && has_request && !bio.flush && bio.kind != RequestKind::Discard
+    }
+
+    /// Whether a bio has a request that was not issued while its device has nothing in flight: its issue was lost.
+    #[cold]
+    fn is_passed_over(&self, bio: &Bio) -> bool {
+        let is_busy = |other: &Bio| other.device == bio.device && other.issued != NEVER && !other.data_done;
+        Self::waits_for_issue(bio)
+            && self.issues[usize::from(bio.device)]
+            && !self.bios.rest().any(|(_, other)| is_busy(other))
     }
 
     /// Completions that are undecided when the trace ends.
@@ -444,6 +536,7 @@ impl<W: Watch> Matching<W> {
             && self.bios.see(upper).live
             && self.bios.see(upper).queued == queued
             && self.bios.see(upper).issued == NEVER
+            && !self.queues_again(upper)
         {
             self.take(upper, time, error);
         }

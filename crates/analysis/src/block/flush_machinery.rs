@@ -84,6 +84,8 @@ pub(super) struct Waiting {
     pub served: u64,
     /// No other flush was issued meanwhile: the completion was that of the flush that it waited for.
     pub sure: bool,
+    /// Meanwhile a flush was completed whose issue is not in the trace.
+    pub unseen: bool,
     pub before: Span,
     pub data: Span,
     pub after: Span,

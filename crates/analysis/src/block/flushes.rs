@@ -48,6 +48,7 @@ impl<W: Watch> Matching<W> {
             pending: NEVER,
             served: NEVER,
             sure: false,
+            unseen: false,
             before: Span::UNKNOWN,
             data: Span::UNKNOWN,
             after: Span::UNKNOWN,
@@ -214,8 +215,9 @@ impl<W: Watch> Matching<W> {
         let flush_after = one.flags.has(RequestFlags::FUA) && one.keeps_fua == Some(false);
         // A device that is issued no requests (device mapper, md) completes a bio once.
         let machinery = self.issues[usize::from(one.device)];
-        let unknown = machinery && one.keeps_fua.is_none() && self.flushes.ends > 0;
-        let goes_on = flush_after || one.before.from != NEVER || unknown;
+        let flushes_first = one.flags.has(RequestFlags::FLUSH);
+        let unknown = machinery && (one.keeps_fua.is_none() || flushes_first) && self.flushes.ends > 0;
+        let goes_on = flush_after || one.before.from != NEVER || unknown || one.unseen;
         if !goes_on {
             self.flush_over(index);
             return false;
@@ -236,8 +238,11 @@ impl<W: Watch> Matching<W> {
     fn flush_over(&mut self, index: usize) {
         let one = self.flushes.waiting.remove(index);
         self.flushes.count(&one);
+        // A device that is issued flushes was issued one for this bio.
+        let lost = one.before.from == NEVER && one.flags.has(RequestFlags::FLUSH) && !one.empty;
+        let is_issued = one.unseen || self.flushes.last_issue.contains_key(&one.device);
         let bio = self.bios.get(one.at);
-        bio.issued = bio.issued.min(one.before.from);
+        bio.issued = if lost && is_issued { NEVER } else { bio.issued.min(one.before.from) };
     }
 
     fn flush_end(&mut self, index: usize, error: i32, now: u64) {
@@ -280,6 +285,10 @@ impl<W: Watch> Matching<W> {
         let of_device = self.flushes.waiting.iter_mut().filter(|one| one.device == device);
         let first = of_device.map(|one| one.pending).min().unwrap_or(NEVER);
         let sure = self.flushes.last_issue.get(&device) == Some(&first);
+        if first == NEVER {
+            let before = |one: &&mut Waiting| one.device == device && one.needs == Needs::FlushBefore;
+            self.flushes.waiting.iter_mut().filter(before).for_each(|one| one.unseen = true);
+        }
         let served = self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == first);
         for one in served.filter(|one| one.pending != NEVER) {
             (one.pending, one.served, one.sure) = (NEVER, now, sure);

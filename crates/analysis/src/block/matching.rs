@@ -123,6 +123,8 @@ pub(super) struct Matching<W> {
     /// time.
     pub(super) next_uppers: Vec<Upper>,
     pub(super) next_below: Option<(Option<u16>, Show)>,
+    /// The next request is of a bio at this sector whose queueing was lost, and which is below this one.
+    next_request: Option<(u64, Upper, Show)>,
     /// The last parts of bios of devices above others, by name and time: what is below them may come without a remap.
     pub(super) lately_above: VecDeque<(u32, u64)>,
     /// A remap says where the next bio is from.
@@ -197,6 +199,7 @@ impl<W: Watch> Matching<W> {
             served: HashMap::new(),
             next_uppers: Vec::new(),
             next_below: None,
+            next_request: None,
             lately_above: VecDeque::new(),
             is_remapped: false,
             orphan: None,
@@ -325,7 +328,7 @@ impl<W: Watch> Matching<W> {
     /// The same sectors are queued or issued anew while bios of them are on their way.
     #[cold]
     pub(super) fn again(&mut self, range: Range, tid: TaskId) {
-        self.whole_trace &= !self.uncounted || !self.is_one_overdue(range);
+        self.whole_trace &= !self.uncounted || !self.is_one_overdue(range, tid);
         self.decide_completion(range.place, range.sector, Cause::Again { tid });
         if self.whole_trace {
             return;
@@ -379,16 +382,24 @@ impl<W: Watch> Matching<W> {
     fn moved(&mut self, device: u16, block: &BlockEvent, now: u64) {
         let mut sector = block.sector;
         while sector < block.end() {
-            let Some(((from, from_sector), time)) = self.stack.remap((block.device, sector)) else { return };
-            if self.stack.queues_again(from) {
-                // Its queueing was lost.
+            let place = (block.device, sector);
+            let Some((from, _)) = self.stack.highest(place) else { return };
+            let is_lost = self.stack.queues_again(from);
+            if is_lost && block.action != BlockAction::Issue {
                 return;
             }
+            let Some(((from, from_sector), time)) = self.stack.remap(place) else { return };
             let upper = self.devices.iter().position(|&known| known == from);
             let Some(at) = upper.and_then(|upper| self.upper_at(upper as u16, block, from_sector)) else {
                 return;
             };
             let upper = *self.bios.see(at);
+            if is_lost {
+                // Its queueing was lost: the request is known alone.
+                let of = Upper { at: self.splits.name(at, &upper), queued: upper.queued, bytes: block.bytes };
+                self.next_request = Some((sector, of, (upper.in_range, upper.shown)));
+                return;
+            }
             let (flags, by) = ((upper.flags, upper.kind), (upper.owner, upper.tid));
             let mut bio = InFlight::bio(device, flags, sector, upper.sectors, by, time);
             (bio.in_range, bio.shown, bio.below) = (upper.in_range, upper.shown, true);
@@ -403,6 +414,11 @@ impl<W: Watch> Matching<W> {
             }
             sector = bio.end().max(sector + 1);
         }
+    }
+
+    /// Whether bios that are remapped from this one's device are queued again below it.
+    pub(super) fn queues_again(&self, upper: u32) -> bool {
+        self.stack.queues_again(self.devices[usize::from(self.bios.see(upper).device)])
     }
 
     /// The owner of the upper bio that the next queued bio belongs to, if there is one.
@@ -458,7 +474,14 @@ impl<W: Watch> Matching<W> {
         let mut bio = InFlight::bio(device, (block.flags, kind), begin, sectors, by, NEVER);
         bio.issued = now;
         (bio.in_range, bio.shown) = self.show();
+        let upper = self.next_request.take();
+        if let Some((.., show)) = upper {
+            ((bio.in_range, bio.shown), bio.below) = (show, true);
+        }
         let at = self.add(bio);
+        if let Some((_, upper, _)) = upper {
+            self.stack.add(&[upper], at, &bio);
+        }
         self.counts.all_requests += 1;
         self.counts.requests += u64::from(bio.shown);
         self.watch.requested(at, self.bios.get(at), now);
@@ -495,6 +518,10 @@ impl<W: Watch> Matching<W> {
     fn follow(&mut self, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64, issuer: impl FnOnce() -> u32) {
         let completes = block.action == BlockAction::Complete;
         self.counts.completions |= completes;
+        // A partition has no bios of its own.
+        if block.action == BlockAction::Remap {
+            return;
+        }
         let Some(device) = self.device(block.device) else {
             self.counts.of_further_devices += u64::from(self.in_range);
             return;
@@ -594,7 +621,8 @@ impl<W: Watch> Matching<W> {
         *last = queued.max(*last);
     }
 
-    /// A request was allocated for sectors that are in the device: whatever is issued for them next is not what is there.
+    /// A request was allocated for sectors that are in the device, or that had one: whatever is issued for them next is not what was
+    /// there.
     #[cold]
     fn allocated_again(&mut self, range: Range) {
         let mut group = std::mem::take(&mut self.group);
@@ -602,6 +630,9 @@ impl<W: Watch> Matching<W> {
         for &at in &group {
             let bio = self.bios.get(at);
             bio.superseded |= bio.issued != NEVER;
+            if bio.issued == NEVER && self.is_overdue_bio(at, None) {
+                self.give_up(at);
+            }
         }
         self.group = group;
     }
@@ -676,6 +707,10 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     fn issued(&mut self, device: u16, block: &BlockEvent, tid: TaskId, now: u64, issuer: impl FnOnce() -> u32) {
         self.issues[usize::from(device)] = true;
+        let below = self.next_request.take();
+        if !self.early.is_empty() {
+            self.take_late(now);
+        }
         let fits = |bio: &Bio| {
             let requested = bio.got != NEVER || bio.merged != NEVER;
             u8::from(bio.issued == NEVER)
@@ -715,6 +750,7 @@ impl<W: Watch> Matching<W> {
             let gaps = std::mem::take(&mut self.gaps);
             let by = (issuer(), tid);
             for &gap in &gaps {
+                self.next_request = below.filter(|(sector, ..)| (gap.0..gap.1).contains(sector));
                 self.request(device, block, gap, by, now);
             }
             self.gaps = gaps;

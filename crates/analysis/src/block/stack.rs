@@ -28,6 +28,8 @@ use std::collections::hash_map::Entry;
 const MAX_REMAPS: usize = 1 << 14;
 /// Pairs of devices of which one lies on the other.
 const MAX_EDGES: usize = 1024;
+/// Remaps that are followed upwards: they may lead in a circle.
+const MAX_LEVELS: usize = 16;
 
 /// What one device adds above another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -323,6 +325,16 @@ impl Stack {
         Some((from, time))
     }
 
+    /// Where a bio that is here comes from, as [`Self::origin`] would say.
+    pub fn highest(&self, at: (Device, u64)) -> Option<(Device, u64)> {
+        let mut from = self.remaps.get(&at)?.from;
+        for _ in 0..MAX_LEVELS {
+            let Some(higher) = self.remaps.get(&from) else { break };
+            from = higher.from;
+        }
+        Some(from)
+    }
+
     /// Remaps are known whose bios were not queued again.
     pub fn has_remaps(&self) -> bool {
         !self.remaps.is_empty()
@@ -420,7 +432,8 @@ impl Stack {
     }
 
     fn count(&mut self, bio: &Bio, above: &Above, completed: u64) {
-        if completed == NEVER || !bio.shown || !above.all_completed || above.open > 0 {
+        let unknown = completed == NEVER || above.first_queued == NEVER;
+        if unknown || !bio.shown || !above.all_completed || above.open > 0 {
             return;
         }
         let sums = self.levels.entry(bio.device).or_default();

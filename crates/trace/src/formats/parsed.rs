@@ -23,6 +23,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+/// gzip's first bytes in base64: Chrome's trace viewer packs its JSON so.
+pub(crate) const PACKED: &[u8] = b"H4sI";
 /// Formats that are made up; an event beyond, or beyond [`MAX_FORMATS_MEMORY`], has its text only.
 const MAX_SCHEMAS: usize = 4096;
 
@@ -230,6 +232,10 @@ impl Survey {
             return None;
         }
         Some(match &self.first_malformed {
+            Some(line) if line.as_bytes().starts_with(PACKED) => format!(
+                "is {title} that holds its trace packed alone (gzip in base64, as Chrome's trace viewer saves it), which flashscope does \
+                 not read; give the text that atrace or the kernel wrote (/sys/kernel/tracing/trace), or a trace of Perfetto"
+            ),
             Some(line) => format!(
                 "looks like {title}, but none of its {} lines is an event that flashscope understands (the first: \"{line}\"); \
                  `flashscope report --help` lists what is read",

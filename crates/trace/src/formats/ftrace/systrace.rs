@@ -4,7 +4,7 @@
 //! processes); older ones as lines of a JavaScript string that end with `\n\`.
 
 use crate::formats::ftrace::{self, Reader as Ftrace};
-use crate::formats::parsed::Item;
+use crate::formats::parsed::{Item, PACKED};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
@@ -26,9 +26,6 @@ pub(crate) const DIALECT: Dialect = Dialect {
     why_no_event: "nothing was recorded, or the trace stands in the text of the page; save its lines alone, and give that file",
     lines: || Box::<Reader>::default(),
 };
-
-/// gzip's first bytes in base64: Chrome's trace viewer packs its JSON so.
-const PACKED: &[u8] = b"H4sI";
 
 /// Whether a file is a page of HTML.
 pub(crate) fn is_page(head: &[u8]) -> bool {
