@@ -20,7 +20,7 @@ struct Load(Vec<Child>);
 impl Load {
     fn start() -> Load {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let turns = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.01; done";
+        let turns = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.04; done";
         Load((0..cores).map(|_| Command::new("sh").args(["-c", turns]).spawn().expect("sh")).collect())
     }
 }
@@ -97,7 +97,7 @@ fn the_demo_finds_what_holds_and_repeats_to_the_byte_under_load_and_without_netw
         assert!(comparison.note.len() > 40, "{}: no cause is given", comparison.id);
     }
 
-    // Again: every core busy, and no network to fetch anything from.
+    // Again: interrupted by others on every core, and no network to fetch anything from.
     let load = Load::start();
     let binary = flashscope().get_program().to_owned();
     let mut again = match Command::new("unshare").args(["-n", "true"]).status() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Mutations a format; fewer where the time is up, which is then said. `FLASHSCOPE_MUTATIONS` asks for more.
 const MUTATIONS: u32 = 20_000;
-const TIME: Duration = Duration::from_secs(12);
+const TIME: Duration = Duration::from_secs(6);
 
 /// Inputs that once found a fault: `fuzz/regressions/FORMAT/NAME`.
 fn regressions(format: &str) -> Vec<(String, Vec<u8>)> {
