@@ -278,9 +278,10 @@ fn hostile() -> Vec<(&'static str, (Vec<u8>, u64))> {
             }),
         ),
         (
-            "bios of 2 TiB on no file",
+            "bios of 4 GiB on no file, anywhere",
             fill(of_block_io, |w, n| {
-                w.event_rwbs("block_bio_queue", 7, SECOND + n, &[DISK, n * 8, u64::from(u32::MAX)], "W");
+                let (sector, rwbs) = (n * (1 << (n % 25)) + 1, ["R", "W"][n as usize % 2]);
+                w.event_rwbs("block_bio_queue", 7, SECOND + n, &[DISK, sector, (4 << 30) / 512 - 8], rwbs);
                 true
             }),
         ),

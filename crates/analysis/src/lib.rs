@@ -20,6 +20,7 @@ mod latency;
 pub mod layers;
 mod names;
 mod own_wear;
+mod read_before;
 mod split;
 #[cfg(test)]
 mod testing;

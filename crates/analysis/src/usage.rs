@@ -1,6 +1,7 @@
 //! How files and devices are used: what is read again, which files are read at random, and whether programs write at all.
 
 use crate::bounded::{BoundedMap, Full};
+use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
 use crate::{Analysis, LossCount};
 use flashscope_trace::{
     BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind, TaskId,
@@ -23,7 +24,6 @@ const MAX_READERS: usize = 64;
 /// Threads of a file whose reads are followed, and pages of one read.
 const MAX_THREADS: usize = 64;
 const MAX_PAGES: u64 = 4096;
-const BLOCK_BYTES: u64 = 4096;
 /// Regions of a device in which a thread reads often, and how many are remembered.
 const REGION_BYTES: u64 = 256 << 10;
 const MAX_REGIONS: usize = 1 << 16;
@@ -239,10 +239,7 @@ struct OfFaults {
 pub struct Usage {
     commits: BTreeMap<TaskId, u64>,
     devices: BTreeMap<Device, (u64, u64)>,
-    /// By device and piece: a bit for each of its blocks that was read. At most [`MAX_PIECES`].
-    pieces: HashMap<(Device, u64), u64>,
-    /// By device and block: a bit for each of its sectors that was read, of blocks that were read in part alone. As many at most.
-    parts: HashMap<(Device, u64), u8>,
+    before: ReadBefore,
     files: HashMap<FileId, OfFile>,
     covered: usize,
     writes: BTreeMap<Device, u64>,
@@ -283,8 +280,7 @@ impl Usage {
         Usage {
             commits: BTreeMap::new(),
             devices: BTreeMap::new(),
-            pieces: HashMap::new(),
-            parts: HashMap::new(),
+            before: ReadBefore::new(limits.pieces),
             files: HashMap::new(),
             covered: 0,
             writes: BTreeMap::new(),
@@ -301,71 +297,11 @@ impl Usage {
             limits,
         }
     }
-    /// How many of the bytes were read before.
-    fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
-        const SECTORS: u64 = BLOCK_BYTES / 512;
-        let end_sector = sector.saturating_add(bytes.div_ceil(512));
-        let (mut block, end) = (sector.div_ceil(SECTORS), end_sector / SECTORS);
-        // Blocks of which it reads a part: a file system with blocks of 1 KiB reads the parts one by one.
-        let head = (sector, end_sector.min(block.saturating_mul(SECTORS)));
-        let tail = (head.1.max(end.saturating_mul(SECTORS)), end_sector);
-        let mut all_again = 0;
-        for (from, to) in [head, tail] {
-            if from < to {
-                all_again += self.read_part(device, from / SECTORS, from % SECTORS, to - from);
-            }
-        }
-        while block < end {
-            let blocks = (end - block).min(64 - block % 64);
-            let bits = u64::MAX >> (64 - blocks) << (block % 64);
-            let full = self.pieces.len() >= self.limits.pieces;
-            match self.pieces.entry((device, block / 64)) {
-                Entry::Occupied(mut seen) => {
-                    let again = u64::from((seen.get() & bits).count_ones());
-                    all_again += again * BLOCK_BYTES;
-                    *seen.get_mut() |= bits;
-                }
-                Entry::Vacant(_) if full => self.not_followed.blocks += blocks,
-                Entry::Vacant(new) => drop(new.insert(bits)),
-            }
-            if !self.parts.is_empty() {
-                let parts = (block..block + blocks).filter_map(|block| self.parts.remove(&(device, block)));
-                all_again += parts.map(|part| u64::from(part.count_ones()) * 512).sum::<u64>();
-            }
-            block += blocks;
-        }
-        let sums = self.devices.entry(device).or_default();
-        (sums.0, sums.1) = (sums.0.saturating_add(bytes), sums.1.saturating_add(all_again));
-        all_again
-    }
-
-    /// The same of so many sectors from one on within a block.
-    fn read_part(&mut self, device: Device, block: u64, first: u64, sectors: u64) -> u64 {
-        let bits = u8::MAX >> (8 - sectors.min(8)) << first;
-        let whole = self.pieces.get(&(device, block / 64)).is_some_and(|seen| seen >> (block % 64) & 1 == 1);
-        if whole {
-            return u64::from(bits.count_ones()) * 512;
-        }
-        let full = self.parts.len() >= self.limits.pieces;
-        match self.parts.entry((device, block)) {
-            Entry::Occupied(mut seen) => {
-                let again = u64::from((seen.get() & bits).count_ones());
-                *seen.get_mut() |= bits;
-                again * 512
-            }
-            Entry::Vacant(_) if full => {
-                self.not_followed.blocks += 1;
-                0
-            }
-            Entry::Vacant(new) => {
-                new.insert(bits);
-                0
-            }
-        }
-    }
 
     fn read(&mut self, block: &BlockEvent, tid: TaskId, at: u64) {
-        let again = self.read_blocks(block.device, block.sector, block.bytes);
+        let again = self.before.read(block.device, block.sector, block.bytes);
+        let sums = self.devices.entry(block.device).or_default();
+        (sums.0, sums.1) = (sums.0.saturating_add(block.bytes), sums.1.saturating_add(again));
         let full = self.readers.len() >= self.limits.files;
         let cached = self.cached.get(&tid).copied();
         match self.readers.entry((tid, block.device)) {
@@ -410,15 +346,18 @@ impl Usage {
         let (first, last) = (file.offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         let most = last.min(first.saturating_add(MAX_PAGES));
         self.not_followed.file_reads = self.not_followed.file_reads.saturating_add(last - most);
-        for page in first..most {
-            match of.covered.get_mut(&(page / 64)) {
-                Some(piece) => *piece |= 1 << (page % 64),
+        let mut page = first;
+        while page < most {
+            let pages = (most - page).min(PIECE - page % PIECE);
+            match of.covered.get_mut(&(page / PIECE)) {
+                Some(piece) => *piece |= bits(page, pages),
                 None if self.covered < self.limits.pieces => {
                     self.covered += 1;
-                    of.covered.insert(page / 64, 1 << (page % 64));
+                    of.covered.insert(page / PIECE, bits(page, pages));
                 }
-                None => self.not_followed.file_reads += 1,
+                None => self.not_followed.file_reads += pages,
             }
+            page += pages;
         }
     }
 }
@@ -523,6 +462,7 @@ impl Analysis for Usage {
         };
         let readers = readers.into_iter().map(reader).collect();
         let mut not_followed = self.not_followed;
+        not_followed.blocks = self.before.not_followed;
         not_followed.reader_bios += self.cached.lost() + self.idle_requests.lost();
         not_followed.faults = self.fault_ends.lost().max(self.file_faults.lost());
         UsageFound {
@@ -615,8 +555,7 @@ mod tests {
             .for_each(|(sector, bytes)| usage.event(&event(1, 7, read(sector, bytes))));
         usage.event(&event(1, 8, read(0, 4096)));
         usage.event(&event(1, 9, read(0, 4096)));
-        let kept = usage.not_followed;
-        assert_eq!((kept.blocks, kept.reader_bios), (3, 1));
+        assert_eq!((usage.before.not_followed, usage.not_followed.reader_bios), (3, 1));
         // Of the third file nothing, of the second the second thread's order, and its page in a third piece.
         for (tid, inode, offset) in [(7, 1, 0), (7, 2, 0), (8, 2, 64 << 12), (7, 3, 0)] {
             usage.event(&event(2, tid, file(FileStep::Read, inode, offset)));
@@ -627,19 +566,6 @@ mod tests {
         let found = usage.finish();
         assert_eq!(found.losses().iter().map(|loss| loss.count).collect::<Vec<_>>(), [3, 3, 2, 2]);
         assert_eq!(found.devices[0].read_again_bytes, 8192);
-    }
-
-    #[test]
-    fn parts_of_a_block_are_no_block_that_is_read_again() {
-        // Sectors and what of them was read before: four blocks of 1 KiB, the second of them again, the whole, half of the next with it.
-        let reads =
-            [(0, 2, 0), (2, 2, 0), (4, 2, 0), (6, 1, 0), (2, 2, 2), (0, 8, 7), (7, 5, 1), (10, 22, 2), (7, 25, 25)];
-        let mut usage = Usage::default();
-        for (sector, sectors, again) in reads {
-            let device = Device::new(8, 0);
-            assert_eq!(usage.read_blocks(device, sector, sectors * 512), again * 512, "{sector} {sectors}");
-        }
-        assert_eq!(usage.read_blocks(Device::new(8, 0), u64::MAX - 3, 4096), 0);
     }
 
     #[test]

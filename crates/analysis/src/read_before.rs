@@ -1,0 +1,215 @@
+//! Which bytes of devices a trace has read before.
+//!
+//! Pieces of 256 KiB that were read whole are ranges, so that a read of any size is one entry. Of the others a bit is kept for each
+//! block of 4 KiB, or for each sector of a block. A read costs log n of what is kept, and once what it makes whole.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+
+use flashscope_trace::Device;
+
+use crate::bounded::{Full, Ranges};
+
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+const SECTORS: u64 = BLOCK_BYTES / 512;
+/// Blocks of a piece.
+pub(crate) const PIECE: u64 = 64;
+/// Runs of whole pieces. A piece that has no room there keeps its bits.
+const MAX_RUNS: usize = 1 << 16;
+
+/// Bits of so many blocks of a piece, or pages, from one on.
+pub(crate) fn bits(from: u64, count: u64) -> u64 {
+    u64::MAX >> (PIECE - count) << (from % PIECE)
+}
+
+/// What was read of all devices.
+pub(crate) struct ReadBefore {
+    /// By device: pieces that were read whole.
+    whole: Ranges<Device, ()>,
+    /// By device and piece, of the others: a bit for each of its blocks that was read.
+    pieces: BTreeMap<(Device, u64), u64>,
+    /// By device and block, of blocks that were read in part alone: a bit for each of its sectors.
+    parts: BTreeMap<(Device, u64), u8>,
+    /// Pieces, and parts of blocks, that are kept at most.
+    most: usize,
+    /// Blocks, or parts of them, whose first read was not kept.
+    pub not_followed: u64,
+}
+
+impl ReadBefore {
+    pub fn new(most: usize) -> ReadBefore {
+        let whole = Ranges::new(MAX_RUNS, Full::Refuse);
+        ReadBefore { whole, pieces: BTreeMap::new(), parts: BTreeMap::new(), most, not_followed: 0 }
+    }
+
+    /// A read. Returns how many of its bytes were read before.
+    pub fn read(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
+        let end_sector = sector.saturating_add(bytes.div_ceil(512));
+        let blocks = sector.div_ceil(SECTORS)..end_sector / SECTORS;
+        // Blocks of which it reads a part: a file system with blocks of 1 KiB reads the parts one by one.
+        let head = (sector, end_sector.min(blocks.start.saturating_mul(SECTORS)));
+        let tail = (head.1.max(blocks.end.saturating_mul(SECTORS)), end_sector);
+        let parts = [head, tail].into_iter().filter(|(from, to)| from < to);
+        let again: u64 = parts.map(|(from, to)| self.part(device, from / SECTORS, from % SECTORS, to - from)).sum();
+        again + self.blocks(device, blocks)
+    }
+
+    fn blocks(&mut self, device: Device, blocks: Range<u64>) -> u64 {
+        let whole = blocks.start.div_ceil(PIECE)..blocks.end / PIECE;
+        if whole.is_empty() {
+            let middle = blocks.end.min((blocks.start / PIECE + 1) * PIECE);
+            return self.in_a_piece(device, blocks.start..middle) + self.in_a_piece(device, middle..blocks.end);
+        }
+        self.in_a_piece(device, blocks.start..whole.start * PIECE)
+            + self.in_a_piece(device, whole.end * PIECE..blocks.end)
+            + self.whole_pieces(device, whole)
+    }
+
+    /// Blocks of one piece.
+    fn in_a_piece(&mut self, device: Device, blocks: Range<u64>) -> u64 {
+        if blocks.is_empty() {
+            return 0;
+        }
+        let (piece, count) = (blocks.start / PIECE, blocks.end - blocks.start);
+        if self.whole.run(device, piece).is_some() {
+            return count * BLOCK_BYTES;
+        }
+        let bits = bits(blocks.start, count);
+        let full = self.pieces.len() >= self.most;
+        let mut again = 0;
+        match self.pieces.entry((device, piece)) {
+            Entry::Occupied(mut seen) => {
+                again = u64::from((seen.get() & bits).count_ones()) * BLOCK_BYTES;
+                *seen.get_mut() |= bits;
+                if *seen.get() == u64::MAX {
+                    self.whole.update(device, piece..piece + 1, |_, _| Some(()), |_, _, ()| {});
+                    if self.whole.run(device, piece).is_some() {
+                        seen.remove();
+                    }
+                }
+            }
+            Entry::Vacant(_) if full => self.not_followed += count,
+            Entry::Vacant(new) => drop(new.insert(bits)),
+        }
+        again + self.parts_of(device, blocks)
+    }
+
+    fn whole_pieces(&mut self, device: Device, pieces: Range<u64>) -> u64 {
+        let (mut again, mut gaps, mut lost) = (0, Vec::new(), 0);
+        let change = |part: Range<u64>, seen: Option<()>| {
+            match seen {
+                Some(()) => again += (part.end - part.start) * PIECE * BLOCK_BYTES,
+                None => gaps.push(part),
+            }
+            Some(())
+        };
+        let reached = self.whole.update(device, pieces.clone(), change, |_, run, ()| lost += run.end - run.start);
+        self.not_followed = self.not_followed.saturating_add((lost + pieces.end - reached) * PIECE);
+        for gap in gaps {
+            let keys: Vec<_> = self.pieces.range((device, gap.start)..(device, gap.end)).map(|(key, _)| *key).collect();
+            let seen = keys.iter().filter_map(|key| self.pieces.remove(key));
+            again += seen.map(|bits| u64::from(bits.count_ones()) * BLOCK_BYTES).sum::<u64>();
+            again += self.parts_of(device, gap.start * PIECE..gap.end * PIECE);
+        }
+        again
+    }
+
+    /// These blocks are whole now: what of them was read in part before.
+    fn parts_of(&mut self, device: Device, blocks: Range<u64>) -> u64 {
+        if self.parts.is_empty() {
+            return 0;
+        }
+        let keys: Vec<_> =
+            self.parts.range((device, blocks.start)..(device, blocks.end)).map(|(key, _)| *key).collect();
+        let parts = keys.iter().filter_map(|key| self.parts.remove(key));
+        parts.map(|part| u64::from(part.count_ones()) * 512).sum()
+    }
+
+    /// So many sectors from one on within a block.
+    fn part(&mut self, device: Device, block: u64, first: u64, sectors: u64) -> u64 {
+        let bits = u8::MAX >> (8 - sectors.min(8)) << first;
+        let whole = self.whole.run(device, block / PIECE).is_some()
+            || self.pieces.get(&(device, block / PIECE)).is_some_and(|seen| seen >> (block % PIECE) & 1 == 1);
+        if whole {
+            return u64::from(bits.count_ones()) * 512;
+        }
+        let full = self.parts.len() >= self.most;
+        match self.parts.entry((device, block)) {
+            Entry::Occupied(mut seen) => {
+                let again = u64::from((seen.get() & bits).count_ones());
+                *seen.get_mut() |= bits;
+                again * 512
+            }
+            Entry::Vacant(_) if full => {
+                self.not_followed += 1;
+                0
+            }
+            Entry::Vacant(new) => {
+                new.insert(bits);
+                0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk() -> Device {
+        Device::new(8, 0)
+    }
+
+    #[test]
+    fn parts_of_a_block_are_no_block_that_is_read_again() {
+        // Sectors and what of them was read before: four blocks of 1 KiB, the second of them again, the whole, half of the next with it.
+        let reads =
+            [(0, 2, 0), (2, 2, 0), (4, 2, 0), (6, 1, 0), (2, 2, 2), (0, 8, 7), (7, 5, 1), (10, 22, 2), (7, 25, 25)];
+        let mut before = ReadBefore::new(8);
+        for (sector, sectors, again) in reads {
+            assert_eq!(before.read(disk(), sector, sectors * 512), again * 512, "{sector} {sectors}");
+        }
+        assert_eq!(before.read(disk(), u64::MAX - 3, 4096), 0);
+    }
+
+    /// Random reads give what a bit for each sector gives.
+    #[test]
+    fn reads_of_any_place_and_size_are_what_single_sectors_say() {
+        let mut before = ReadBefore::new(1000);
+        let mut single = vec![false; 4096];
+        let mut random = 1_u64;
+        for n in 0..3000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            if n % 100 == 0 {
+                before = ReadBefore::new(1000);
+                single.fill(false);
+            }
+            // Up to a block, a piece, and several.
+            let most = [8, 512, 3000][n % 3];
+            let (sector, sectors) = (random % 1000, random / 1000 % most + 1);
+            let of = &mut single[sector as usize..(sector + sectors) as usize];
+            let again = of.iter().filter(|read| **read).count() as u64;
+            of.fill(true);
+            assert_eq!(before.read(disk(), sector, sectors * 512), again * 512, "{n}: {sector} {sectors}");
+        }
+        assert_eq!(before.not_followed, 0);
+    }
+
+    /// The most that a bio can have, from any place on: no loop over what it covers.
+    #[test]
+    fn reads_of_four_gibibytes_are_one_entry_each() {
+        let (mut before, mut again, bytes) = (ReadBefore::new(1 << 18), 0, (4 << 30) - 4096);
+        for n in 0..100_000 {
+            before.read(disk(), n << 20, 512);
+        }
+        for n in 0..50_000 {
+            again += before.read(disk(), 1 + n * 8, bytes);
+            before.read(Device::new(8, 1), n << 24, bytes);
+        }
+        assert_eq!((again / 512, before.not_followed), (50_000 * (bytes / 512) - bytes / 512 - 49_999 * 8 + 8, 0));
+        assert!(before.pieces.len() + before.parts.len() < 200_004);
+    }
+}
