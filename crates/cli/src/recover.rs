@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use flashscope_output::quote::shell_path;
-use flashscope_output::{Output, Rules};
+use flashscope_output::{Existing, Output, Rules};
 use flashscope_targets::ScratchDir;
 use flashscope_trace::Session;
 use flashscope_trace::dat::Key;
@@ -35,7 +35,8 @@ impl Pending {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
         // Before anything is recorded: whether it can be written at all.
-        Output::check(&absolute, rules()).map_err(with_option("--output"))?;
+        Output::check(&absolute, Rules { existing: Existing::KeepAsOld, ..rules() })
+            .map_err(with_option("--output"))?;
         let note = ScratchDir::new(LABEL)?;
         let random = flashscope_output::random().map_err(|error| Failure::new(format!("random numbers: {error}")))?;
         let stream = match Output::is_through(&absolute) {

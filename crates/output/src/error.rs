@@ -23,6 +23,10 @@ pub enum OutputError {
         path.display()
     )]
     ForeignNode { path: PathBuf, kind: &'static str },
+    #[error("{}: the earlier file is to be kept under this name, which is no file's; move it away, or name another file", path.display())]
+    NoRoomForOld { path: PathBuf },
+    #[error("{}: this file is somebody else's, and only its owner can replace it in this directory; name another file", path.display())]
+    NotOurs { path: PathBuf },
     #[error("{}: this is a {kind}; name a file", path.display())]
     NoFile { path: PathBuf, kind: &'static str },
     #[error("{}: the path names no file; name one", path.display())]

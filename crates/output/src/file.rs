@@ -117,14 +117,18 @@ impl<'a> Output<'a> {
         Ok(Output { path: path.to_owned(), file, way: Way::Beside { place: Box::new(place), temporary }, rules })
     }
 
-    /// Whether [`Output::create`] would take `path`, before the work that the output is for. Nothing stays behind, and no
-    /// device or FIFO is opened.
+    /// Whether [`Output::create`] and [`Output::publish`] would take `path`, before the work that the output is for. Nothing stays
+    /// behind, and no device or FIFO is opened.
     ///
     /// # Errors
-    /// As [`Output::create`].
+    /// As [`Output::create`]; and where the file that has the name cannot be replaced or kept.
     pub fn check(path: &Path, rules: Rules<'a>) -> Result<(), OutputError> {
         if !Output::is_through(path) {
-            return Output::create(path, rules).map(drop);
+            let output = Output::create(path, rules)?;
+            return match &output.way {
+                Way::Beside { place, .. } => can_appear(path, place, rules.existing),
+                Way::Through | Way::Spooled(_) => Ok(()),
+            };
         }
         let place = place::find(path)?;
         if let Found::There(stat) = &place.found {
@@ -379,10 +383,45 @@ fn appear(
     if is_file(dir, &called, file) { Ok(called) } else { Err(replaced()) }
 }
 
-/// The old file gets a second name before it loses the first: it is never without one.
-fn keep_as_old(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+/// Whether a finished file can get its name, as far as that shows before: what has the name, or that of the earlier file, goes.
+fn can_appear(path: &Path, place: &Place, existing: Existing) -> Result<(), OutputError> {
+    let Found::There(stat) = &place.found else { return Ok(()) };
+    if matches!(existing, Existing::Stays(_)) {
+        return Ok(());
+    }
+    can_go(path, place, stat)?;
+    if existing == Existing::KeepAsOld {
+        let old = old_name(&place.name);
+        let old_path = path_of(path, place, &old);
+        match statat(&place.dir, &old, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(OutputError::io(&old_path, "keep the earlier file as", errno.into())),
+            Ok(stat) if kind(&stat) == FileType::RegularFile => can_go(&old_path, place, &stat)?,
+            Ok(_) => return Err(OutputError::NoRoomForOld { path: old_path }),
+        }
+    }
+    Ok(())
+}
+
+/// In a directory with the sticky bit only the owner of a file or of the directory may remove it (fs/namei.c, `__check_sticky`).
+fn can_go(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputError> {
+    let me = rustix::process::geteuid().as_raw();
+    let dir = fstat(&place.dir).map_err(|e| OutputError::io(path, "replace", e.into()))?;
+    match dir.st_mode & 0o1000 != 0 && me != 0 && dir.st_uid != me && stat.st_uid != me {
+        true => Err(OutputError::NotOurs { path: path.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+fn old_name(name: &OsStr) -> OsString {
     let mut old = name.to_owned();
     old.push(".old");
+    old
+}
+
+/// The old file gets a second name before it loses the first: it is never without one.
+fn keep_as_old(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    let old = old_name(name);
     match statat(dir, &old, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),

@@ -1,4 +1,5 @@
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
 
 use super::*;
 
@@ -145,11 +146,24 @@ fn earlier_files_are_kept() {
     assert_eq!((read(&path), read(&dir.path("t.part.2"))), ("3".to_owned(), "t.part.2".to_owned()));
     std::fs::write(dir.path("s"), "stream").unwrap();
     assert_eq!(set_aside(&dir.path("s"), &path, "part").unwrap(), dir.path("t.part.4"));
-    // What is no file is not replaced by the old one.
-    std::fs::remove_file(dir.path("t.old")).unwrap();
-    std::fs::create_dir(dir.path("t.old")).unwrap();
-    assert!(Output::write_whole(&path, b"4", keep).is_err());
-    assert_eq!(read(&path), "3");
+    Output::check(&path, keep).unwrap();
+    // What is no file is not replaced by the old one, and that is said before the work.
+    for place_something in [
+        (|old| std::fs::create_dir(old).unwrap()) as fn(&Path),
+        |old| symlink("elsewhere", old).unwrap(),
+        |old| drop(UnixListener::bind(old).unwrap()),
+    ] {
+        let old = dir.path("t.old");
+        _ = std::fs::remove_file(&old).or_else(|_| std::fs::remove_dir(&old));
+        place_something(&old);
+        let said = Output::check(&path, keep).unwrap_err().to_string();
+        assert!(said.contains("t.old: the earlier file is to be kept under this name"), "{said}");
+        assert!(Output::write_whole(&path, b"4", keep).is_err());
+        assert_eq!(read(&path), "3");
+        // Without an earlier file, and where none is kept, the name does not matter.
+        Output::check(&dir.path("new"), keep).unwrap();
+        Output::check(&path, Rules::default()).unwrap();
+    }
 }
 
 #[test]
