@@ -9,6 +9,8 @@ use flashscope_output::OutputError;
 #[derive(Debug)]
 pub struct Failure {
     message: String,
+    /// Lines below the message: the last ones of a board's console.
+    below: Vec<String>,
     status: u8,
     /// The message was printed already.
     reported: bool,
@@ -19,16 +21,16 @@ pub const OWN_FAILURE: u8 = 125;
 
 impl Failure {
     pub fn usage(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), status: 2, reported: false }
+        Failure { message: message.into(), below: Vec::new(), status: 2, reported: false }
     }
 
     pub fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), status: 1, reported: false }
+        Failure { message: message.into(), below: Vec::new(), status: 1, reported: false }
     }
 
     /// The end of a command that has printed its message.
     pub fn reported(status: u8) -> Self {
-        Failure { message: String::new(), status, reported: true }
+        Failure { message: String::new(), below: Vec::new(), status, reported: true }
     }
 
     /// The command under trace has ended with a status other than 0, and has said why.
@@ -51,15 +53,20 @@ impl Failure {
         Failure { message, ..self }
     }
 
-    /// The same failure, and what followed from it: one line.
-    pub fn and(self, then: &Failure) -> Self {
-        Failure { message: format!("{self}; {then}"), ..self }
+    /// The same failure, and what more is to be said of it: one line.
+    pub fn adding(self, more: &str) -> Self {
+        Failure { message: format!("{}{more}", self.message), ..self }
     }
 
-    /// One line on standard error, in which nothing acts on a terminal.
+    /// The same failure, and what followed from it: one line.
+    pub fn and(self, then: &Failure) -> Self {
+        self.adding(&format!("; {then}"))
+    }
+
+    /// One line on standard error, and what belongs below it; nothing in them acts on a terminal.
     pub fn tell(&self) {
         if !self.reported {
-            flashscope_output::note(&self.message);
+            flashscope_output::note_with(&self.message, &self.below);
         }
     }
 
@@ -103,7 +110,8 @@ from_error!(flashscope_trace::Error, OutputError);
 
 impl From<flashscope_targets::Error> for Failure {
     fn from(error: flashscope_targets::Error) -> Self {
-        Failure { status: if error.is_usage() { 2 } else { 1 }, ..Failure::new(error.to_string()) }
+        let (status, below) = (if error.is_usage() { 2 } else { 1 }, error.console_tail().to_vec());
+        Failure { status, below, ..Failure::new(error.to_string()) }
     }
 }
 

@@ -20,7 +20,7 @@ pub use file::{
     Existing, HostFile, Output, Rules, adopt, create_new, ends_waits, is_own, read_own, remove_leftovers, set_aside,
 };
 pub use input::open_input;
-pub use standard::{StdoutError, flush, note, print, print_bytes, print_error};
+pub use standard::{StdoutError, flush, note, note_with, print, print_bytes, print_error};
 pub use temporary::{random, temporary};
 pub use text::{acts, hex, visible};
 

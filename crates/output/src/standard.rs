@@ -57,7 +57,14 @@ pub fn print_error(text: fmt::Arguments<'_>) {
 /// One line on standard error, `flashscope: ` before it. What of it would act on a terminal is shown escaped. Where standard
 /// error is closed or full, the text is lost.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "flashscope: {}", visible(text));
+    note_with(text, &[]);
+}
+
+/// As [`note`], with lines below it, each indented behind a bar.
+pub fn note_with(text: &str, below: &[String]) {
+    let below = below.iter().map(|line| format!("    | {}\n", visible(line)));
+    let said = format!("flashscope: {}\n", visible(text)) + &below.collect::<String>();
+    let _ = io::stderr().lock().write_all(said.as_bytes());
 }
 
 #[cfg(test)]

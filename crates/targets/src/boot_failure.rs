@@ -54,7 +54,7 @@ impl BootFailure {
 }
 
 impl fmt::Display for BootFailure {
-    /// One line with the next step, then the console's last lines.
+    /// One line with the next step; the console's last lines are in [`BootFailure::console_tail`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "board {} (kernel {}): ", self.board, self.kernel)?;
         match &self.kind {
@@ -77,9 +77,6 @@ impl fmt::Display for BootFailure {
                 f,
                 "the plan is complete and nothing came out of the port; load the board's port modules first in the plan"
             )?,
-        }
-        for line in &self.console_tail {
-            write!(f, "\n    | {line}")?;
         }
         Ok(())
     }

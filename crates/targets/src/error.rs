@@ -47,9 +47,11 @@ pub enum Error {
     JobTimeout { target: String, seconds: u64 },
     #[error("{target}: {path} exists already and is not overwritten; name another path")]
     PutExists { target: String, path: String },
-    #[error("{target}: cannot put {path}: {problem}")]
+    #[error(
+        "{target}: cannot put {path}: {problem}; name another path, or see that its directory is there and writable, and has room"
+    )]
     Put { target: String, path: String, problem: String },
-    #[error("{target}: cannot get {path}: {problem}")]
+    #[error("{target}: cannot get {path}: {problem}; see that the command writes it, and that you may read it")]
     Get { target: String, path: String, problem: String },
 
     #[error("{0}: not ssh://[user@]host[:port]")]
@@ -68,8 +70,13 @@ pub enum Error {
         "{target}: no writable directory that allows programs (tried $TMPDIR /tmp /run /dev/shm /var/tmp); set TMPDIR there"
     )]
     NoRemoteDir { target: String },
-    #[error("{target}: its shell did not answer as a POSIX shell: {problem}")]
+    #[error(
+        "{target}: its shell did not answer as a POSIX shell: {problem}; log in there with ssh: commands must run, and the login's \
+         files must print nothing"
+    )]
     RemoteShell { target: String, problem: String },
+    #[error("{target}: the recording did not begin: {problem}")]
+    RemoteStream { target: String, problem: &'static str },
     #[error(
         "{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name it with --agent PATH"
     )]

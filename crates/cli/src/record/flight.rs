@@ -44,7 +44,8 @@ pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
     if let Some(failure) = captures.failed {
         return Err(failure);
     }
-    let outcome = ran.map_err(|error| Failure::new(format!("{error}; {} captures were written", captures.written)))?;
+    let outcome =
+        ran.map_err(|error| Failure::from(error).adding(&format!("; {} captures were written", captures.written)))?;
     if outcome.status != 0 {
         return Err(target::agent_failure(&outcome.stderr, outcome.status));
     }

@@ -118,7 +118,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
                 Ok(finished) => format!("; the data recorded so far is in {}", finished.path.display()),
                 Err(failure) => format!("; {failure}"),
             };
-            Err(Failure::new(format!("{error}{kept}")))
+            Err(Failure::from(error).adding(&kept))
         }
     }
 }

@@ -267,7 +267,7 @@ impl Ssh {
     fn put(&self, path: &str, mode: u32, bytes: &[u8], list: Option<&Holder>) -> Result<(), Error> {
         let failed = |problem: String| Error::Put { target: self.name.clone(), path: path.to_owned(), problem };
         if path.contains('\n') || (list.is_some() && !path.starts_with('/')) {
-            return Err(failed("not an absolute path in one line; name another".to_owned()));
+            return Err(failed("it is not an absolute path in one line".to_owned()));
         }
         let word = quote(path);
         // Noted for removal once it is there: what was there before is not ours to remove.

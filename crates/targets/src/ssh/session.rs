@@ -114,13 +114,13 @@ impl Session {
 impl Ssh {
     /// Has the holder make the FIFO, and read it.
     fn begin_stream(&self, holder: &mut Holder) -> Result<(), Error> {
-        let problem = |problem: &str| Error::RemoteShell { target: self.name.clone(), problem: problem.to_owned() };
+        let problem = |problem| Error::RemoteStream { target: self.name.clone(), problem };
         let asked = holder.stdin.as_mut().map(|stdin| stdin.write_all(b"stream\n").and_then(|()| stdin.flush()));
         let said = holder.stdout.as_mut().filter(|_| matches!(asked, Some(Ok(())))).and_then(answer);
         match said.as_deref() {
             Some("stream") => Ok(()),
-            Some(_) => Err(problem("it cannot make a FIFO: put mkfifo there (BusyBox has it)")),
-            None => Err(problem("the connection ended before the recording began")),
+            Some(_) => Err(problem("no FIFO can be made there; put mkfifo there (BusyBox has it)")),
+            None => Err(problem("the connection ended; run the command again")),
         }
     }
 
