@@ -82,9 +82,9 @@ void fs_parse_cpu_stats(const char *text, struct fs_cpu_stats *stats);
 bool fs_parse_kprobe_profile(const char *events, const char *profile, const char *group,
 			     const char *event, uint64_t *hits, uint64_t *misses);
 
-/* KiB that the kernel takes for the files of one more instance: before Linux 6.6 (fs/tracefs/event_inode.c) it keeps those of every event. */
 /* What is left to the rest of the machine. */
 #define FS_MEMORY_LEFT_KIB 8192
+/* KiB that the kernel takes for the files of one more instance: before Linux 6.6 (fs/tracefs/event_inode.c) it keeps those of every event. */
 uint64_t fs_instance_files_kib(const struct fs_tracefs *tracefs);
 
 #endif

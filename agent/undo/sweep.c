@@ -336,7 +336,8 @@ static void sweep_instances(const struct fs_tracefs *tracefs, struct fs_swept *s
 			swept->instances++;
 		} else if (geteuid() && (errno == EACCES || errno == EPERM)) {
 			continue; /* root's, and so for root to remove */
-		} else if (errno != ENOENT) {
+		} else if (errno != ENOENT && errno != ENODEV) {
+			/* Neither is of one that another sweep removed meanwhile (kernel/trace/trace.c, instance_rmdir). */
 			fs_warn("%s: not removed: %s; close what reads it, then run sweep", path,
 				strerror(errno));
 			swept->failed++;
