@@ -51,12 +51,12 @@ fn cases() -> Vec<Case> {
             "usage_reads_of_threads_not_followed",
             (0..4096 + MORE).map(|tid| queued(1000 + tid, "R", tid * 64, 8)).collect(),
         ),
-        // Each bio is of 16,384 pieces of 64 blocks, of which 262,144 are kept; the last one is a block short.
+        // A block of each piece of 64 blocks: 262,144 pieces are kept.
         (
             "losses/usage_blocks_not_followed",
-            16_384 * 64 - 1,
+            MORE,
             "usage_blocks_not_followed",
-            (0..17).map(|at| queued(1, "R", at << 23, (1 << 23) - 8)).collect(),
+            (0..262_144 + MORE).map(|at| queued(1, "R", at * 512, 8)).collect(),
         ),
         (
             "losses/usage_file_reads_not_followed",
