@@ -20,7 +20,7 @@ struct Load(Vec<Child>);
 impl Load {
     fn start() -> Load {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let turns = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.04; done";
+        let turns = "while :; do i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; sleep 0.03; done";
         Load((0..cores).map(|_| Command::new("sh").args(["-c", turns]).spawn().expect("sh")).collect())
     }
 }
