@@ -24,6 +24,7 @@
 #include "util.h"
 
 #define POLL_MS 10u
+#define UMOUNT_PATIENCE_NS UINT64_C(2000000000)
 #define PF_KTHREAD 0x00200000ul /* include/linux/sched.h, the same from 2.6 to 7.2 */
 
 static uint64_t number(const struct step *step, int i)
@@ -502,6 +503,23 @@ static int do_net(struct step *step)
 	return failed;
 }
 
+/*
+ * Who reads a link in /proc/PID/fd holds that file's mount while it does (fs/proc/base.c, proc_pid_readlink). The recorder looks
+ * for names at the lowest priority: it may stand in the middle of that when the step before ends.
+ */
+static int do_umount(struct step *step)
+{
+	const char *directory = step->plan->argv[0];
+	uint64_t begin = fs_now_ns();
+
+	while (umount2(directory, 0)) {
+		if (errno != EBUSY || fs_now_ns() - begin >= UMOUNT_PATIENCE_NS)
+			return step_fail(step, "%s: %s", directory, strerror(errno));
+		fs_sleep_ms(POLL_MS);
+	}
+	return 0;
+}
+
 static int do_verb(struct step *step)
 {
 	char **argv = step->plan->argv;
@@ -514,7 +532,7 @@ static int do_verb(struct step *step)
 	case PLAN_MOUNT:
 		return do_mount(step);
 	case PLAN_UMOUNT:
-		return umount2(argv[0], 0) ? step_fail(step, "%s: %s", argv[0], strerror(errno)) : 0;
+		return do_umount(step);
 	case PLAN_WRITE:
 		return fs_write_text(argv[0], argv[1]) ? step_fail(step, "%s: %s", argv[0], strerror(errno)) : 0;
 	case PLAN_HOSTNAME:
