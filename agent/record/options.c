@@ -10,6 +10,10 @@
 #include "util.h"
 
 #define MAX_RING_KIB (1u << 20)
+/* Where no size is given: a ring, all rings, and the share of available memory that they have at most. */
+#define RING_MOST_KIB (16u << 10)
+#define RINGS_MOST_KIB (256u << 10)
+#define RINGS_SHARE 64
 #define MAX_MTD 4096
 
 static bool plain(const char *text, size_t length)
@@ -361,4 +365,14 @@ void fs_record_options_free(struct fs_record_options *options)
 	free(options->comms);
 	free(options->triggers);
 	memset(options, 0, sizeof(*options));
+}
+
+uint64_t fs_record_ring_kib(const struct fs_record_options *options, uint64_t available_kib, uint64_t rings)
+{
+	uint64_t kib = available_kib / RINGS_SHARE < RINGS_MOST_KIB ? available_kib / RINGS_SHARE : RINGS_MOST_KIB;
+
+	kib /= rings;
+	if (options->ring_given || options->overwrite || options->trigger_count || kib < options->ring_kib)
+		return options->ring_kib;
+	return kib < RING_MOST_KIB ? kib : RING_MOST_KIB;
 }

@@ -59,4 +59,10 @@ struct fs_record_options {
 int fs_record_options(int argc, char **argv, struct fs_record_options *options);
 void fs_record_options_free(struct fs_record_options *options);
 
+/*
+ * KiB of a CPU's ring: what was asked for; else, in a stream, more where there is memory for it. A stream's ring has to hold one
+ * interval, and a program that writes to the page cache at 1 GB/s makes more than 4 MiB of events in that.
+ */
+uint64_t fs_record_ring_kib(const struct fs_record_options *options, uint64_t available_kib, uint64_t rings);
+
 #endif

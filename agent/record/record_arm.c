@@ -153,7 +153,7 @@ static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 	uint64_t rings = rings_of(recorder);
 	uint64_t available = fs_available_kib(), files = fs_recorder_files_kib(recorder);
 
-	*kib = options->ring_kib;
+	*kib = fs_record_ring_kib(options, available, rings);
 	files += FS_MEMORY_LEFT_KIB;
 	if (available)
 		available = available > files ? available - files : 1;
@@ -183,6 +183,7 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 
 	if (ring_size(recorder, &kib))
 		return -1;
+	recorder->options.ring_kib = kib;
 	snprintf(tasks, sizeof(tasks), "%s.tasks", recorder->group);
 	if (fs_ring_make(&recorder->main, tracefs, recorder->group, FS_INSTANCE_MAIN,
 			 &recorder->facts.layout, kib, overwrite, error,

@@ -98,7 +98,8 @@ pub struct RecordArgs {
     /// Only these MTD devices.
     #[arg(long, value_name = "N")]
     pub mtd: Vec<u32>,
-    /// Size of the ring per CPU; a plain number is bytes [default: 4M, less where memory is short].
+    /// Size of the ring per CPU; a plain number is bytes [default: 4M; in stream mode up to 16M where there is
+    /// much memory; less where there is little].
     #[arg(long, value_name = "SIZE")]
     pub ring: Option<Bytes>,
     /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
