@@ -3,7 +3,7 @@
 pub mod block_size;
 pub mod silent;
 
-use flashscope_cachesim::BulkReads;
+use flashscope_cachesim::{BulkReads, PAGE_BYTES};
 use flashscope_trace::{FileId, TaskId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -76,12 +76,19 @@ fn value(row: &Row) -> f64 {
     row.time_ns.unwrap_or(row.tally.pages() as f64)
 }
 
-/// Between what times a setting takes, where predicted ones were off by up to so many per cent; `around`: pages that may come in
-/// addition, for touches that left no event: each would be a fault of its own.
-fn ends(row: &Row, off_percent: f64, around: u64, fault_ns: f64) -> Option<[f64; 2]> {
+/// Between what times a setting takes, where predicted ones were off by up to so many per cent; `touches_ns`: what touches that left
+/// no event may take in addition.
+fn ends(row: &Row, off_percent: f64, touches_ns: f64) -> Option<[f64; 2]> {
     let time_ns = row.time_ns?;
     let off = off_percent / 100.0;
-    Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + around as f64 * fault_ns])
+    Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + touches_ns])
+}
+
+/// What so many pages may take that faults do not bring in around theirs any more, if each is touched. Without a window each is a
+/// fault of its own. Else a fault reads half of its window behind it (`do_sync_mmap_readahead`, mm/filemap.c, Linux 6.1).
+fn touches_ns(pages: u64, row: &Row, [fault_ns, page_ns]: [f64; 2]) -> f64 {
+    let window = if row.random { 0 } else { row.readahead_kib * 1024 / PAGE_BYTES };
+    pages.div_ceil((window / 2).max(1)) as f64 * fault_ns + pages as f64 * page_ns
 }
 
 /// By how many per cent times were off at most where they were validated, if they were.
@@ -118,13 +125,14 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     let gain = |then: f64, from: f64| (from - then) / all * 100.0;
     let best = best_window(predictor, &now);
     let mut advice = Vec::new();
-    let fault_ns = predictor.costs().of_calls_and_pages().map_or(0.0, |[.., call_ns, page_ns]| call_ns + page_ns);
+    let of_faults = predictor.costs().of_faults().unwrap_or_default();
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
         // The setting of now was recorded.
         let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { errors.window? };
         let around = from.tally.pages_in_faults.saturating_sub(then.tally.pages_in_faults);
-        let [from, then] = [ends(from, off_from, 0, 0.0)?, ends(then, off_percent, around, fault_ns)?];
+        let touches_ns = touches_ns(around, then, of_faults);
+        let [from, then] = [ends(from, off_from, 0.0)?, ends(then, off_percent, touches_ns)?];
         Some([gain(then[1], from[0]), gain(then[0], from[1])])
     };
     let one = |change: Change, from: &Row, then: &Row| Advice {
@@ -231,9 +239,10 @@ fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::{DeviceCost, ProcessorCost, QueueCost};
     use crate::settings::Storage;
     use crate::workload::{Call, TaskAccess, Workload};
-    use flashscope_cachesim::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
+    use flashscope_cachesim::{Access, Kernel, MapAdvice, NodeRuns, OpenId};
     use flashscope_trace::Device;
 
     const A: FileId = FileId { device: Some(Device(1)), inode: 1 };
@@ -466,6 +475,40 @@ mod tests {
         let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());
         let least = (now - then - more) / now * 100.0;
         assert!(least < -50.0 && (off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");
+    }
+
+    /// Behind a block queue as well, where each touch waits for a request: 200 us, and 5 us a KiB. A window of 16 pages is read 8 behind.
+    #[test]
+    fn what_was_touched_without_an_event_costs_requests_behind_a_queue() {
+        let mut mapped = workload([]);
+        let device = DeviceCost {
+            request_ns: 200_000.0,
+            kib_ns: 5_000.0,
+            depth: 1,
+            requests: 40,
+            residual_percent: 0.0,
+            degenerate: false,
+            largest_bytes: 128 << 10,
+        };
+        mapped.queued.cost =
+            Some(QueueCost { device, processor: ProcessorCost { calls: 1_000, ..ProcessorCost::default() } });
+        for (call, page) in scattered(40).enumerate() {
+            let access = Access::Fault { page, advice: MapAdvice::Normal };
+            let step = TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call as u32) };
+            mapped.steps.push(step);
+            mapped.calls.push(Call::new(TaskId(7), A, true, call as u64 * 100_000_000));
+        }
+        let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
+        let off = &advise(&predictor, 128, off(0.0))[0];
+        let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());
+        let more = (off.pages_in_faults_now - 40) as f64 * 220_000.0;
+        let least = (now - then - more) / now * 100.0;
+        assert!(off.change == OFF && off.gain_percent > 30.0 && least < -100.0, "{least} {off:?}");
+        assert!((off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");
+        let window = predictor.row(64, &|_| false);
+        let of_faults = predictor.costs().of_faults().unwrap();
+        assert_eq!(touches_ns(80, &window, of_faults), 10.0 * 200_000.0 + 80.0 * 20_000.0);
+        assert_eq!(touches_ns(81, &window, of_faults), 11.0 * 200_000.0 + 81.0 * 20_000.0);
     }
 
     /// Without a cost, pages count: a mapping that is touched here and there reads around each fault.

@@ -1,9 +1,10 @@
 //! What a recording's calls, pages and flash reads cost, and what as much of another setting costs.
 
+use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
 use crate::cost::{Busy, Cost, NodeCost};
-use crate::queue::{QueueCost, Replay};
+use crate::queue::{DeviceCost, QueueCost, Replay};
 use crate::settings::{FilesystemOptions, Storage, Tally};
 use crate::workload::{TaskAccess, Workload};
 
@@ -58,6 +59,15 @@ impl<'a> Costs<'a> {
         let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
         let faults = self.fault_cost.unwrap_or(reads.of_pages());
         Some([reads.call_ns, reads.page_ns, faults.call_ns, faults.page_ns])
+    }
+
+    /// A fault that reads, and each page that it brings in, ns. Behind a block queue nothing overlaps: each waits for a request of its own.
+    pub fn of_faults(&self) -> Option<[f64; 2]> {
+        let queued = || {
+            let DeviceCost { request_ns, kib_ns, .. } = self.queue?.device;
+            Some([request_ns, kib_ns * (PAGE_BYTES / 1024) as f64])
+        };
+        self.of_calls_and_pages().map(|[.., call_ns, page_ns]| [call_ns, page_ns]).or_else(queued)
     }
 
     /// The block size of the squashfs that files lie on; `None` where there is none, or several.
