@@ -22,6 +22,27 @@ static int parse(struct fs_record_options *options, char **words)
 		fs_record_options_free(&options);                                         \
 	} while (0)
 
+static void test_ring(void)
+{
+	struct fs_record_options options;
+
+	CHECK(!parse(&options, (char *[]){ "record", NULL }));
+	/* A board of 256 MB, of 512 MB, a PC, a server with 64 processors; nothing known. */
+	CHECK_NUMBER(fs_record_ring_kib(&options, 220 << 10, 1), 4096);
+	CHECK_NUMBER(fs_record_ring_kib(&options, 448 << 10, 1), 7168);
+	CHECK_NUMBER(fs_record_ring_kib(&options, 448 << 10, 2), 4096);
+	CHECK_NUMBER(fs_record_ring_kib(&options, 16 << 20, 4), 16384);
+	CHECK_NUMBER(fs_record_ring_kib(&options, 128 << 20, 64), 4096);
+	CHECK_NUMBER(fs_record_ring_kib(&options, 0, 2), 4096);
+	options.overwrite = true;
+	CHECK_NUMBER(fs_record_ring_kib(&options, 16 << 20, 4), 4096);
+	fs_record_options_free(&options);
+
+	CHECK(!parse(&options, (char *[]){ "record", "--ring", "64", NULL }));
+	CHECK_NUMBER(fs_record_ring_kib(&options, 16 << 20, 4), 64);
+	fs_record_options_free(&options);
+}
+
 void test_options(void)
 {
 	static char *full[] = { "record", "--name", "a", "--events",
@@ -32,18 +53,10 @@ void test_options(void)
 				"--name", NULL };
 	struct fs_record_options options;
 
+	test_ring();
 	CHECK(!parse(&options, (char *[]){ "record", NULL }));
 	CHECK(options.flash && !options.events.count && !options.groups && !options.overwrite && !options.paused);
 	CHECK_NUMBER(options.ring_kib, 4096);
-	/* A board of 256 MB, of 512 MB, a PC, a server with 64 processors; nothing known. */
-	CHECK_NUMBER(fs_record_ring_kib(&options, 220 << 10, 1), 4096);
-	CHECK_NUMBER(fs_record_ring_kib(&options, 448 << 10, 1), 7168);
-	CHECK_NUMBER(fs_record_ring_kib(&options, 448 << 10, 2), 4096);
-	CHECK_NUMBER(fs_record_ring_kib(&options, 16 << 20, 4), 16384);
-	CHECK_NUMBER(fs_record_ring_kib(&options, 128 << 20, 64), 4096);
-	CHECK_NUMBER(fs_record_ring_kib(&options, 0, 2), 4096);
-	options.overwrite = true;
-	CHECK_NUMBER(fs_record_ring_kib(&options, 16 << 20, 4), 4096);
 	CHECK_NUMBER(options.interval_ms, 100);
 	CHECK(options.ready_fd == -1 && !options.name && !options.output && !options.command);
 	fs_record_options_free(&options);
@@ -61,7 +74,6 @@ void test_options(void)
 	CHECK_NUMBER(options.mtd_count, 2);
 	CHECK(options.mtd[0] == 1 && options.mtd[1] == 0);
 	CHECK(options.overwrite && options.paused && options.ring_kib == 64);
-	CHECK_NUMBER(fs_record_ring_kib(&options, 16 << 20, 4), 64);
 	CHECK(options.interval_ms == 20 && options.source == 5 && options.ready_fd == 9);
 	CHECK_TEXT(options.output, "f");
 	CHECK_TEXT(options.command[0], "cmd");
