@@ -10,7 +10,9 @@ use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, Lookup, LossCount, clip};
-use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TaskId, TimeNs};
+use flashscope_trace::{
+    BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileNames, FileStep, TaskId, TimeNs,
+};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -199,6 +201,8 @@ struct Open {
     begin: u64,
     counts: bool,
     file: Option<FileId>,
+    /// Of the file, where several had its inode number one after the other.
+    path: Option<String>,
     read_bytes: u64,
     written_bytes: u64,
     /// Of the file that is written: from where to where it is counted.
@@ -226,6 +230,20 @@ impl Open {
     }
 }
 
+/// What is summed apart; `path`: as [`Open::path`].
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    call: String,
+    name: String,
+    path: Option<String>,
+}
+
+impl Key {
+    fn new(call: &str, name: String) -> Key {
+        Key { call: call.to_owned(), name, path: None }
+    }
+}
+
 #[derive(Default)]
 struct Sum {
     bytes: u64,
@@ -243,9 +261,9 @@ impl Sum {
         self.times.merge(&other.times);
     }
 
-    fn group(self, call: String, name: String) -> CallGroup {
+    fn group(self, Key { call, name, path }: Key) -> CallGroup {
         let (bytes, total_ns, ns) = (self.bytes, self.times.total_ns(), self.times.finish());
-        CallGroup { call, name, path: None, bytes, total_ns, ns }
+        CallGroup { call, name, path, bytes, total_ns, ns }
     }
 }
 
@@ -266,7 +284,7 @@ impl Listed {
             begin_ns: self.open.begin,
             duration_ns: self.duration,
             file: self.open.file.as_ref().map(FileId::to_string),
-            path: None,
+            path: self.open.path.clone(),
             bytes: self.open.bytes(),
         }
     }
@@ -276,6 +294,7 @@ impl Listed {
 pub struct Calls<L> {
     lookup: L,
     only: Option<String>,
+    reused: FileNames,
     /// The recording has the events of some devices alone.
     is_of_device: bool,
     /// Whether calls that begin now are shown.
@@ -309,6 +328,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
         Calls {
             lookup,
             only: None,
+            reused: FileNames::default(),
             is_of_device: false,
             counts: true,
             open: HashMap::new(),
@@ -336,6 +356,12 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
     /// Keeps the call with this number, however short it was.
     pub fn wanted(mut self, number: u64) -> Self {
         self.number = Some(number);
+        self
+    }
+
+    /// Tells files apart that had one inode number one after the other.
+    pub fn files(mut self, files: &FileNames) -> Self {
+        self.reused = files.reused();
         self
     }
 
@@ -394,6 +420,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
             begin: at,
             counts,
             file: None,
+            path: None,
             read_bytes: 0,
             written_bytes: 0,
             written: None,
@@ -409,7 +436,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
         self.refused.add(&open.name, (task, tid), error, open.file);
     }
 
-    fn ends(&mut self, open: Open, tid: TaskId, time: TimeNs) {
+    fn ends(&mut self, mut open: Open, tid: TaskId, time: TimeNs) {
         if !open.counts {
             return;
         }
@@ -430,10 +457,12 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
         }
         let Some(task) = self.task(tid, time) else { return };
         let duration = time.0.saturating_sub(open.begin);
-        self.by_call.add((open.name.clone(), "(all)".to_owned()), open.bytes(), duration);
-        self.by_process.add((open.name.clone(), task.clone()), open.bytes(), duration);
+        self.by_call.add(Key::new(&open.name, "(all)".to_owned()), open.bytes(), duration);
+        self.by_process.add(Key::new(&open.name, task.clone()), open.bytes(), duration);
         if let Some(file) = open.file {
-            self.by_file.add((open.name.clone(), file.to_string()), open.bytes(), duration);
+            open.path = self.reused.display_at(file, TimeNs(open.begin));
+            let key = Key { path: open.path.clone(), ..Key::new(&open.name, file.to_string()) };
+            self.by_file.add(key, open.bytes(), duration);
         }
         let listed = Listed { open, tid, task, duration };
         if Some(listed.open.number) == self.number {
@@ -510,17 +539,17 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
 #[derive(Default)]
 struct Sums {
     /// None: what is without a group of its own.
-    groups: HashMap<(String, String), Option<Sum>>,
+    groups: HashMap<Key, Option<Sum>>,
     with_group: usize,
     /// By call.
     further: HashMap<String, Sum>,
 }
 
 impl Sums {
-    fn add(&mut self, key: (String, String), bytes: u64, duration: u64) {
+    fn add(&mut self, key: Key, bytes: u64, duration: u64) {
         if let Some(sum) = self.groups.get_mut(&key) {
             let further = &mut self.further;
-            sum.as_mut().unwrap_or_else(|| further.entry(key.0).or_default()).add(bytes, duration);
+            sum.as_mut().unwrap_or_else(|| further.entry(key.call).or_default()).add(bytes, duration);
             return;
         }
         let known = self.groups.len() < MAX_KNOWN;
@@ -534,7 +563,7 @@ impl Sums {
             self.with_group += 1;
             return;
         }
-        self.further.entry(key.0.clone()).or_default().add(bytes, duration);
+        self.further.entry(key.call.clone()).or_default().add(bytes, duration);
         if known {
             self.groups.insert(key, None);
         }
@@ -548,7 +577,7 @@ impl Sums {
         let Some(&least) = times.get(most) else { return };
         for (key, sum) in &mut self.groups {
             if let Some(left) = sum.take_if(|sum| sum.times.total_ns() <= least) {
-                self.further.entry(key.0.clone()).or_default().merge(&left);
+                self.further.entry(key.call.clone()).or_default().merge(&left);
                 self.with_group -= 1;
             }
         }
@@ -557,10 +586,12 @@ impl Sums {
     /// Most time first.
     fn finish(self) -> Vec<CallGroup> {
         let own = self.groups.into_iter().filter_map(|(key, sum)| Some((key, sum?)));
-        let further = self.further.into_iter().map(|(call, sum)| ((call, FURTHER.to_owned()), sum));
-        let mut groups: Vec<CallGroup> = own.chain(further).map(|((call, name), sum)| sum.group(call, name)).collect();
+        let further = self.further.into_iter().map(|(call, sum)| (Key::new(&call, FURTHER.to_owned()), sum));
+        let mut groups: Vec<CallGroup> = own.chain(further).map(|(key, sum)| sum.group(key)).collect();
         groups.sort_by(|a, b| {
-            let key = |group: &CallGroup| (Reverse(group.total_ns), group.call.clone(), group.name.clone());
+            let key = |group: &CallGroup| {
+                (Reverse(group.total_ns), group.call.clone(), group.name.clone(), group.path.clone())
+            };
             key(a).cmp(&key(b))
         });
         groups
@@ -850,7 +881,7 @@ mod tests {
     #[test]
     fn the_longest_of_many_have_groups_of_their_own() {
         let mut sums = Sums::default();
-        let key = |inode: u64| ("read".to_owned(), format!("8:1 inode {inode}"));
+        let key = |inode: u64| Key::new("read", format!("8:1 inode {inode}"));
         let many = MAX_KNOWN as u64 + 5000;
         for inode in 0..many {
             sums.add(key(inode), 1, 10);
@@ -871,5 +902,40 @@ mod tests {
         assert_eq!(first[2], ("8:1 inode 0", 1 + again, 10 + again * 1000));
         assert_eq!(groups.iter().map(|group| group.bytes).sum::<u64>(), many + 7 + again);
         assert_eq!(groups.iter().map(|group| group.ns.n).sum::<u64>(), many + 1 + again);
+    }
+    /// An inode number goes from one file to the next: each call is of the file that had it when it began.
+    #[test]
+    fn files_of_one_inode_number_are_told_apart() {
+        let row = |path: &str, until: Option<u64>| {
+            let mut row = serde_json::json!({ "device": "8:1", "inode": 7, "path": path });
+            if let Some(ns) = until {
+                row["until_ns"] = ns.into();
+            }
+            row
+        };
+        let files = [row("/db-journal", Some(1500)), row("/db-journal", Some(2500)), row("/a.tgz", None)];
+        let names = FileNames::of_facts(&serde_json::json!({ "names": { "files": files } }));
+        let mut calls = Calls::new(|_, _| Some("app")).files(&names);
+        for (at, call) in [(1000, "fdatasync"), (2000, "fdatasync"), (3000, "fdatasync"), (3200, "write")] {
+            calls.event(&event(at, 7, other(&format!("sys_enter_{call}"))));
+            calls.event(&event(at + 1, 7, file(FileStep::Dirtied, 7, 4096)));
+            calls.event(&event(at + 100, 7, other(&format!("sys_exit_{call}"))));
+        }
+        let mut found = calls.finish();
+        crate::name_calls(&mut found, &names);
+        let rows = found.by_file.iter().map(|group| (group.call.as_str(), group.path.as_deref(), group.ns.n));
+        assert_eq!(
+            rows.collect::<Vec<_>>(),
+            [
+                ("fdatasync", Some("/db-journal (deleted)"), 2),
+                ("fdatasync", Some("/a.tgz"), 1),
+                ("write", Some("/a.tgz"), 1)
+            ]
+        );
+        let slowest = found.slowest.iter().map(|call| call.path.as_deref());
+        assert_eq!(
+            slowest.collect::<Vec<_>>(),
+            [Some("/db-journal (deleted)"), Some("/db-journal (deleted)"), Some("/a.tgz"), Some("/a.tgz")]
+        );
     }
 }

@@ -400,13 +400,14 @@ fn path_of(name: &str, files: &FileNames) -> Option<String> {
     FileId::parse(name).and_then(|file| files.display(file.device?, file.inode))
 }
 
-/// Puts paths into the tables of calls.
+/// Puts paths into the tables of calls, where there is none yet.
 pub fn name_calls(calls: &mut CallsFound, files: &FileNames) {
     for group in &mut calls.by_file {
-        group.path = path_of(&group.name, files);
+        group.path = group.path.take().or_else(|| path_of(&group.name, files));
     }
     for call in calls.slowest.iter_mut().chain(&mut calls.wanted) {
-        call.path = call.file.as_deref().and_then(|file| path_of(file, files));
+        let path = || call.file.as_deref().and_then(|file| path_of(file, files));
+        call.path = call.path.take().or_else(path);
     }
 }
 

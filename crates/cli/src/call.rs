@@ -35,8 +35,10 @@ pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failur
 /// The call with this number, and when the trace begins.
 fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u64), Failure> {
     let at = Current::new(0);
-    let mut calls =
-        Calls::new(|tid, time| inputs.comm(at.get(), tid, time)).wanted(number).of_device(inputs.is_of_device());
+    let mut calls = Calls::new(|tid, time| inputs.comm(at.get(), tid, time))
+        .wanted(number)
+        .files(files)
+        .of_device(inputs.is_of_device());
     let (mut first, mut begun) = (None, 0);
     inputs.for_each(&mut |source, event| {
         first.get_or_insert(event.time.0);

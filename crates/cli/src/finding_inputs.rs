@@ -20,7 +20,7 @@ pub struct FindingInputs<L> {
 
 impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
-        let calls = Calls::new(lookup).only(process).of_device(inputs.is_of_device());
+        let calls = Calls::new(lookup).only(process).files(&inputs.names().0).of_device(inputs.is_of_device());
         FindingInputs { calls, usage: Usage::default(), span: None }
     }
 

@@ -80,7 +80,10 @@ pub fn lines(finding: &Finding) -> Vec<String> {
     }
     if let Some(first) = finding.advice.first() {
         let typed: Vec<String> = first.steps.iter().map(step).collect();
-        lines.push(format!("Do: {}: {}", first.what, typed.join("; ")));
+        lines.push(match typed.is_empty() {
+            true => format!("Do: {}.", first.what),
+            false => format!("Do: {}: {}", first.what, typed.join("; ")),
+        });
         lines.push(format!("Gain: {}.", gain(first)));
     }
     if let Some(why) = &finding.uncertain {

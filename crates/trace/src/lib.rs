@@ -70,7 +70,7 @@ pub mod flashmon {
     pub use crate::formats::flashmon::{BlockCounts, parse_spatial_view, read_spatial};
 }
 pub use identity::{
-    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, own_data,
+    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NAMELESS, NameState, Process, file_label, own_data,
 };
 pub use ids::{Device, FileId, ProcessId, TaskId};
 pub use kind::TraceKind;

@@ -3,6 +3,7 @@
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::is_read;
+use crate::kernel_threads::is_worker;
 use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::TaskId;
@@ -85,8 +86,11 @@ fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
     culprits.iter().max_by_key(|(_, ns)| *ns).map(|(name, _)| *name)
 }
 
-/// The command for a thread that still runs: `NAME (TID)`. Without a number there is none.
+/// The command for a thread that still runs: `NAME (TID)`. Without a number there is none, and none for the kernel's workers.
 pub(super) fn lower_priority(culprit: &str) -> Vec<Step> {
+    if is_worker(culprit) {
+        return Vec::new();
+    }
     let run = |tid: &str| Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] };
     thread(culprit).map(run).into_iter().collect()
 }
@@ -95,6 +99,19 @@ pub(super) fn lower_priority(culprit: &str) -> Vec<Step> {
 fn thread(name: &str) -> Option<&str> {
     let tid = name.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')'));
     tid.filter(|tid| !tid.is_empty() && tid.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A worker takes whatever is queued next: its priority is nobody's.
+pub(super) fn less_for_worker(worker: &str, gain: Evidence<Gain>) -> Remedy {
+    Remedy {
+        what: format!(
+            "Find out whose work {worker} does, and have that program write less at once, or later: a worker of the kernel writes \
+             what programs left in the page cache, and does the I/O of loop devices"
+        ),
+        steps: Vec::new(),
+        gain,
+        risk: "that program may take longer".to_owned(),
+    }
 }
 
 struct Waits<'a> {
@@ -124,11 +141,14 @@ fn cause_and_remedy(at: &Waits<'_>, gain: Evidence<Gain>) -> (String, Remedy) {
         ),
         None => (
             "Both use the device at the same time, and its queue serves the other first.".to_owned(),
-            Remedy {
-                what: format!("Give the I/O of {} a lower priority, or start it with ionice -c 3", at.culprit),
-                steps: lower_priority(at.culprit),
-                gain,
-                risk: "it may take much longer; with the scheduler kyber priorities have no effect".to_owned(),
+            match is_worker(at.culprit) {
+                true => less_for_worker(at.culprit, gain),
+                false => Remedy {
+                    what: format!("Give the I/O of {} a lower priority, or start it with ionice -c 3", at.culprit),
+                    steps: lower_priority(at.culprit),
+                    gain,
+                    risk: "it may take much longer; with the scheduler kyber priorities have no effect".to_owned(),
+                },
             },
         ),
     }
@@ -336,6 +356,17 @@ mod tests {
         let mut work = work(100, 4_000_000, OwnerKind::Task);
         work.block().interference.pairs[1].behind = "backup".to_owned();
         assert_eq!(only(find(&work.seen())).advice[0].steps, []);
+    }
+
+    #[test]
+    fn a_worker_of_the_kernel_gets_no_priority() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        work.block().originators.originators[1].name = "kworker/u8:2".to_owned();
+        work.block().interference.pairs[1].behind = "kworker/u8:2 (9)".to_owned();
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.contains("behind kworker/u8:2 (9)"), "{}", finding.what);
+        assert_eq!(finding.advice[0].steps, []);
+        assert!(finding.advice[0].what.starts_with("Find out whose work kworker/u8:2 (9) does"));
     }
 
     #[test]

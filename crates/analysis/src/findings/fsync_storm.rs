@@ -1,6 +1,6 @@
 //! A program that syncs so often that it spends its time in it.
 
-use super::behind_another::lower_priority;
+use super::behind_another::{less_for_worker, lower_priority};
 use super::{
     Finding, Gain, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
 };
@@ -8,8 +8,9 @@ use crate::Evidence;
 use crate::OWN_RECORDING;
 use crate::block::{Originator, OwnerKind};
 use crate::calls::{CallGroup, is_sync, is_write};
+use crate::kernel_threads::is_worker;
 use crate::units::{duration, grouped, size};
-use flashscope_trace::FileId;
+use flashscope_trace::{FileId, NAMELESS};
 use std::collections::BTreeMap;
 
 /// Fewer calls are no storm: a program that saves a document syncs a handful of times.
@@ -283,7 +284,9 @@ fn rollback_journal(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy> {
         let path = format!("{database}-journal");
         let is_named = |file: FileId, group: &CallGroup| {
             let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
-            known || names.had_path(file, &path)
+            // Of those that nobody saw open, the number tells whose they may be.
+            let is_nameless = group.path.as_deref().is_none_or(|known| known.starts_with(NAMELESS));
+            known || is_nameless && names.had_path(file, &path)
         };
         let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> Syncs {
             others().filter(|(file, group)| is(*file, group)).map(|(_, group)| Syncs::of(group)).sum()
@@ -341,15 +344,19 @@ fn gain_of_log(all: Syncs, data: Syncs, journal: Syncs, of: &str) -> Gain {
 }
 
 fn of_lower_priority(culprit: &str, part: f64) -> Remedy {
+    let gain = Evidence::unknown(
+        format!("it is at most what its bios wait behind others ({part:.0} %), and what the journal's wait"),
+        "try it, and compare two recordings: flashscope diff",
+    );
+    if is_worker(culprit) {
+        return less_for_worker(culprit, gain);
+    }
     Remedy {
         what: format!(
             "Give the I/O of {culprit} a lower priority, start it with ionice -c 3, or have it write more slowly"
         ),
         steps: lower_priority(culprit),
-        gain: Evidence::unknown(
-            format!("it is at most what its bios wait behind others ({part:.0} %), and what the journal's wait"),
-            "try it, and compare two recordings: flashscope diff",
-        ),
+        gain,
         risk:
             "it may take much longer; without a scheduler that knows priorities (mq-deadline, bfq) they have no effect"
                 .to_owned(),

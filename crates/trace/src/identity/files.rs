@@ -130,6 +130,9 @@ fn overlay(containers: &HashMap<u64, &str>, namespace: Option<u64>) -> String {
     name.map_or_else(|| format!("in container mnt:[{namespace}]"), |name| format!("in container {name}"))
 }
 
+/// A deleted file whose path nobody saw.
+pub const NAMELESS: &str = "a file without a name";
+
 /// One of the files that had an inode number one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Turn {
@@ -195,7 +198,6 @@ impl FileNames {
     /// The path with what is to be known of it; `None` where there is none. Where several files had the number, all are named: the
     /// figures beside it are theirs together. `/c (same inode number before: /b, /a)`.
     pub fn display(&self, device: Device, inode: u64) -> Option<String> {
-        const NAMELESS: &str = "a file without a name";
         const MOST: usize = 2;
         let (last, before) = self.files.get(&FileId::on(device, inode))?.split_last()?;
         fn name(turn: &Turn) -> &str {
@@ -216,6 +218,24 @@ impl FileNames {
                 format!("{path} (deleted; {before})")
             }
             name => format!("{} ({before})", name.display().unwrap_or_else(|| NAMELESS.to_owned())),
+        })
+    }
+
+    /// Of these the numbers that several files had, by different names.
+    pub fn reused(&self) -> FileNames {
+        let several = |turns: &&Vec<Turn>| turns.iter().any(|turn| turn.name.path() != turns[0].name.path());
+        let files = self.files.iter().filter(|(_, turns)| several(turns)).map(|(file, turns)| (*file, turns.clone()));
+        FileNames { files: files.collect(), looked_for: self.looked_for }
+    }
+
+    /// The file that had this number at a time: `/a (deleted)`. `None`: nothing is known of the number.
+    pub fn display_at(&self, file: FileId, time: TimeNs) -> Option<String> {
+        let device = file.device?;
+        let turns = self.files.get(&file)?;
+        let turn = turns.get(self.turn(device, file.inode, time) as usize)?;
+        Some(match &turn.name {
+            FileName::Path { path, .. } if turn.until != u64::MAX => format!("{path} (deleted)"),
+            name => name.display().unwrap_or_else(|| NAMELESS.to_owned()),
         })
     }
 

@@ -10,7 +10,7 @@ mod processes;
 
 pub use apps::{App, AppKind};
 pub use devices::{DeviceName, DeviceNames};
-pub use files::{FileName, FileNames, NameState, file_label, own_data};
+pub use files::{FileName, FileNames, NAMELESS, NameState, file_label, own_data};
 pub use processes::Process;
 pub(crate) use processes::{ProcessReader, Processes};
 
