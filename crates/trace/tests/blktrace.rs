@@ -276,6 +276,9 @@ fn what_is_not_there_or_none_is_an_error_in_one_line() {
     refused(&dir.0.join("sda"), "cannot open");
     refused(&dir.0, "a directory is read where it holds blktrace's files");
     refused(&dir.write("x.blktrace.0", b"something else"), "expected a blktrace record");
+    let ctf = Dir::new("ctf");
+    ctf.write("metadata", b"/* CTF 1.8 */");
+    refused(&ctf.0, "looks like a CTF trace of LTTng");
     let mixed = Dir::new("mixed");
     mixed.write("m.blktrace.0", &Built::new(1, 1, 1).bytes(Endian::Little, 7));
     mixed.write("m.blktrace.1", &Built::new(1, 1, 1).bytes(Endian::Big, 7));

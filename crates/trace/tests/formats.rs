@@ -98,6 +98,22 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"[10:00:00.000000001] (+0.000000100) vm block_rq_issue: { cpu_id = 0 }, { dev = 8388608 }\n", &["LTTng"]),
     (b"1 12:00:00.000000001 0 fio (900) > read fd=3 size=4096\n", &["sysdig"]),
     (b"# event histogram\n#\n{ common_pid: 900 } hitcount: 3\n", &["event histogram"]),
+    (b"\n\n", &["empty lines", "flashscope record"]),
+    (b"========\n== dumpstate: 2026-11-27 12:00:00\n========\nBuild: AOSP\n", &["Android", "atrace"]),
+    (
+        b"\n Tracing meta data in file trace.dat:\n\t[Initial format]\n\t\t7\t[Version]\n",
+        &["trace-cmd dump", "trace.dat itself"],
+    ),
+    (b"0x00000000: 85 19 03 20 0c 00 00 00 b1 b0 1e e4\n", &["hexadecimal"]),
+    (b"0000000 1985 2003 000c 0000\n0000010 b0b1 e41e 0000 0000\n0000020\n", &["hexadecimal"]),
+    (b"# Total System\n#     Total System : q activity\n  0.000000000   0.0\n", &["btt's output"]),
+    (
+        b"# started on Fri Nov 27 12:00:00 2026\n\n12,,block:block_rq_issue,1001,100.00,,\n<not counted>,,block:x,0,0.00,,\n",
+        &["perf stat"],
+    ),
+    (b"__CURSOR=s=abc;i=1\n__REALTIME_TIMESTAMP=17\nMESSAGE=hello\n", &["system's log", "journalctl"]),
+    (b"XFSB\0\0\x10\0\0\0\0\0\0\x01\0\0", &["image of a file system", "flashscope record"]),
+    (b"\x01\x02@[\x03\0]: \x04\n@x\x05|\x06\0", &["not a trace that flashscope reads"]),
     (b"smartctl 7.3 2022-02-28 r5338 [x86_64-linux-6.1.0] (local build)\n", &["smartctl"]),
     (
         b"[12:00:01]\np::__vfs_read(struct file *file, void *buf, size_t count):size_t:count\n\tCOUNT      EVENT\n\t12         count = 4096\n",
@@ -290,7 +306,14 @@ fn refused_with_long_heads() -> Vec<(Vec<u8>, &'static [&'static str])> {
     tar[257..262].copy_from_slice(b"ustar");
     // A whole trace behind the archive's head of 512 bytes.
     let tar_with_trace = [&tar, ONE_ISSUE].concat();
-    vec![(etl, &["Windows", "ETL"]), (tar, &["archive"]), (tar_with_trace, &["archive", "unpack"])]
+    let mut ext4 = vec![0u8; 0x440];
+    ext4[0x438..0x43a].copy_from_slice(&0xef53u16.to_le_bytes());
+    vec![
+        (ext4, &["image of a file system"]),
+        (etl, &["Windows", "ETL"]),
+        (tar, &["archive"]),
+        (tar_with_trace, &["archive", "unpack"]),
+    ]
 }
 
 #[test]

@@ -52,7 +52,14 @@ pub(crate) fn find(path: &Path) -> Result<Found, Error> {
         if parts.is_empty() {
             return Err(Error::Unrecognised {
                 path: path.to_path_buf(),
-                hint: "a directory is read where it holds blktrace's files (NAME.blktrace.0 and so on); name a file",
+                hint: match holds_ctf(path) {
+                    true => {
+                        "it looks like a CTF trace of LTTng, which is not read; record with `flashscope record --events block`"
+                    }
+                    false => {
+                        "a directory is read where it holds blktrace's files (NAME.blktrace.0 and so on); name a file"
+                    }
+                },
             });
         }
         return Ok(Found::Parts(parts));
@@ -65,6 +72,11 @@ pub(crate) fn find(path: &Path) -> Result<Found, Error> {
         Some((base, _)) => Ok(Found::Parts(parts_of(&base)?)),
         None => Ok(Found::File),
     }
+}
+
+/// A directory of LTTng's has its `metadata` in it, or in `kernel` and `ust` below it.
+fn holds_ctf(path: &Path) -> bool {
+    ["metadata", "kernel/metadata", "ust/metadata"].iter().any(|name| path.join(name).is_file())
 }
 
 /// `sda.blktrace.3` is part 3 of `sda`.

@@ -21,9 +21,15 @@ const COLUMNS_UNKNOWN: &str = "its columns are not known; run `blkparse -i NAME`
 
 /// The line of an error about a file that is not read; `None`: its kind is unknown.
 pub(crate) fn refusal(head: &Head) -> Option<String> {
-    let lines: Vec<&[u8]> = head.lines().into_iter().map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
     if head.bytes().is_empty() {
         return Some("is empty".to_string());
+    }
+    let mut lines: Vec<&[u8]> = head.lines().into_iter().map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
+    // What a tool prints is text: lines of a binary file resemble it by chance.
+    if other_tools::is_binary(head.bytes()) {
+        lines.clear();
+    } else if lines.is_empty() {
+        return Some(format!("is a text of empty lines: nothing was recorded, or its contents were lost; {RECORD}"));
     }
     let found = ALL.iter().chain(other_tools::ALL).chain(MORE).find(|refused| (refused.is)(head, &lines))?;
     Some(format!("looks like {}: {}", found.what, found.why.replace("RECORD", RECORD)))
@@ -92,6 +98,11 @@ const ALL: &[Refused] = &[
                 ],
             )
         },
+    },
+    Refused {
+        what: "an image of a file system or of a disk",
+        why: "it has what was stored and not how; RECORD",
+        is: |head, _| other_tools::is_disk_image(head.bytes()),
     },
     Refused {
         what: "a Windows event trace (ETL)",
@@ -209,7 +220,7 @@ const MORE: &[Refused] = &[
         is: |_, lines| {
             any(lines, |l| {
                 find(l, b"==== All Devices ====").is_some() || l.starts_with(b"Q2C ") || l.starts_with(b"D2C ")
-            })
+            }) || first(lines, |l| l == b"# Total System")
         },
     },
     Refused {
@@ -268,7 +279,10 @@ const MORE: &[Refused] = &[
     Refused {
         what: "perf stat's output",
         why: "it has counts and no requests; RECORD",
-        is: |_, lines| any(lines, |l| l.starts_with(b"Performance counter stats for")),
+        is: |_, lines| {
+            any(lines, |l| l.starts_with(b"Performance counter stats for"))
+                || most(lines, other_tools::is_perf_stat_csv)
+        },
     },
     Refused {
         what: "sysdig's output",

@@ -12,8 +12,23 @@ const LISTS: &str = "it has no events; give the trace itself";
 pub(super) const ALL: &[Refused] = &[
     Refused {
         what: "nothing but zeros",
-        why: "it was never written, or its contents were lost; RECORD",
+        why: "it was never written, its contents were lost, or it is an image of a disk that begins so; RECORD",
         is: |head, _| is_zeros(head),
+    },
+    Refused {
+        what: "a report of Android (dumpstate, bugreport)",
+        why: "it has the state of the system and no steps of requests; record with `perfetto` or `atrace disk sched`, or RECORD",
+        is: |_, lines| any(lines, |l| l.starts_with(b"== dumpstate: ")),
+    },
+    Refused {
+        what: "trace-cmd dump's output",
+        why: "it describes a trace.dat and has none of its events; give the trace.dat itself",
+        is: |_, lines| any(lines, |l| l.starts_with(b"Tracing meta data in file ")),
+    },
+    Refused {
+        what: "a dump in hexadecimal (hexdump, xxd, od, nanddump)",
+        why: "it has bytes and no events; give the file that it was made of",
+        is: |_, lines| most(lines, is_hex_dump),
     },
     Refused {
         what: "LTTng's text (babeltrace)",
@@ -140,7 +155,9 @@ pub(super) const ALL: &[Refused] = &[
         why: "it has no events of storage; RECORD",
         is: |_, lines| {
             first(lines, |l| {
-                l.starts_with(b"-- ") && find(l, b"begin").is_some() || l.starts_with(b"--------- beginning of ")
+                l.starts_with(b"-- ") && find(l, b"begin").is_some()
+                    || l.starts_with(b"--------- beginning of ")
+                    || l.starts_with(b"__CURSOR=")
             }) || most(lines, is_logged)
         },
     },
@@ -180,6 +197,57 @@ pub(super) const ALL: &[Refused] = &[
 
 fn is_zeros(head: &Head) -> bool {
     !head.bytes().is_empty() && head.bytes().iter().all(|&b| b == 0)
+}
+
+/// Control characters that no text has: more than one in 32 bytes. Captures of a serial console have some.
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
+    let bytes = &bytes[..bytes.len().min(1 << 12)];
+    let control = |b: &&u8| b.is_ascii_control() && !b"\t\n\r\x08\x0c\x1b".contains(b);
+    bytes.iter().filter(control).count() * 32 > bytes.len()
+}
+
+/// Magic numbers of file systems where they stand in an image (fs/*/super.c, include/uapi/linux/magic.h), and a table of partitions.
+pub(super) fn is_disk_image(bytes: &[u8]) -> bool {
+    const MAGIC: &[(usize, &[u8])] = &[
+        (0x438, b"\x53\xef"),
+        (0x400, b"\x10\x20\xf5\xf2"),
+        (0, b"XFSB"),
+        (0, b"hsqs"),
+        (0, b"UBI#"),
+        (0, b"\x31\x18\x10\x06"),
+        (0, b"\x85\x19"),
+        (0, b"ANDR"),
+        (0x200, b"EFI PART"),
+        (0x400, b"\xe2\xe1\xf5\xe0"),
+    ];
+    let has = |&(at, magic): &(usize, &[u8])| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
+    is_binary(bytes) && (MAGIC.iter().any(has) || bytes.get(510..512) == Some(b"\x55\xaa"))
+}
+
+/// `12,,block:block_rq_issue,1000,100.00,,` (perf stat -x,): a count or `<not counted>`, a unit, an event, and two numbers.
+pub(super) fn is_perf_stat_csv(line: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = line.split(|&b| b == b',').collect();
+    let number = |word: &[u8]| count_numbers(word, b" ") == Some(1);
+    line.starts_with(b"# started on ")
+        || parts.len() >= 5
+            && (number(parts[0]) || parts[0].starts_with(b"<not "))
+            && parts[2].len() > 2
+            && parts[2].first().is_some_and(u8::is_ascii_alphabetic)
+            && number(parts[3])
+            && number(parts[4])
+            && parts[4].contains(&b'.')
+}
+
+/// `00000010: 85 19 03 20`, `0000010 1985 2003`, `0x00000000: 85 19`: an address, and groups of two, four or eight digits.
+fn is_hex_dump(line: &[u8]) -> bool {
+    let mut words = words(line);
+    let is_hex = |word: &[u8]| word.iter().all(u8::is_ascii_hexdigit);
+    let Some(address) = words.next() else { return false };
+    let digits = address.strip_suffix(b":").unwrap_or(address);
+    let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
+    let groups: Vec<&[u8]> = words.take(4).collect();
+    let is_group = |word: &&[u8]| matches!(word.len(), 2 | 4 | 8) && is_hex(word);
+    digits.len() >= 7 && is_hex(digits) && digits.starts_with(b"0") && groups.len() > 1 && groups.iter().all(is_group)
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
