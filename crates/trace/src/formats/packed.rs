@@ -29,6 +29,9 @@ const SMALL: u64 = 1 << 20;
 const MOST_TIMES: u64 = 100;
 /// Memory that xz may take, KiB: its highest level has a dictionary of 64 MiB.
 const XZ_MEMORY_KIB: u32 = 80 << 10;
+/// Window of a zstd frame, bytes: what every decoder should accept, and no encoder exceed by itself (RFC 8878, section 3.1.1.1.2). The
+/// decoder keeps twice as much. `zstd --long` and `--ultra` ask for up to 128 MiB and more.
+const ZSTD_WINDOW: u64 = 8 << 20;
 
 /// What a file is packed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,21 @@ impl Packing {
         }
     }
 
+    /// What to say where that takes too much memory.
+    fn too_wide(self) -> String {
+        match self {
+            Packing::Zstd => format!(
+                "was packed with a window of more than {} MiB; unpack it (zstd -dc --long=31 FILE >TRACE), and give what comes out",
+                ZSTD_WINDOW >> 20
+            ),
+            _ => format!(
+                "needs more than {} MiB of memory to unpack; unpack it with {}, and give what comes out",
+                XZ_MEMORY_KIB >> 10,
+                self.name()
+            ),
+        }
+    }
+
     fn reader<'a>(self, packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
         let packed = io::BufReader::with_capacity(64 << 10, packed);
         Ok(match self {
@@ -74,7 +92,7 @@ struct Frames<R: io::BufRead> {
 
 impl<R: io::BufRead> Read for Frames<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+        use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors::FrameDecoderError};
         let damaged = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         loop {
             let Some(frame) = &mut self.frame else {
@@ -82,7 +100,11 @@ impl<R: io::BufRead> Read for Frames<R> {
                     return Ok(0);
                 }
                 let mut next = Box::new(FrameDecoder::new());
-                next.init(&mut self.packed).map_err(|e| damaged(&e))?;
+                next.set_max_window_size(ZSTD_WINDOW);
+                next.init(&mut self.packed).map_err(|e| match e {
+                    FrameDecoderError::WindowSizeTooBig { .. } => io::ErrorKind::OutOfMemory.into(),
+                    e => damaged(&e),
+                })?;
                 self.frame = Some(next);
                 continue;
             };
@@ -189,12 +211,7 @@ fn fill(
             Ok(n) => filled += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::OutOfMemory => {
-                let what = format!(
-                    "needs more than {} MiB of memory to unpack; unpack it with {}, and give what comes out",
-                    XZ_MEMORY_KIB >> 10,
-                    packing.name()
-                );
-                return Err(Error::Unsupported { path: path.to_path_buf(), what });
+                return Err(Error::Unsupported { path: path.to_path_buf(), what: packing.too_wide() });
             }
             Err(_cut_or_damaged) => {
                 *cut = true;
@@ -263,6 +280,18 @@ mod tests {
             assert!(error.contains(" -dc FILE >TRACE"), "{error}");
             // Within the limit it comes back whole.
             assert_eq!(all(pack(&vec![b' '; 64 << 20])).unwrap().0.len(), 64 << 20);
+        }
+    }
+
+    /// A frame of one block as it is, whose header asks for a window of 2 to the power of 10 and `exponent` (RFC 8878, 3.1.1).
+    #[test]
+    fn a_window_that_takes_too_much_memory_is_refused() {
+        let frame =
+            |exponent: u8| [&[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..], &[5 << 3 | 1, 0, 0], b"hello"].concat();
+        assert_eq!(all(frame(13)).unwrap(), (b"hello".to_vec(), false));
+        for exponent in [14, 17, 31] {
+            let error = all(frame(exponent)).unwrap_err().to_string();
+            assert!(error.contains("a window of more than 8 MiB; unpack it (zstd -dc --long=31 FILE"), "{error}");
         }
     }
 
