@@ -288,11 +288,35 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 		closedir(proc);
 }
 
+static bool is_mounted(const struct fs_paths *paths, uint32_t device)
+{
+	return !paths->handles.open || paths->handles.device != device || paths->handles.fd >= 0;
+}
+
+/* A file system may have been mounted since the mounts were read: they are read again, once for a device where that is in vain. */
+static enum fs_handle_result by_handle(struct fs_paths *paths, const struct fs_inode *file, struct fs_handle_file *found)
+{
+	enum fs_handle_result result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, found);
+
+	if (result != FS_HANDLE_UNKNOWN || is_mounted(paths, file->device) ||
+	    paths->absent_count == ARRAY_SIZE(paths->absent))
+		return result;
+	for (size_t i = 0; i < paths->absent_count; i++)
+		if (paths->absent[i] == file->device)
+			return result;
+	fs_paths_mounts(paths);
+	fs_handles_close(&paths->handles);
+	result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, found);
+	if (!is_mounted(paths, file->device))
+		paths->absent[paths->absent_count++] = file->device;
+	return result;
+}
+
 static bool sighted_by_handle(struct fs_paths *paths, struct fs_inode *file)
 {
 	struct fs_handle_file found;
 
-	if (fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, &found) != FS_HANDLE_NAMED)
+	if (by_handle(paths, file, &found) != FS_HANDLE_NAMED)
 		return false;
 	sighted(paths, file, found.path, 0, found.foreign, found.deleted);
 	return file->path != NULL;

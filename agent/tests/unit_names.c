@@ -106,6 +106,7 @@ static void many_open_files(void)
 	touched_on(&paths, "/nonexistent", "ext4", (uint32_t)major(st.st_dev) << 20 | (uint32_t)minor(st.st_dev), st.st_ino);
 	touched = &paths.touched;
 	file = &touched->files[0];
+	paths.absent[paths.absent_count++] = file->device;
 	file->tid = (uint32_t)getpid();
 	touched->fresh = fs_alloc(sizeof(*touched->fresh));
 	touched->fresh[0] = 0;
@@ -124,6 +125,36 @@ static void many_open_files(void)
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		close(fds[i]);
 	close(fd);
+	unlink(path);
+}
+
+/* A file that nobody has open, on a file system that the list of mounts has elsewhere. */
+static void mounted_later(void)
+{
+	char path[] = "/tmp/flashscope-unit-XXXXXX";
+	struct fs_handle_file found;
+	struct fs_paths paths;
+	struct fs_inode *file;
+	struct stat st;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	close(fd);
+	touched_on(&paths, "/nonexistent", "ext4", (uint32_t)major(st.st_dev) << 20 | (uint32_t)minor(st.st_dev), st.st_ino);
+	file = &paths.touched.files[0];
+	paths.touched.fresh = fs_alloc(sizeof(*paths.touched.fresh));
+	paths.touched.fresh[0] = 0;
+	paths.touched.fresh_count = paths.touched.fresh_capacity = 1;
+	fs_paths_live(&paths, UINT64_C(60000000000));
+	fs_handles_close(&paths.handles);
+	if (fs_handle_name(&paths.handles, &paths.mounts, file->device, file->inode, &found) == FS_HANDLE_NAMED) {
+		CHECK(file->path && !strcmp(file->path, path));
+		CHECK_NUMBER(paths.absent_count, 0);
+	} else {
+		printf("names: a later mount NOT tested: no file handles in /tmp\n");
+	}
+	fs_handles_close(&paths.handles);
+	fs_paths_free(&paths);
 	unlink(path);
 }
 
@@ -341,4 +372,5 @@ void test_names(void)
 	time_is_over();
 	under_load();
 	many_open_files();
+	mounted_later();
 }
