@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -460,6 +461,55 @@ fn recordings_killed_on_this_host() {
     if kills_of_recordings() >= 20 {
         assert!(readable > 4 && events > 0, "the moments are badly chosen: nothing had been recorded");
     }
+}
+
+/// Where a recovery is killed after the trace has its name and before the stream is gone, the next one makes no second trace.
+#[test]
+fn what_a_killed_recovery_made_is_not_made_again() {
+    if !is_root() {
+        return skip("needs root, to record on this host");
+    }
+    let cache = PrivateCache::new("recovered-cache");
+    let work = TempDir::new("recovered");
+    let (dir, copy, errors) = (work.path().join("d"), work.path().join("copy"), work.path().join("errors"));
+    std::fs::create_dir(&dir).expect("a directory");
+    let trace = dir.join("t.dat");
+    let mut record = command(&cache, "recovered");
+    record.args(["record", "--events", "block", "-o"]).arg(&trace);
+    let mut child = start(&mut record, &errors);
+    let began = Instant::now();
+    while stream_of(&dir, "t.dat").is_none_or(|path| path.metadata().map_or(0, |meta| meta.len()) == 0) {
+        assert!(began.elapsed() < PATIENCE, "nothing is recorded");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("kill");
+    wait(&mut child, "record");
+    let stream = stream_of(&dir, "t.dat").expect("a stream");
+    std::fs::copy(&stream, &copy).expect("a copy");
+    let written = stream.metadata().and_then(|meta| meta.modified()).expect("its time");
+    next_command(&cache, "recovered");
+    let again = || {
+        std::fs::copy(&copy, &stream).expect("a copy");
+        std::fs::File::options()
+            .append(true)
+            .open(&stream)
+            .and_then(|file| file.set_modified(written))
+            .expect("its time");
+        // As of a process that is dead: nobody has this number.
+        let note = cache.path().join("tmp/4194305_1_0_recording");
+        std::fs::DirBuilder::new().mode(0o700).create(&note).expect("a note");
+        std::fs::write(note.join("recording"), format!("{}\0{}", stream.display(), trace.display())).expect("a note");
+        next_command(&cache, "recovered");
+        let files = std::fs::read_dir(&dir).expect("a directory").flatten();
+        files.map(|file| file.file_name().into_string().expect("UTF-8")).collect::<BTreeSet<_>>()
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(again(), names(&["t.dat"]));
+    // One that was there before the recording is another one, as alike as boots of a virtual board are.
+    let earlier = written - Duration::from_secs(60);
+    std::fs::File::options().append(true).open(&trace).and_then(|file| file.set_modified(earlier)).expect("its time");
+    assert_eq!(again(), names(&["t.dat", "t.dat.incomplete"]));
+    assert_eq!(again(), names(&["t.dat", "t.dat.incomplete"]));
 }
 
 fn wait_for(round: &str, program: &str, what: &str) -> u32 {

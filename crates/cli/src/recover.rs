@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use flashscope_output::quote::shell_path;
 use flashscope_output::{Existing, Output, Rules};
 use flashscope_targets::ScratchDir;
-use flashscope_trace::Session;
 use flashscope_trace::dat::Key;
+use flashscope_trace::{Session, Trace};
 
 use crate::anonymous;
 use crate::convert::{Finished, Way, convert, matched_nothing};
@@ -158,6 +158,35 @@ fn key_again(file: &str, say: &dyn Fn(&str)) -> Result<Key, Failure> {
     })
 }
 
+/// The trace that was made of a stream by somebody who was killed before the stream was removed: a second one would take the place
+/// of the first, or stand beside it.
+fn made_before(stream: &Path, output: &Path) -> Option<PathBuf> {
+    let name = |n: u32| {
+        let mut name = output.as_os_str().to_owned();
+        match n {
+            0 => {}
+            1 => name.push(".incomplete"),
+            n => name.push(format!(".incomplete.{n}")),
+        }
+        PathBuf::from(name)
+    };
+    let written = |path: &Path| std::fs::symlink_metadata(path).ok()?.modified().ok();
+    // When and by which process it was begun. Boots of a virtual board are alike to the nanosecond: so it must not be older, too.
+    let begun = |path: &Path| {
+        let trace = Trace::open(path).ok()?;
+        let facts = trace.facts_json();
+        Some((facts["clocks"]["monotonic_ns"].as_u64()?, facts["recording"]["own"]["pid"].as_u64()?))
+    };
+    let last = written(stream)?;
+    let later = |path: &PathBuf| path.is_file() && written(path).is_some_and(|written| written >= last);
+    let candidates: Vec<_> = (0..).map(name).take_while(|path| path.exists() || path == output).filter(later).collect();
+    if candidates.is_empty() {
+        return None;
+    }
+    let begun_stream = begun(stream)?;
+    candidates.into_iter().find(|path| begun(path) == Some(begun_stream))
+}
+
 fn is_fifo(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
@@ -195,6 +224,11 @@ pub fn recover(quiet: bool) {
             say(&format!(
                 "an earlier recording into the FIFO {output} was killed: it is kept: flashscope report {stream}"
             ));
+            continue;
+        }
+        if let Some(made) = made_before(stream, output) {
+            std::fs::remove_file(stream).ok();
+            say(&format!("an earlier recording was killed; its data is in {}", made.display()));
             continue;
         }
         match finish(stream, output, &way) {
