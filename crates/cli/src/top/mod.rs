@@ -9,7 +9,7 @@ mod screen;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use flashscope_report::top::{TopSnapshot, prometheus};
@@ -91,7 +91,7 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
         let ran = target.run(&job, &mut Feed(Arc::clone(&shared)));
         let stopped = asked_to_stop.load(Ordering::Relaxed);
         ended.store(true, Ordering::Relaxed);
-        let looked = picture.join().unwrap_or_else(|_| Err(Failure::new("the picture could not be made")));
+        let looked = picture.join().unwrap_or_else(|_| Err(Painter::gone()));
         let outcome = ran?;
         // Asked to end before it listened to signals, the recorder had set nothing up.
         let ended_early = outcome.status == 128 + 15 && lock(&shared.window).described().is_none();
@@ -134,7 +134,7 @@ fn shows_files(events: &[String]) -> bool {
 fn look(
     args: &TopArgs,
     interval: Duration,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     ended: &AtomicBool,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
@@ -156,41 +156,39 @@ fn look(
     let Some(begun) = begun else { return Ok(()) };
     let until = args.duration.map(|seconds| begun.saturating_add(Duration::from_secs_f64(seconds)));
     let mut next = begun + interval;
-    let (mut shown_until, mut looked) = (Vec::new(), begun);
     // The recorder looks for paths when it ends. Of this machine those of open files are known before.
-    let is_local = args.target.target == "local";
-    let mut picture = |now: Duration, screen: &mut Option<Screen>| {
-        let with_apps = screen.as_ref().is_none_or(Screen::shows_apps);
-        let mut snapshot = snapshot(shared, now, (now - begun, now - looked), with_apps, &mut shown_until)?;
-        if is_local {
-            open_files::name(&mut snapshot.file);
-        }
-        looked = now;
+    let painter = Painter::begin(Arc::clone(shared), args.target.target == "local");
+    let shown = |snapshot: TopSnapshot, screen: &mut Option<Screen>| {
         if let Some(path) = &args.prometheus {
             keep(path, &snapshot)?;
         }
-        match screen {
-            Some(screen) => screen.show(snapshot)?,
-            None => {
-                outln!("{}", serde_json::to_string(&snapshot).expect("plain data serialises"));
-                flashscope_output::flush()?;
-            }
+        if args.json {
+            outln!("{}", serde_json::to_string(&snapshot).expect("plain data serialises"));
+            flashscope_output::flush()?;
+        } else if let Some(screen) = screen {
+            screen.show(snapshot)?;
         }
-        Ok::<_, Failure>(now)
+        Ok::<_, Failure>(())
     };
-    let mut last = begun;
+    let with_apps = |screen: &Option<Screen>| screen.as_ref().is_none_or(Screen::shows_apps);
+    let (mut last, mut is_asked) = (begun, false);
     while goes_on() {
         let now = shared.began.elapsed();
         if until.is_some_and(|until| now >= until) {
             break;
         }
-        if now >= next {
+        if now >= next && !is_asked {
             next += interval;
             if next < now {
                 // It took longer than the interval: nothing is made up for.
                 next = now + interval;
             }
-            last = picture(now, &mut screen)?;
+            painter.ask(Ask { now, time: now - begun, interval: now - last, with_apps: with_apps(&screen) })?;
+            (last, is_asked) = (now, true);
+        }
+        if is_asked && let Some(snapshot) = if screen.is_some() { painter.made()? } else { Some(painter.wait()?) } {
+            is_asked = false;
+            shown(snapshot, &mut screen)?;
         }
         match &mut screen {
             Some(screen) => {
@@ -203,12 +201,78 @@ fn look(
             }
         }
     }
+    // A screen goes at once, whatever was to be drawn on it.
+    let had_apps = with_apps(&screen);
+    drop(screen.take());
+    if !args.json && args.prometheus.is_none() {
+        return Ok(());
+    }
+    if is_asked {
+        shown(painter.wait()?, &mut screen)?;
+    }
     // What came since the last picture; of a shorter time the rates would say little.
     let now = shared.began.elapsed();
     if now - last >= SHORTEST {
-        picture(now, &mut screen)?;
+        painter.ask(Ask { now, time: now - begun, interval: now - last, with_apps: had_apps })?;
+        shown(painter.wait()?, &mut screen)?;
     }
     Ok(())
+}
+
+/// What a picture is of.
+struct Ask {
+    now: Duration,
+    time: Duration,
+    interval: Duration,
+    with_apps: bool,
+}
+
+/// Makes pictures in a thread of its own. On a busy machine one takes seconds, and a key that comes meanwhile is not kept waiting.
+/// A picture that nobody waits for ends with the program.
+struct Painter {
+    asked: mpsc::Sender<Ask>,
+    made: mpsc::Receiver<Result<TopSnapshot, Failure>>,
+}
+
+impl Painter {
+    fn begin(shared: Arc<Shared>, is_local: bool) -> Painter {
+        let (asked, asks) = mpsc::channel::<Ask>();
+        let (makes, made) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut shown_until = Vec::new();
+            for Ask { now, time, interval, with_apps } in asks {
+                let mut snapshot = snapshot(&shared, now, (time, interval), with_apps, &mut shown_until);
+                if is_local && let Ok(snapshot) = &mut snapshot {
+                    open_files::name(&mut snapshot.file);
+                }
+                if makes.send(snapshot).is_err() {
+                    return;
+                }
+            }
+        });
+        Painter { asked, made }
+    }
+
+    fn ask(&self, what: Ask) -> Result<(), Failure> {
+        self.asked.send(what).map_err(|_| Painter::gone())
+    }
+
+    /// The picture that was asked for, if it is made.
+    fn made(&self) -> Result<Option<TopSnapshot>, Failure> {
+        match self.made.try_recv() {
+            Ok(snapshot) => snapshot.map(Some),
+            Err(mpsc::TryRecvError::Empty) => Ok(None),
+            Err(mpsc::TryRecvError::Disconnected) => Err(Painter::gone()),
+        }
+    }
+
+    fn wait(&self) -> Result<TopSnapshot, Failure> {
+        self.made.recv().unwrap_or_else(|_| Err(Painter::gone()))
+    }
+
+    fn gone() -> Failure {
+        Failure::new("the picture could not be made")
+    }
 }
 
 /// What was queued and was in no snapshot before: each bio is in one. `shown_until`: up to where the events of each CPU were shown.
@@ -330,5 +394,21 @@ mod tests {
             }
         }
         assert_eq!(written, [3.0 * 4096.0, 0.0, 3.0 * 4096.0, 0.0]);
+    }
+
+    /// While a picture takes its time (here it cannot have the window), keys are looked at.
+    #[test]
+    fn a_picture_in_the_making_keeps_nobody_waiting() {
+        let second = Duration::from_secs;
+        let window = StreamWindow::new(second(9), MOST_BYTES);
+        let shared = Arc::new(Shared { window: Mutex::new(window), began: Instant::now() });
+        lock(&shared.window).push(&[descriptions(), bios(0, &[100])].concat(), second(0));
+        let painter = Painter::begin(Arc::clone(&shared), false);
+        let busy = lock(&shared.window);
+        painter.ask(Ask { now: second(1), time: second(1), interval: second(1), with_apps: false }).expect("asked");
+        std::thread::sleep(LOOK);
+        assert!(painter.made().expect("a painter").is_none());
+        drop(busy);
+        assert_eq!(painter.wait().expect("a picture").process[0].written_bytes_per_s, Some(4096.0));
     }
 }
