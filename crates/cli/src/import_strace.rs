@@ -18,6 +18,10 @@ const MAX_TEXT: u64 = 1 << 30;
 /// What a script takes: a century, and files of 64 TiB. Sums of such numbers do not wrap.
 const MOST_NS: u64 = 3_155_760_000_000_000_000;
 const MOST_BYTES: u64 = 1 << 46;
+/// What one call of a script reads or writes at most.
+const MOST_REQUEST: u64 = 256 << 20;
+/// What one call of Linux moves at most (MAX_RW_COUNT with pages of 4 KiB).
+const MOST_MOVED: u64 = 0x7fff_f000;
 /// What joined reads come to at most: the read-ahead that block devices have as shipped.
 const MAX_JOINED: u64 = 128 << 10;
 
@@ -34,12 +38,11 @@ pub fn run(args: &BenchImportStraceArgs) -> Result<(), Failure> {
         whole.recording(path, name, &text)?;
         inputs.push(path.into());
     }
-    let left_out = whole.left_out;
-    let script = whole.finish()?;
+    let (script, left_out) = whole.finish()?;
     let text = script.text();
     Script::parse("the script", &text)?;
     flashscope_output::note(&format!(
-        "{} calls of {} tasks on {} files in {:.1} s; {left_out} calls left out (sendfile, splice, copy_file_range)",
+        "{} calls of {} tasks on {} files in {:.1} s; {left_out} calls left out (sendfile, splice, copy_file_range, reads of what these wrote)",
         script.calls.len(),
         script.tasks.len(),
         script.files.len(),
@@ -199,9 +202,6 @@ struct Import<'a> {
     tasks: Vec<Task>,
     found: Vec<Found>,
     left_out: u64,
-    /// Ends of what was read of each file before it was written.
-    read_to: Vec<u64>,
-    most: Vec<u64>,
     /// Where each file ends, as far as is known: where O_APPEND writes.
     ends: Vec<u64>,
 }
@@ -298,8 +298,6 @@ impl<'a> Import<'a> {
             tasks: Vec::new(),
             found: Vec::new(),
             left_out: 0,
-            read_to: Vec::new(),
-            most: Vec::new(),
             ends: Vec::new(),
         }
     }
@@ -405,8 +403,6 @@ impl<'a> Import<'a> {
         let size = there.map_or(0, |meta| meta.len());
         let label = Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         self.files.push(File { size: Some(size), label });
-        self.read_to.push(0);
-        self.most.push(0);
         self.ends.push(size);
         self.numbers.insert(path.to_owned(), self.files.len() - 1);
         Some(self.files.len() - 1)
@@ -442,7 +438,7 @@ impl<'a> Import<'a> {
                 let (from, to) = if at { (of(1)?, of(3)?) } else { (of(0)?, of(1)?) };
                 let from = self.file(&from)?;
                 let existed = self.numbers.contains_key(&to);
-                let to = self.file(&to)?;
+                let to = self.file(&to).filter(|&to| to != from)?;
                 if !existed {
                     // What lies there now is what was renamed.
                     self.files[to].size = None;
@@ -533,34 +529,26 @@ impl<'a> Import<'a> {
             "write" | "writev" | "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => Verb::Write { offset, length },
             _ => return None,
         };
-        // No file is that long: the line is not strace's.
-        let end = offset.checked_add(length).filter(|&end| end <= MOST_BYTES)?;
+        // No file is that long, and no call moves as much: the line is not strace's.
+        let end = offset.checked_add(length).filter(|&end| end <= MOST_BYTES && length <= MOST_MOVED)?;
         if moves {
             *position = position.saturating_add(length);
         }
         match verb {
             // At the end of the file: nothing came.
             Verb::Read { length: 0, .. } | Verb::Write { length: 0, .. } => return None,
-            Verb::Read { .. } if end > self.most[file] => self.read_to[file] = self.read_to[file].max(end),
-            Verb::Write { .. } => self.most[file] = self.most[file].max(end),
-            _ => {}
+            Verb::Truncate(size) => self.ends[file] = size,
+            _ => self.ends[file] = self.ends[file].max(end),
         }
-        self.ends[file] = match verb {
-            Verb::Truncate(size) => size,
-            _ => self.ends[file].max(end),
-        };
         Some((file, verb))
     }
 
-    /// Puts the recordings together, in order of time.
-    fn finish(mut self) -> Result<Script, Failure> {
+    /// Puts the recordings together, in order of time. And how many calls are left out.
+    fn finish(mut self) -> Result<(Script, u64), Failure> {
         if self.found.is_empty() {
             return Err(Failure::usage(
                 "no call on a file below --under is in it; is it recorded with -y, and is the path as strace prints it?",
             ));
-        }
-        for (file, &read_to) in self.files.iter_mut().zip(&self.read_to) {
-            file.size = file.size.map(|size| size.max(read_to));
         }
         // A call is printed when it returns; its place is that of its begin.
         self.found.sort_by_key(|found| found.call.time_ns);
@@ -575,9 +563,52 @@ impl<'a> Import<'a> {
             last.insert(found.call.task, calls.len());
             calls.push(found);
         }
-        let calls = calls.into_iter().map(|found| found.call).collect();
-        Ok(Script { files: self.files, tasks: self.tasks, cgroups: Vec::new(), calls })
+        let mut calls = calls.into_iter().flat_map(|found| pieces(found.call)).collect();
+        let left_out = self.left_out + provide(&mut self.files, &mut calls);
+        Ok((Script { files: self.files, tasks: self.tasks, cgroups: Vec::new(), calls }, left_out))
     }
+}
+
+/// A call in pieces that a script takes, which follow each other at once.
+fn pieces(call: Call) -> Vec<Call> {
+    let (Verb::Read { offset, length } | Verb::Write { offset, length }) = call.verb else { return vec![call] };
+    let writes = matches!(call.verb, Verb::Write { .. });
+    let begins = (0..length.div_ceil(MOST_REQUEST)).map(|n| n * MOST_REQUEST);
+    let piece = |begin: u64| {
+        let (offset, left) = (offset + begin, length - begin);
+        let length = left.min(MOST_REQUEST);
+        let verb = if writes { Verb::Write { offset, length } } else { Verb::Read { offset, length } };
+        Call { took_ns: if left == length { call.took_ns } else { 0 }, verb, ..call }
+    };
+    begins.map(piece).collect()
+}
+
+/// Makes each file as long as what is read of it, where it was there before the recording, under this name or an earlier one. What else
+/// is read beyond what was written came by calls that a script does not have, or from elsewhere: these reads are left out, and counted.
+fn provide(files: &mut [File], calls: &mut Vec<Call>) -> u64 {
+    let mut ends: Vec<u64> = files.iter().map(|file| file.size.unwrap_or(0)).collect();
+    // The file whose contents each has.
+    let mut origins: Vec<usize> = (0..files.len()).collect();
+    let all = calls.len();
+    calls.retain(|call| {
+        let file = call.file;
+        match call.verb {
+            Verb::Read { offset, length } if offset + length > ends[file] => {
+                let Some(size) = &mut files[origins[file]].size else { return false };
+                *size = (*size).max(offset + length);
+                ends[file] = offset + length;
+            }
+            Verb::Write { offset, length } => ends[file] = ends[file].max(offset + length),
+            Verb::Truncate(size) => ends[file] = ends[file].max(size),
+            Verb::Rename(to) => {
+                ends[to] = ends[to].max(ends[file]);
+                origins[to] = origins[file];
+            }
+            _ => {}
+        }
+        true
+    });
+    (all - calls.len()) as u64
 }
 
 /// Adds a read to the one before it, where it goes on there.
@@ -634,7 +665,7 @@ mod tests {
         let options = args(join);
         let mut import = Import::new(&options);
         import.recording("x", None, STRACE).unwrap();
-        import.finish().unwrap()
+        import.finish().unwrap().0
     }
 
     #[test]
@@ -665,7 +696,7 @@ mod tests {
         let options = args(0);
         let mut import = Import::new(&options);
         import.recording("x", None, text).unwrap();
-        let text = import.finish().unwrap().text();
+        let text = import.finish().unwrap().0.text();
         Script::parse("s", &text).unwrap();
         text
     }
@@ -751,6 +782,32 @@ mod tests {
         assert!(import.finish().unwrap_err().to_string().contains("no call on a file below --under"));
     }
 
+    /// `cat a > b; cat b` of coreutils 9, a file that is read under another name, one that becomes itself, and a read of 600 MiB.
+    #[test]
+    fn what_is_read_is_there() {
+        let text = "\
+7<cat> 100.000000 openat(AT_FDCWD</x>, \"/films/b\", O_WRONLY|O_CREAT|O_TRUNC, 0600) = 1</films/b> <0.000010>
+7<cat> 100.001000 copy_file_range(3</films/a>, NULL, 1</films/b>, NULL, 9223372035781033984, 0) = 12813 <0.000887>
+8<cat> 100.002000 openat(AT_FDCWD</x>, \"/films/b\", O_RDONLY) = 3</films/b> <0.000010>
+8<cat> 100.003000 read(3</films/b>, \"x\"..., 131072) = 12813 <0.000010>
+8<cat> 100.004000 rename(\"/films/b\", \"/films/b\") = 0 <0.000010>
+8<cat> 100.005000 rename(\"/films/old\", \"/films/new\") = 0 <0.000010>
+8<cat> 100.006000 pread64(4</films/new>, \"x\"..., 629145600, 4096) = 629145600 <0.500000>
+8<cat> 100.007000 pread64(4</films/new>, \"x\"..., 35184372088832, 4096) = 35184372088832 <0.500000>
+";
+        let options = args(0);
+        let mut import = Import::new(&options);
+        import.recording("x", None, text).unwrap();
+        let (script, left_out) = import.finish().unwrap();
+        let text = script.text();
+        assert_eq!(left_out, 2, "the copy, and the read of what it wrote");
+        assert!(text.contains("file - b\nfile 629149696 old\nfile - new\n"), "{text}");
+        let whole = "read 6000000 1 2 4096 268435456\nread 6000000 1 2 268439552 268435456\n\
+                     read 6000000+500000000 1 2 536875008 92274688\n";
+        assert!(text.ends_with(whole), "{text}");
+        assert_eq!(Script::parse("s", &text).unwrap().calls, script.calls);
+    }
+
     /// Lines that are nearly strace's: no panic, no overflow, and a script that can be read or one line of error.
     /// `FLASHSCOPE_MUTATIONS=N` asks for more.
     #[test]
@@ -803,8 +860,11 @@ mod tests {
             let options = args([0, 1000, u64::MAX][next(3)]);
             let mut import = Import::new(&options);
             match import.recording("x", None, &text).and_then(|()| import.finish()) {
-                Ok(script) if Script::parse("x", &script.text()).is_ok() => scripts += 1,
-                _ => errors += 1,
+                Ok((script, _)) => {
+                    Script::parse("x", &script.text()).expect("what is made can be read");
+                    scripts += 1;
+                }
+                Err(_) => errors += 1,
             }
         }
         println!("import_strace: {wanted} executions, {scripts} scripts, {errors} errors, 0 findings");
