@@ -12,6 +12,8 @@
 //!   newer bio, and the one nearer to the device's usual service time wins. If that is the newer bio, the older one has lost its
 //!   completion. Where no service time of the device is known yet, the completion belongs to the newer bio.
 //! - The end of the trace: the service time decides, too.
+//! - The same sectors again when both should have ended long ago: as at the end of the trace. Where both were in the device at once, and
+//!   the service time of both is about usual, nothing says whose completion was lost: neither bio has an end.
 //!
 //! With a bio that has lost its completion, those that lie behind it in its request have lost it. A bio whose request waits for its
 //! issue while a newer one of its sectors is done, or while its device has nothing to do, has lost its issue.
@@ -333,6 +335,21 @@ impl<W: Watch> Matching<W> {
             _ => oldest,
         };
         let newest = *self.bios.see(completion.on);
+        let cause = match oldest {
+            Some(oldest)
+                if self.missing && cause != Cause::Complete && self.should_have_ended([oldest, completion.on]) =>
+            {
+                Cause::End
+            }
+            _ => cause,
+        };
+        if let (Some(oldest), true, Cause::End) = (oldest, self.missing, cause)
+            && self.is_of_either(oldest, completion.on, time)
+        {
+            self.give_up(oldest);
+            self.give_up(completion.on);
+            return;
+        }
         // Issued after the completion, it cannot be its own.
         let possible = newest.issued == NEVER || newest.issued <= time;
         let mut lost = Vec::new();
@@ -416,6 +433,24 @@ impl<W: Watch> Matching<W> {
         Self::waits_for_issue(bio) && self.typical_of(bio).is_some() && self.is_long_gone(at, time)
     }
 
+    /// Whether both have been in the device far longer than usual by now: no second completion is to come.
+    fn should_have_ended(&self, two: [u32; 2]) -> bool {
+        let now = self.counts.end_ns;
+        two.into_iter().all(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
+    }
+
+    /// Whether a completion may be of either of two that were in the device at once, as both took about as long as is usual then.
+    fn is_of_either(&self, older: u32, newer: u32, time: u64) -> bool {
+        let (older, newer) = (self.bios.see(older), self.bios.see(newer));
+        let Some(typical) = self.typical_of(newer) else { return false };
+        let is_usual = |bio: &Bio| {
+            let took = time.saturating_sub(bio.issued);
+            bio.split_of == NONE && !bio.flush && took <= typical.saturating_mul(2) && took.saturating_mul(2) >= typical
+        };
+        let at_once = newer.issued != NEVER && newer.issued.saturating_sub(older.issued) < typical;
+        at_once && is_usual(older) && is_usual(newer)
+    }
+
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
     /// where nothing is known of the device yet.
     fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
@@ -460,7 +495,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// Whether a bio has a request that was not issued. Discards are merged, and flushes are issued, without an event of their own.
-    fn waits_for_issue(bio: &Bio) -> bool {
+    pub(super) fn waits_for_issue(bio: &Bio) -> bool {
         let has_request = bio.got != NEVER || bio.merged != NEVER || bio.inserted != NEVER;
         bio.issued == NEVER && has_request && !bio.flush && bio.kind != RequestKind::Discard
     }

@@ -625,16 +625,21 @@ impl<W: Watch> Matching<W> {
     /// there.
     #[cold]
     fn allocated_again(&mut self, range: Range) {
+        let gaps = std::mem::take(&mut self.gaps);
         let mut group = std::mem::take(&mut self.group);
-        self.bios.group(range.place, range.sector, &mut group);
-        for &at in &group {
-            let bio = self.bios.get(at);
-            bio.superseded |= bio.issued != NEVER;
-            if bio.issued == NEVER && self.is_overdue_bio(at, None) {
-                self.give_up(at);
+        for &(sector, _) in &gaps {
+            self.bios.group(range.place, sector, &mut group);
+            for &at in &group {
+                let bio = self.bios.get(at);
+                bio.superseded |= bio.issued != NEVER;
+                // Of these two, the next issue is either's: neither is known to be in the device then.
+                if Self::waits_for_issue(bio) && bio.undecided == NEVER && u64::from(bio.sectors) <= range.end - sector
+                {
+                    self.give_up(at);
+                }
             }
         }
-        self.group = group;
+        (self.group, self.gaps) = (group, gaps);
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
+#[cfg(test)]
+mod ambiguity_tests;
 mod analysis;
 mod appends;
 mod by_owner;
