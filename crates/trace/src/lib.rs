@@ -41,6 +41,7 @@ mod ids;
 mod input;
 mod kind;
 mod losses;
+mod median;
 mod merged;
 mod pairs;
 mod record;
@@ -75,6 +76,7 @@ pub use identity::{
 pub use ids::{Device, FileId, ProcessId, TaskId};
 pub use kind::TraceKind;
 pub use losses::{Loss, Losses, Severity};
+pub use median::RunningMedian;
 pub use merged::{Alignment, MergedTrace, SYNC, Source};
 pub use pairs::Pair;
 pub use record::Record;

@@ -3,6 +3,7 @@
 use crate::common::*;
 use flashscope_trace::{Endian, EventKind, Session, Trace, export};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// One field of a message.
 #[derive(Debug)]
@@ -278,4 +279,18 @@ fn nested_operations_unmatched_ones_and_losses() {
     let losses = read.slices.iter().find(|s| s.name == "losses").unwrap();
     assert_eq!(losses.notes["returns_unmatched"], "1");
     assert_eq!(losses.notes["statistics_missing"], "1");
+}
+
+/// Reads of one sector by two threads, 98 µs each in the device; of the third pair one completion is lost. Of each of the others both
+/// have their own time; of the third none has an end, as in the report.
+#[test]
+fn requests_of_one_sector_have_their_own_ends_or_none() {
+    let case = "../../tests/cases/reads-of-one-sector-completion-lost/input";
+    let trace = Trace::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(case)).unwrap();
+    let (read, written) = exported(&trace);
+    let requests = read.slices.iter().filter(|s| s.track == "requests");
+    let times: Vec<_> = requests.map(|s| s.duration.map(|ns| ns / 1000)).collect();
+    assert_eq!((written.requests, written.unmatched), (14, 0));
+    assert_eq!(times.iter().filter(|&&us| us == Some(98)).count(), 14, "{times:?}");
+    assert_eq!(times.iter().filter(|us| us.is_none()).count(), 2, "{times:?}");
 }

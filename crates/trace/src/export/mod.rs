@@ -7,6 +7,7 @@ mod parquet;
 #[cfg(feature = "parquet")]
 mod parquet_table;
 mod perfetto;
+mod perfetto_contested;
 mod perfetto_more;
 mod proto;
 mod table;

@@ -10,6 +10,7 @@ use crate::events::block::{BlockAction, BlockEvent, RequestFlags, RequestKind};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp};
 use crate::facts::Kernel;
 use crate::ids::{Device, TaskId};
+use crate::median::RunningMedian;
 use crate::pairs::Pair;
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -94,14 +95,16 @@ struct Pending {
 
 /// What a block device has in flight. A slice that overlaps another needs a lane of its own.
 #[derive(Default)]
-struct Queue {
+pub(super) struct Queue {
     free: BTreeSet<u32>,
     lanes: u32,
     in_flight: i64,
+    /// How long requests usually take, by kind.
+    pub took: [RunningMedian; RequestKind::COUNT],
 }
 
-struct InFlight {
-    time: u64,
+pub(super) struct InFlight {
+    pub time: u64,
     lane: u32,
     tid: TaskId,
     sector: u64,
@@ -112,7 +115,7 @@ struct InFlight {
 }
 
 /// Where a request waits for its completion: device, kind, and the first sector that is not completed.
-type Key = (Device, u8, u64);
+pub(super) type Key = (Device, u8, u64);
 
 fn key(block: &BlockEvent) -> Key {
     let kind = block.kind();
@@ -139,11 +142,13 @@ pub(super) struct Writer<'a> {
     pending: HashMap<(TaskId, FlashOp), Vec<Pending>>,
     /// Only bios were recorded: they are shown in place of requests.
     bios: bool,
-    devices: HashMap<Device, Queue>,
-    in_flight: HashMap<Key, Vec<InFlight>>,
-    /// Of several requests at one place a completion is the newest one's then: an older one's may be what is missing.
+    pub(super) devices: HashMap<Device, Queue>,
+    pub(super) in_flight: HashMap<Key, Vec<InFlight>>,
+    /// Of several requests at one place it is open then whose a completion is: another's may be what is missing.
     may_miss: bool,
-    in_flight_all: usize,
+    /// Completions of which that is not decided yet.
+    pub(super) contested: BTreeMap<Key, u64>,
+    pub(super) in_flight_all: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -180,6 +185,7 @@ impl<'a> Writer<'a> {
             devices: HashMap::new(),
             in_flight: HashMap::new(),
             may_miss: trace.may_miss_events(),
+            contested: BTreeMap::new(),
             in_flight_all: 0,
         }
     }
@@ -526,6 +532,9 @@ impl<'a> Writer<'a> {
     fn block(&mut self, block: &BlockEvent, time: u64, tid: TaskId) -> bool {
         let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
         let key = key(block);
+        if !self.contested.is_empty() && (block.action == begin || block.action == BlockAction::Requeue) {
+            self.decide_contested(key, false);
+        }
         if block.action == begin {
             if block.is_command_without_data() {
                 return false;
@@ -566,7 +575,10 @@ impl<'a> Writer<'a> {
         let key = match block.kind() {
             // Its completion is at the sector that the device chose in the zone.
             RequestKind::ZoneAppend => self.appended(block).unwrap_or(key),
-            _ => key,
+            _ => {
+                self.decide_contested(key, true);
+                key
+            }
         };
         // Another boot's requests, and those since whose issue the clock was set back, have no completion.
         while let Some(at) = self.next(key)
@@ -597,12 +609,22 @@ impl<'a> Writer<'a> {
             }
             return true;
         }
-        if let Some(request) = self.taken(key, time) {
-            self.free_lane(block.device, request.lane);
-            self.written.requests += 1;
-            self.request(block.device, &request, Some(time));
+        if self.may_miss && block.kind() != RequestKind::ZoneAppend && self.contest(key, time) {
+            return true;
         }
+        self.ended(key, time);
         true
+    }
+
+    /// The next request at a place is done.
+    pub(super) fn ended(&mut self, key: Key, time: u64) {
+        let Some(request) = self.taken(key, time) else { return };
+        self.free_lane(key.0, request.lane);
+        if let Some(queue) = self.devices.get_mut(&key.0) {
+            queue.took[usize::from(key.1)].add(time.saturating_sub(request.time));
+        }
+        self.written.requests += 1;
+        self.request(key.0, &request, Some(time));
     }
 
     /// The zone append that a completion is of: of its size, in the nearest zone that begins before it. It is the next of its place.
@@ -632,15 +654,19 @@ impl<'a> Writer<'a> {
         let request = self.in_flight.get_mut(&key)?.remove(next);
         self.drop_empty(key);
         self.in_flight_all -= 1;
-        if let Some(queue) = self.devices.get_mut(&key.0) {
-            queue.in_flight -= 1;
-            let depth = queue.in_flight;
-            self.depth(key.0, time, depth);
-        }
+        self.one_less(key.0, time);
         Some(request)
     }
 
-    fn drop_empty(&mut self, key: Key) {
+    pub(super) fn one_less(&mut self, device: Device, time: u64) {
+        if let Some(queue) = self.devices.get_mut(&device) {
+            queue.in_flight -= 1;
+            let depth = queue.in_flight;
+            self.depth(device, time, depth);
+        }
+    }
+
+    pub(super) fn drop_empty(&mut self, key: Key) {
         if self.in_flight.get(&key).is_some_and(Vec::is_empty) {
             self.in_flight.remove(&key);
         }
@@ -657,7 +683,7 @@ impl<'a> Writer<'a> {
         self.counter(uuid, &format!("{device} in flight"), time, depth);
     }
 
-    fn request(&mut self, device: Device, request: &InFlight, end: Option<u64>) {
+    pub(super) fn request(&mut self, device: Device, request: &InFlight, end: Option<u64>) {
         let parent = track::DEVICE | u64::from(device.0);
         self.declare(parent, None, &format!("block {device}"), |_| {});
         let uuid = track::REQUEST | u64::from(request.lane) << 32 | u64::from(device.0);
@@ -685,6 +711,9 @@ impl<'a> Writer<'a> {
             for p in list {
                 self.flash(p.time, None, tid, &p.access);
             }
+        }
+        while let Some((&key, _)) = self.contested.first_key_value() {
+            self.decide_contested(key, false);
         }
         let mut in_flight: Vec<_> = std::mem::take(&mut self.in_flight).into_iter().collect();
         in_flight.sort_unstable_by_key(|(key, _)| *key);
