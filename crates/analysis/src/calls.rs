@@ -540,6 +540,8 @@ mod tests {
     use crate::testing::event;
     use flashscope_trace::Device;
     use flashscope_trace::{BlockDetail, RequestFlags};
+    use std::cell::RefCell;
+    use std::rc::Rc;
 
     fn other(name: &str) -> EventKind {
         EventKind::Other { system: "syscalls".into(), name: name.into(), result: None }
@@ -770,13 +772,19 @@ mod tests {
         };
         let files = [row("/db-journal", Some(1500)), row("/db-journal", Some(2500)), row("/a.tgz", None)];
         let names = FileNames::of_facts(&serde_json::json!({ "names": { "files": files } }));
-        let mut calls = Calls::new(|_, _| Some("app")).files(&names);
+        let each: Rc<RefCell<Vec<SlowCall>>> = Rc::default();
+        let sink = Rc::clone(&each);
+        let mut calls =
+            Calls::new(|_, _| Some("app")).files(&names).each(Box::new(move |call| sink.borrow_mut().push(call)));
         for (at, call) in [(1000, "fdatasync"), (2000, "fdatasync"), (3000, "fdatasync"), (3200, "write")] {
             calls.event(&event(at, 7, other(&format!("sys_enter_{call}"))));
             calls.event(&event(at + 1, 7, file(FileStep::Dirtied, 7, 4096)));
             calls.event(&event(at + 100, 7, other(&format!("sys_exit_{call}"))));
         }
         let mut found = calls.finish();
+        each.borrow_mut().iter_mut().for_each(|call| crate::name_call(call, &names));
+        let paths: Vec<_> = each.borrow().iter().map(|call| call.path.clone().unwrap_or_default()).collect();
+        assert_eq!(paths, ["/db-journal (deleted)", "/db-journal (deleted)", "/a.tgz", "/a.tgz"]);
         crate::name_calls(&mut found, &names);
         let rows = found.by_file.iter().map(|group| (group.call.as_str(), group.path.as_deref(), group.ns.n));
         assert_eq!(

@@ -6,7 +6,7 @@
 
 use crate::block::{BlockReport, GroupBy};
 use crate::bounded::{BoundedMap, Full};
-use crate::calls::CallsFound;
+use crate::calls::{CallsFound, SlowCall};
 use crate::{Evidence, FlashReport};
 use flashscope_trace::{
     Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TaskId, TimeNs, file_label, own_data,
@@ -406,9 +406,14 @@ pub fn name_calls(calls: &mut CallsFound, files: &FileNames) {
         group.path = group.path.take().or_else(|| path_of(&group.name, files));
     }
     for call in calls.slowest.iter_mut().chain(&mut calls.wanted) {
-        let path = || call.file.as_deref().and_then(|file| path_of(file, files));
-        call.path = call.path.take().or_else(path);
+        name_call(call, files);
     }
+}
+
+/// Puts the path of a call's file into it, where there is none yet.
+pub fn name_call(call: &mut SlowCall, files: &FileNames) {
+    let path = || call.file.as_deref().and_then(|file| path_of(file, files));
+    call.path = call.path.take().or_else(path);
 }
 
 fn name_brought(found: &mut crate::cache::AccuracyFindings, files: &FileNames) {

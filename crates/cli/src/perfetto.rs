@@ -9,6 +9,7 @@ use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockSetup, IoRows, RowsOf};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::findings::Finding;
+use flashscope_analysis::name_call;
 use flashscope_report::findings_view;
 use flashscope_trace::export::{Cell, PerfettoNote as Note, PerfettoSlice, PerfettoTracks, perfetto_with};
 use flashscope_trace::{BlockAction, EventKind, TaskId, Trace};
@@ -97,7 +98,9 @@ fn add_io(
 ) -> Result<(u64, u64), flashscope_trace::Error> {
     let ended: Rc<RefCell<VecDeque<SlowCall>>> = Rc::default();
     let sink = Rc::clone(&ended);
+    let (files, _) = inputs.names();
     let mut calls = Calls::new(|tid, time| inputs.comm(0, tid, time))
+        .files(&files)
         .of_device(inputs.is_of_device())
         .each(Box::new(move |call| sink.borrow_mut().push_back(call)));
     let setup = BlockSetup::of([trace].into_iter());
@@ -119,7 +122,8 @@ fn add_io(
             }
         }
         calls.event(event);
-        while let Some(call) = ended.borrow_mut().pop_front() {
+        while let Some(mut call) = ended.borrow_mut().pop_front() {
+            name_call(&mut call, &files);
             let own: Vec<Flow> = queued
                 .remove(&call.tid)
                 .into_iter()
@@ -144,6 +148,7 @@ fn add_io(
 fn add_call(tracks: &mut PerfettoTracks<'_, '_>, call: &SlowCall, flows: &[Flow]) {
     let mut notes = vec![Note::Number("number", call.number), Note::Number("bytes", call.bytes)];
     notes.extend(call.file.as_deref().map(|file| Note::Text("file", file)));
+    notes.extend(call.path.as_deref().map(|path| Note::Text("path", path)));
     let end_ns = call.begin_ns + call.duration_ns;
     let (begin_ns, name) = (call.begin_ns, &*call.call);
     let slice = PerfettoSlice { begin_ns, end_ns, category: "call", name, notes: &notes, flows, flows_end: &[] };
