@@ -1,6 +1,7 @@
 //! A program that syncs so often that it spends its time in it.
 
 use super::behind_another::{less_for_worker, lower_priority};
+use super::databases::{Syncs, commit_log, rollback_journal};
 use super::{
     Finding, Gain, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
 };
@@ -10,7 +11,7 @@ use crate::block::{Originator, OwnerKind};
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::kernel_threads::is_worker;
 use crate::units::{duration, grouped, size};
-use flashscope_trace::{FileId, NAMELESS};
+use flashscope_trace::FileId;
 use std::collections::BTreeMap;
 
 /// Fewer calls are no storm: a program that saves a document syncs a handful of times.
@@ -23,10 +24,6 @@ const ENOUGH_BYTES_A_CALL: u64 = 64 << 10;
 const TOGETHER: u64 = 10;
 /// What one call in place of ten costs, times one of now: it has more data to wait for, and a device beside others varies.
 const COST_THEN: [f64; 2] = [0.25, 4.0];
-/// A rollback journal is synced once or twice a transaction, and the database once (sqlite.org/atomiccommit.html, 3.6 and 3.7).
-const MAX_JOURNAL_SYNCS: u64 = 4;
-/// What a sync of a write-ahead log costs at least, times one of the database: it overwrites blocks of one file, as that does.
-const CHEAP_LOG: f64 = 0.5;
 /// From this share of all calls on, a statement about all calls holds for these, percent.
 const MOST_OF_ALL_PERCENT: f64 = 90.0;
 /// From this part of what the process's own bios take on others are why they are slow, percent.
@@ -39,26 +36,43 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             processes.push(&group.name);
         }
     }
-    let mut found = Vec::new();
-    let mut rest: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for process in processes {
+        by_name.entry(process.rsplit_once(" (").map_or(process, |(name, _)| name)).or_default().push(process);
+    }
+    by_name.iter().flat_map(|(name, all)| of_name(seen, name, all)).collect()
+}
+
+/// One finding for all processes of a name where they sync one file, as a server's do, or are many, as where a script starts one for
+/// each of its syncs; else one for each.
+fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
+    let together = || of_processes(seen, &format!("{} processes called {name}", grouped(all.len() as u64)), all);
+    let syncs: Syncs = syncs_of(seen, all).map(Syncs::of).sum();
+    if all.len() > 1 && synced_file(seen, syncs.n, syncs.ns).is_some() {
+        return together().into_iter().collect();
+    }
+    let (mut found, mut rest) = (Vec::new(), Vec::new());
+    for process in all {
         match of_processes(seen, process, &[process]) {
             Some(finding) => found.push(finding),
-            // A script starts a process for each of its syncs.
-            None => rest.entry(process.rsplit_once(" (").map_or(process, |(name, _)| name)).or_default().push(process),
+            None => rest.push(*process),
         }
     }
-    for (name, all) in rest.iter().filter(|(_, all)| all.len() >= MIN_PROCESSES) {
-        let label = format!("{} processes called {name}", grouped(all.len() as u64));
-        found.extend(of_processes(seen, &label, all));
+    if rest.len() >= MIN_PROCESSES {
+        let label = format!("{} processes called {name}", grouped(rest.len() as u64));
+        found.extend(of_processes(seen, &label, &rest));
     }
     found
 }
 
+fn syncs_of<'a>(seen: &Seen<'a>, names: &[&str]) -> impl Iterator<Item = &'a CallGroup> {
+    seen.calls.by_process.iter().filter(|group| is_sync(&group.call) && names.contains(&group.name.as_str()))
+}
+
 fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Finding> {
     let mine = || seen.calls.by_process.iter().filter(|group| names.contains(&group.name.as_str()));
-    let syncs: Vec<_> = mine().filter(|group| is_sync(&group.call)).collect();
-    let (n, ns) = syncs.iter().fold((0, 0), |(n, ns), group| (n + group.ns.n, ns + group.total_ns));
+    let syncs: Vec<_> = syncs_of(seen, names).collect();
+    let Syncs { n, ns } = syncs.iter().copied().map(Syncs::of).sum();
     if n < MIN_CALLS || seen.of_span(ns) < MIN_SPAN_PERCENT {
         return None;
     }
@@ -91,9 +105,8 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Records
     };
     let mut advice = vec![less_often(call, &of, of_what)];
-    if let Some(remedy) = rollback_journal(seen, Syncs { n, ns }, &of) {
-        advice.insert(0, remedy);
-    }
+    let of_database = rollback_journal(seen, Syncs { n, ns }, &of).or_else(|| commit_log(seen, Syncs { n, ns }, &of));
+    advice.splice(0..0, of_database);
     if let Some((culprit, part)) = behind {
         advice.insert(0, of_lower_priority(culprit, part));
     }
@@ -245,102 +258,6 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
         };
     }
     (waited, journal_percent)
-}
-
-/// Calls that sync, and the time in them.
-#[derive(Clone, Copy, Default)]
-struct Syncs {
-    n: u64,
-    ns: u64,
-}
-
-impl Syncs {
-    fn of(group: &CallGroup) -> Syncs {
-        Syncs { n: group.ns.n, ns: group.total_ns }
-    }
-}
-
-impl std::iter::Sum for Syncs {
-    fn sum<I: Iterator<Item = Syncs>>(all: I) -> Syncs {
-        all.fold(Syncs::default(), |sum, one| Syncs { n: sum.n + one.n, ns: sum.ns.saturating_add(one.ns) })
-    }
-}
-
-/// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
-/// With a write-ahead log it syncs that alone, once.
-///
-/// A journal exists for a millisecond, and often its name is not recorded. Then its deletion identifies it.
-fn rollback_journal(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy> {
-    let n = all.n;
-    let names = &seen.storage.file_names;
-    let synced = || {
-        let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
-        groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
-    };
-    let of_database = |(of, group): (FileId, &CallGroup)| {
-        let database = group.path.as_deref()?;
-        let data = synced().filter(|(file, _)| *file == of).map(|(_, group)| Syncs::of(group)).sum::<Syncs>();
-        let others = || synced().filter(|(file, _)| file.device == of.device && file.inode != of.inode);
-        let path = format!("{database}-journal");
-        let is_named = |file: FileId, group: &CallGroup| {
-            let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
-            // Of those that nobody saw open, the number tells whose they may be.
-            let is_nameless = group.path.as_deref().is_none_or(|known| known.starts_with(NAMELESS));
-            known || is_nameless && names.had_path(file, &path)
-        };
-        let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> Syncs {
-            others().filter(|(file, group)| is(*file, group)).map(|(_, group)| Syncs::of(group)).sum()
-        };
-        let by_name = sum(&is_named);
-        let deleted: u64 = others().map(|(file, _)| names.deleted(file)).sum();
-        let (journal, is_known) = match by_name.n {
-            0 if deleted * 2 >= data.n => (sum(&|file, _| names.deleted(file) > 0), false),
-            _ => (by_name, true),
-        };
-        // They are most of what this process syncs: else another one's database is seen. And what is synced far more often than the
-        // database is a write-ahead log already.
-        let fits = data.n > 0
-            && (data.n..=data.n.saturating_mul(MAX_JOURNAL_SYNCS)).contains(&journal.n)
-            && (n..=n * 2).contains(&((journal.n + data.n) * 2));
-        fits.then(|| (database.to_owned(), data, journal, is_known))
-    };
-    let (database, data, journal, is_known) = synced().filter_map(of_database).max_by_key(|(_, data, ..)| data.n)?;
-    let what = if is_known {
-        format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal")
-    } else {
-        format!(
-            "It syncs {database}, and as often files that are deleted at once, as SQLite does with a rollback journal: have it \
-             keep a write-ahead log"
-        )
-    };
-    Some(Remedy {
-        what,
-        steps: vec![Step::Code { line: "PRAGMA journal_mode=WAL;".to_owned() }],
-        gain: gain_of_log(all, data, journal, of).into(),
-        risk: "all programs that use the database have to be on this machine; beside it lie two more files".to_owned(),
-    })
-}
-
-/// One sync of the log for each transaction. Where the log grows it does what the journal's do together: it waits for new data and for
-/// the file's new size. Where it does not, it overwrites blocks as the database's does.
-fn gain_of_log(all: Syncs, data: Syncs, journal: Syncs, of: &str) -> Gain {
-    let a_transaction = |ns: u64| ns / data.n.max(1);
-    let costs = [(a_transaction(data.ns) as f64 * CHEAP_LOG) as u64, a_transaction(journal.ns)];
-    let [least, most] = [costs[0].min(costs[1]), costs[0].max(costs[1])];
-    let gain = |cost: u64| (100.0 - percent(cost.saturating_mul(data.n), all.ns)).max(0.0);
-    Gain {
-        of: of.to_owned(),
-        least_percent: gain(most),
-        most_percent: gain(least),
-        basis: format!(
-            "one call for each of {} transactions in place of {:.1}; it takes {} ({CHEAP_LOG} times what one of the database takes \
-             now) to {} (what those of the journal take together)",
-            grouped(data.n),
-            all.n as f64 / data.n.max(1) as f64,
-            duration(costs[0]),
-            duration(costs[1]),
-        ),
-    }
 }
 
 fn of_lower_priority(culprit: &str, part: f64) -> Remedy {
@@ -499,64 +416,6 @@ mod tests {
             work.call("fsync", &format!("editor{tid} ({})", 100 + tid), 1, 10_000_000, 0);
         }
         assert!(find(&work.seen()).is_empty());
-    }
-
-    #[test]
-    fn a_rollback_journal_of_sqlite_is_told() {
-        for (path, told) in
-            [("/data/db-journal (deleted)", true), ("/data/db-wal", false), ("/data/other-journal", false)]
-        {
-            let mut work = Work::new(1_300_000_000);
-            work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
-            for (inode, path, n, ns) in [(14, path, 302, 880_000_000), (13, "/data/db", 151, 220_000_000)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, ns);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
-            }
-            let remedy = only(find(&work.seen())).advice.remove(0);
-            assert_eq!(remedy.what.contains("write-ahead log for /data/db"), told, "{remedy:?}");
-            if told {
-                let gain = remedy.gain.known().expect("a range");
-                // 1,100 ms less 880 ms of the journal; less a half of the database's 220 ms.
-                assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (20.0, 90.0), "{gain:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_journal_that_nobody_saw_is_known_by_its_deletions() {
-        use serde_json::json;
-        for (deleted, told) in [(150, true), (10, false)] {
-            let mut work = Work::new(1_300_000_000);
-            let file = |i: u64| json!({"device": "7:0", "inode": 14, "why": "deleted", "until_ns": i});
-            let files: Vec<_> = (1..=deleted).map(file).collect();
-            work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));
-            work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
-            work.file_call("fdatasync", "7:0 inode 14", 300, 600_000_000);
-            work.file_call("fdatasync", "7:0 inode 13", 150, 300_000_000);
-            work.calls.by_file.last_mut().expect("a file").path = Some("/data/db".to_owned());
-            let remedy = only(find(&work.seen())).advice.remove(0);
-            assert_eq!(
-                remedy.what.starts_with("It syncs /data/db, and as often files that are deleted"),
-                told,
-                "{remedy:?}"
-            );
-            assert_eq!(remedy.what.contains("write-ahead log"), told, "{remedy:?}");
-        }
-    }
-
-    /// A log that already is written ahead: its inode had a rollback journal before, and the database is synced at its end.
-    #[test]
-    fn a_write_ahead_log_is_not_advised_again() {
-        for (database, told) in [(2, false), (60, true)] {
-            let mut work = Work::new(1_300_000_000);
-            work.call("fdatasync", "sqlite3 (7)", 205 + database, 900_000_000, 0);
-            for (inode, path, n) in [(14, "/data/db-journal (deleted)", 205), (13, "/data/db", database)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
-            }
-            let remedy = only(find(&work.seen())).advice.remove(0);
-            assert_eq!(remedy.what.contains("write-ahead log"), told, "{remedy:?}");
-        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod atime;
 mod behind_another;
+mod databases;
 mod dirty_limit;
 mod discard_stalls;
 mod errors;

@@ -1,0 +1,242 @@
+//! Databases that sync, known by the files that they sync: which of their own settings syncs less.
+
+use super::{Gain, Remedy, Seen, Step, percent};
+use crate::calls::{CallGroup, is_sync};
+use crate::units::{duration, grouped};
+use flashscope_trace::{FileId, NAMELESS};
+
+/// A rollback journal is synced once or twice a transaction, and the database once (sqlite.org/atomiccommit.html, 3.6 and 3.7).
+const MAX_JOURNAL_SYNCS: u64 = 4;
+/// What a sync of a write-ahead log costs at least, times one of the database: it overwrites blocks of one file, as that does.
+const CHEAP_LOG: f64 = 0.5;
+/// A server of PostgreSQL that need not wait for its log has it written every 200 ms (`wal_writer_delay`, its default), and a crash
+/// loses three times as much at most (postgresql.org/docs/current/wal-async-commit.html).
+const POSTGRESQL_LOG_NS: u64 = 200_000_000;
+/// What a sync of that log costs, times one of now: none waits for another's, and each has the data of more transactions.
+const POSTGRESQL_COST: [f64; 2] = [0.1, 4.0];
+
+/// Calls that sync, and the time in them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Syncs {
+    pub n: u64,
+    pub ns: u64,
+}
+
+impl Syncs {
+    pub fn of(group: &CallGroup) -> Syncs {
+        Syncs { n: group.ns.n, ns: group.total_ns }
+    }
+}
+
+impl std::iter::Sum for Syncs {
+    fn sum<I: Iterator<Item = Syncs>>(all: I) -> Syncs {
+        all.fold(Syncs::default(), |sum, one| Syncs { n: sum.n + one.n, ns: sum.ns.saturating_add(one.ns) })
+    }
+}
+
+/// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
+/// With a write-ahead log it syncs that alone, once.
+///
+/// A journal exists for a millisecond, and often its name is not recorded. Then its deletion identifies it.
+pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy> {
+    let n = all.n;
+    let names = &seen.storage.file_names;
+    let synced = || {
+        let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+        groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
+    };
+    let of_database = |(of, group): (FileId, &CallGroup)| {
+        let database = group.path.as_deref()?;
+        let data = synced().filter(|(file, _)| *file == of).map(|(_, group)| Syncs::of(group)).sum::<Syncs>();
+        let others = || synced().filter(|(file, _)| file.device == of.device && file.inode != of.inode);
+        let path = format!("{database}-journal");
+        let is_named = |file: FileId, group: &CallGroup| {
+            let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
+            // Of those that nobody saw open, the number tells whose they may be.
+            let is_nameless = group.path.as_deref().is_none_or(|known| known.starts_with(NAMELESS));
+            known || is_nameless && names.had_path(file, &path)
+        };
+        let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> Syncs {
+            others().filter(|(file, group)| is(*file, group)).map(|(_, group)| Syncs::of(group)).sum()
+        };
+        let by_name = sum(&is_named);
+        let deleted: u64 = others().map(|(file, _)| names.deleted(file)).sum();
+        let (journal, is_known) = match by_name.n {
+            0 if deleted * 2 >= data.n => (sum(&|file, _| names.deleted(file) > 0), false),
+            _ => (by_name, true),
+        };
+        // They are most of what this process syncs: else another one's database is seen. And what is synced far more often than the
+        // database is a write-ahead log already.
+        let fits = data.n > 0
+            && (data.n..=data.n.saturating_mul(MAX_JOURNAL_SYNCS)).contains(&journal.n)
+            && (n..=n * 2).contains(&((journal.n + data.n) * 2));
+        fits.then(|| (database.to_owned(), data, journal, is_known))
+    };
+    let (database, data, journal, is_known) = synced().filter_map(of_database).max_by_key(|(_, data, ..)| data.n)?;
+    let what = if is_known {
+        format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal")
+    } else {
+        format!(
+            "It syncs {database}, and as often files that are deleted at once, as SQLite does with a rollback journal: have it \
+             keep a write-ahead log"
+        )
+    };
+    Some(Remedy {
+        what,
+        steps: vec![Step::Code { line: "PRAGMA journal_mode=WAL;".to_owned() }],
+        gain: gain_of_log(all, data, journal, of).into(),
+        risk: "all programs that use the database have to be on this machine; beside it lie two more files".to_owned(),
+    })
+}
+
+/// One sync of the log for each transaction. Where the log grows it does what the journal's do together: it waits for new data and for
+/// the file's new size. Where it does not, it overwrites blocks as the database's does.
+fn gain_of_log(all: Syncs, data: Syncs, journal: Syncs, of: &str) -> Gain {
+    let a_transaction = |ns: u64| ns / data.n.max(1);
+    let costs = [(a_transaction(data.ns) as f64 * CHEAP_LOG) as u64, a_transaction(journal.ns)];
+    let [least, most] = [costs[0].min(costs[1]), costs[0].max(costs[1])];
+    let gain = |cost: u64| (100.0 - percent(cost.saturating_mul(data.n), all.ns)).max(0.0);
+    Gain {
+        of: of.to_owned(),
+        least_percent: gain(most),
+        most_percent: gain(least),
+        basis: format!(
+            "one call for each of {} transactions in place of {:.1}; it takes {} ({CHEAP_LOG} times what one of the database takes \
+             now) to {} (what those of the journal take together)",
+            grouped(data.n),
+            all.n as f64 / data.n.max(1) as f64,
+            duration(costs[0]),
+            duration(costs[1]),
+        ),
+    }
+}
+
+/// PostgreSQL's processes each sync the log, `pg_wal/SEGMENT`, when a transaction is committed.
+pub(super) fn commit_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy> {
+    let synced = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+    let of_log = |group: &&CallGroup| group.path.as_deref().is_some_and(|path| path.contains("/pg_wal/"));
+    let log: Syncs = synced.filter(of_log).map(Syncs::of).sum();
+    // Most of what these processes sync, and not another server's.
+    let fits = log.n * 2 > all.n && log.n <= all.n * 2;
+    let then = seen.span_ns / POSTGRESQL_LOG_NS + 1;
+    if !fits || then >= all.n {
+        return None;
+    }
+    let gain = |cost: f64| (100.0 * (1.0 - cost * then as f64 / all.n as f64)).clamp(0.0, 100.0);
+    Some(Remedy {
+        what: "Where the last transactions may be lost: have PostgreSQL commit before its log is on the device".to_owned(),
+        steps: vec![
+            Step::Code { line: "ALTER SYSTEM SET synchronous_commit = off;".to_owned() },
+            Step::Code { line: "SELECT pg_reload_conf();".to_owned() },
+        ],
+        gain: Gain {
+            of: of.to_owned(),
+            least_percent: gain(POSTGRESQL_COST[1]),
+            most_percent: gain(POSTGRESQL_COST[0]),
+            basis: format!(
+                "at most {} calls, one every 200 ms, in place of {}, each at {} to {} times what one takes now",
+                grouped(then),
+                grouped(all.n),
+                POSTGRESQL_COST[0],
+                POSTGRESQL_COST[1],
+            ),
+        }
+        .into(),
+        risk: "a crash loses the transactions of the last 0.6 s that were reported as committed; the database stays consistent"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fsync_storm::find;
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    #[test]
+    fn a_rollback_journal_of_sqlite_is_told() {
+        for (path, told) in
+            [("/data/db-journal (deleted)", true), ("/data/db-wal", false), ("/data/other-journal", false)]
+        {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
+            for (inode, path, n, ns) in [(14, path, 302, 880_000_000), (13, "/data/db", 151, 220_000_000)] {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, ns);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+            let remedy = only(find(&work.seen())).advice.remove(0);
+            assert_eq!(remedy.what.contains("write-ahead log for /data/db"), told, "{remedy:?}");
+            if told {
+                let gain = remedy.gain.known().expect("a range");
+                // 1,100 ms less 880 ms of the journal; less a half of the database's 220 ms.
+                assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (20.0, 90.0), "{gain:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_that_nobody_saw_is_known_by_its_deletions() {
+        use serde_json::json;
+        for (deleted, told) in [(150, true), (10, false)] {
+            let mut work = Work::new(1_300_000_000);
+            let file = |i: u64| json!({"device": "7:0", "inode": 14, "why": "deleted", "until_ns": i});
+            let files: Vec<_> = (1..=deleted).map(file).collect();
+            work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));
+            work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
+            work.file_call("fdatasync", "7:0 inode 14", 300, 600_000_000);
+            work.file_call("fdatasync", "7:0 inode 13", 150, 300_000_000);
+            work.calls.by_file.last_mut().expect("a file").path = Some("/data/db".to_owned());
+            let remedy = only(find(&work.seen())).advice.remove(0);
+            assert_eq!(
+                remedy.what.starts_with("It syncs /data/db, and as often files that are deleted"),
+                told,
+                "{remedy:?}"
+            );
+            assert_eq!(remedy.what.contains("write-ahead log"), told, "{remedy:?}");
+        }
+    }
+
+    /// A log that already is written ahead: its inode had a rollback journal before, and the database is synced at its end.
+    #[test]
+    fn a_write_ahead_log_is_not_advised_again() {
+        for (database, told) in [(2, false), (60, true)] {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "sqlite3 (7)", 205 + database, 900_000_000, 0);
+            for (inode, path, n) in [(14, "/data/db-journal (deleted)", 205), (13, "/data/db", database)] {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+            let remedy = only(find(&work.seen())).advice.remove(0);
+            assert_eq!(remedy.what.contains("write-ahead log"), told, "{remedy:?}");
+        }
+    }
+
+    /// Measured with pgbench: 482 calls, 4.74 s; with the setting 27 calls, 65 ms.
+    #[test]
+    fn the_log_of_postgresql_is_told() {
+        for (path, told) in [("/pg/data/pg_wal/000000010000000000000005", true), ("/pg/data/base/5/16397", false)] {
+            let mut work = Work::new(5_180_000_000);
+            for tid in 0..4 {
+                work.call("fdatasync", &format!("postgres ({})", 5904 + tid), 120, 1_185_000_000, 0);
+            }
+            work.file_call("fdatasync", "7:0 inode 13", 480, 4_740_000_000);
+            work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            let finding = only(find(&work.seen()));
+            assert_eq!(
+                finding.what,
+                format!(
+                    "4 processes called postgres spend 4.74 s in all, within 5.18 s, in 480 calls of fdatasync() of {path}."
+                )
+            );
+            let remedy = &finding.advice[0];
+            assert_eq!(
+                remedy.steps[0] == Step::Code { line: "ALTER SYSTEM SET synchronous_commit = off;".into() },
+                told
+            );
+            let gain = remedy.gain.known().expect("a range");
+            if told {
+                assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (78.0, 99.0), "{gain:?}");
+            }
+        }
+    }
+}
