@@ -82,7 +82,8 @@ pub fn lines(finding: &Finding) -> Vec<String> {
         let typed: Vec<String> = first.steps.iter().map(step).collect();
         lines.push(match typed.is_empty() {
             true => format!("Do: {}.", first.what),
-            false => format!("Do: {}: {}", first.what, typed.join("; ")),
+            // A line of C or SQL ends with one.
+            false => format!("Do: {}: {}", first.what, typed.join("; ").replace(";; ", "; ")),
         });
         lines.push(format!("Gain: {}.", gain(first)));
     }

@@ -2,6 +2,7 @@
 
 use crate::block::{BlockReport, Group, GroupBy, Unit, device_and_kind, kind_name};
 use crate::flash_report::FlashReport;
+use crate::kernel_threads::is_worker;
 use crate::latency::LatencyNs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -139,12 +140,21 @@ fn times(figures: &mut Vec<Figure>, ns: &LatencyNs, of: &dyn Fn(Figure) -> Figur
     }
 }
 
+/// What the workers of the kernel (`kworker/u8:3`) are called together.
+const WORKERS: &str = "kworker";
+
 /// `iotest (1201)` without the thread's number, which is another one in each run.
 fn without_number(owner: &str) -> &str {
     match owner.rsplit_once(" (") {
         Some((name, number)) if number.trim_end_matches(')').bytes().all(|b| b.is_ascii_digit()) => name,
         _ => owner,
     }
+}
+
+/// The owner without what is another one in each run: a thread's number, and which of the kernel's workers it was.
+fn app_of(owner: &str) -> &str {
+    let name = without_number(owner);
+    if is_worker(name) { WORKERS } else { name }
 }
 
 /// A device's number or kernel name where more stands behind it: `mmcblk0p2 (ext4, /data)`.
@@ -211,7 +221,7 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
 fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     let mut bytes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for one in &report.found.originators.originators {
-        let sum = bytes.entry(without_number(&one.name)).or_default();
+        let sum = bytes.entry(app_of(&one.name)).or_default();
         sum.0 += one.read_bytes;
         sum.1 += one.written_bytes;
     }
@@ -226,14 +236,36 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
         figures.push(both.of("app", name, &[]));
     }
     let groups = || report.found.groups.iter().filter(|group| group.by == GroupBy::Owner);
+    let workers: Vec<_> = groups().filter(|group| app_of(&group.name) == WORKERS).collect();
+    if workers.len() > 1 {
+        of_workers(figures, &workers);
+    }
     for group in groups() {
-        let name = without_number(&group.name);
+        let name = app_of(&group.name);
         // Percentiles of several threads cannot be put together afterwards.
-        let name =
-            if groups().filter(|other| without_number(&other.name) == name).count() > 1 { &group.name } else { name };
+        let name = match groups().filter(|other| app_of(&other.name) == name).count() > 1 {
+            true if name == WORKERS => continue,
+            true => &group.name,
+            false => name,
+        };
         for stage in group.stages.iter().filter(|stage| matches!(stage.stage.as_str(), "Q2C" | "D2C")) {
             let stage_name = stage.stage.to_ascii_lowercase();
             times(figures, &stage.ns, &|figure| figure.of("", stage_name.as_str(), &[]).of("app", name, &[]));
+        }
+    }
+}
+
+/// Of several workers: what can be put together of their times.
+fn of_workers(figures: &mut Vec<Figure>, workers: &[&Group]) {
+    for (stage_name, short) in [("Q2C", "q2c"), ("D2C", "d2c")] {
+        let all = || workers.iter().flat_map(|group| &group.stages).filter(|stage| stage.stage == stage_name);
+        let n: u64 = all().map(|stage| stage.ns.n).sum();
+        let sum: u128 = all().map(|stage| u128::from(stage.total_ns)).sum();
+        let Some(max) = all().map(|stage| stage.ns.max).max().filter(|_| n > 0) else { continue };
+        for (function, value, stands_for) in [("mean", sum as f64 / n as f64, n as f64), ("max", max as f64, 1.0)] {
+            let figure = Figure::new(function, FigureUnit::Nanoseconds, Better::Lower, value);
+            let figure = Figure { stands_for: Some(stands_for), ..figure };
+            figures.push(figure.of("", short, &[]).of("app", WORKERS, &[]));
         }
     }
 }
@@ -254,7 +286,7 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
     }
     let mut tasks: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for task in &found.by_task {
-        let sum = tasks.entry(without_number(&task.task)).or_default();
+        let sum = tasks.entry(app_of(&task.task)).or_default();
         let counts = [task.counts.reads, task.counts.programs, task.counts.erases];
         sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
     }
@@ -288,6 +320,7 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::StageTimes;
 
     #[test]
     fn kinds_of_groups_have_the_names_of_exports() {
@@ -304,5 +337,34 @@ mod tests {
             assert_eq!(found, Some((kind, device)), "{group}");
         }
         assert_eq!(device_and_kind("8:0"), None);
+    }
+
+    /// The next run's `kworker/u8:3` is another one.
+    #[test]
+    fn workers_of_the_kernel_are_one_app() {
+        assert_eq!(app_of("kworker/u8:3 (77)"), "kworker");
+        assert_eq!(app_of("kworker/0:1H"), "kworker");
+        assert_eq!(app_of("iotest (1201)"), "iotest");
+        let group = |name: &str, (n, mean, max)| Group {
+            by: GroupBy::Owner,
+            name: name.to_owned(),
+            path: None,
+            bios: n,
+            bytes: 0,
+            read_bytes: None,
+            written_bytes: None,
+            stages: vec![StageTimes {
+                stage: "Q2C".to_owned(),
+                ns: LatencyNs { n, mean, max, ..LatencyNs::default() },
+                total_ns: n * mean,
+                share_percent: None,
+            }],
+            distributions: Vec::new(),
+        };
+        let groups = [group("kworker/u8:3", (1, 100, 100)), group("kworker/u8:5", (3, 20, 30))];
+        let mut figures = Vec::new();
+        of_workers(&mut figures, &groups.iter().collect::<Vec<_>>());
+        let shown: Vec<_> = figures.iter().map(|figure| (figure.name(), figure.value)).collect();
+        assert_eq!(shown, [("mean(q2c, app=kworker)".to_owned(), 40.0), ("max(q2c, app=kworker)".to_owned(), 100.0)]);
     }
 }
