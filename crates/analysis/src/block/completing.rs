@@ -12,8 +12,9 @@
 //!   newer bio, and the one nearer to the device's usual service time wins. If that is the newer bio, the older one has lost its
 //!   completion. Where no service time of the device is known yet, the completion belongs to the newer bio.
 //! - The end of the trace: the service time decides, too.
-//! - The same sectors again when both should have ended long ago: as at the end of the trace. Where both were in the device at once, and
-//!   the service time of both is about usual, nothing says whose completion was lost: neither bio has an end.
+//! - The same sectors again, or the end of the trace, where events are missing: the older bio has lost its completion if it would have
+//!   been in the device for far longer than usual. Where it would not, and both are of one thread or should have ended by now, either may
+//!   have lost it, and neither bio has an end.
 //!
 //! With a bio that has lost its completion, those that lie behind it in its request have lost it. A bio whose request waits for its
 //! issue while a newer one of its sectors is done, or while its device has nothing to do, has lost its issue.
@@ -34,6 +35,12 @@ const NEARER: f64 = 1.3;
 /// How many times longer than usual a bio is in the device until its completion is taken for lost, once a newer one of the
 /// same sectors was completed.
 const OVERDUE: u64 = 4;
+
+/// Whose the one completion of two bios of one sector is.
+enum OneForTwo {
+    Newer,
+    Either,
+}
 
 /// An undecided completion.
 struct Undecided {
@@ -222,7 +229,13 @@ impl<W: Watch> Matching<W> {
             let bio = self.bios.get(at);
             u64::from(bio.sectors) <= wanted.most && !bio.data_done
         });
+        // Others that only wait for the end of their flush do not wait for this.
+        let is_only = group.iter().all(|&other| other == at || self.bios.see(other).data_done);
         self.group = group;
+        if is_only {
+            self.take(at, now, error);
+            return;
+        }
         let bio = self.bios.get(newest.unwrap_or(at));
         (bio.undecided, bio.error) = (now, error);
     }
@@ -321,7 +334,8 @@ impl<W: Watch> Matching<W> {
     fn decide(&mut self, group: &[u32], completion: &Undecided, cause: Cause) {
         let time = completion.time;
         let issued = |bio: &Bio| bio.issued != NEVER && bio.issued <= time;
-        let older: Vec<u32> = group.iter().copied().filter(|&at| at != completion.on).collect();
+        let waits = |&at: &u32| at != completion.on && !self.bios.see(at).data_done;
+        let older: Vec<u32> = group.iter().copied().filter(waits).collect();
         let by_issue = |at: &u32| self.bios.see(*at).issued;
         let oldest = older.iter().copied().filter(|&at| issued(self.bios.see(at))).min_by_key(by_issue);
         // Where both ended, it is the older one's; of those that have lost their completion it is none's.
@@ -335,23 +349,24 @@ impl<W: Watch> Matching<W> {
             _ => oldest,
         };
         let newest = *self.bios.see(completion.on);
-        let cause = match oldest {
-            Some(oldest)
-                if self.missing && cause != Cause::Complete && self.should_have_ended([oldest, completion.on]) =>
-            {
-                Cause::End
-            }
-            _ => cause,
-        };
-        if let (Some(oldest), true, Cause::End) = (oldest, self.missing, cause)
-            && self.is_of_either(oldest, completion.on, time)
-        {
-            self.give_up(oldest);
-            self.give_up(completion.on);
-            return;
-        }
         // Issued after the completion, it cannot be its own.
         let possible = newest.issued == NEVER || newest.issued <= time;
+        let mut cause = cause;
+        let mut oldest = oldest;
+        if let (Some(older), true, true) = (oldest, self.missing && possible, cause != Cause::Complete) {
+            if self.should_have_ended([older, completion.on]) {
+                cause = Cause::End;
+            }
+            match self.one_for_two((older, completion.on), time, cause == Cause::End) {
+                Some(OneForTwo::Either) => {
+                    self.give_up(older);
+                    self.give_up(completion.on);
+                    return;
+                }
+                Some(OneForTwo::Newer) => oldest = None,
+                None => {}
+            }
+        }
         let mut lost = Vec::new();
         let chosen = match (oldest, cause) {
             (Some(oldest), Cause::Complete)
@@ -439,16 +454,23 @@ impl<W: Watch> Matching<W> {
         two.into_iter().all(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
     }
 
-    /// Whether a completion may be of either of two that were in the device at once, as both took about as long as is usual then.
-    fn is_of_either(&self, older: u32, newer: u32, time: u64) -> bool {
-        let (older, newer) = (self.bios.see(older), self.bios.see(newer));
-        let Some(typical) = self.typical_of(newer) else { return false };
-        let is_usual = |bio: &Bio| {
-            let took = time.saturating_sub(bio.issued);
-            bio.split_of == NONE && !bio.flush && took <= typical.saturating_mul(2) && took.saturating_mul(2) >= typical
-        };
-        let at_once = newer.issued != NEVER && newer.issued.saturating_sub(older.issued) < typical;
-        at_once && is_usual(older) && is_usual(newer)
+    /// Of two issued bios of one sector one completion came, and no other is to come if this is `all`: whose it is, where events are
+    /// missing and their times say so.
+    fn one_for_two(&self, (older, newer): (u32, u32), time: u64, all: bool) -> Option<OneForTwo> {
+        let newest = *self.bios.see(newer);
+        let older_bio = self.bios.see(older);
+        let typical = self.typical_of(&newest)?;
+        if newest.issued == NEVER || newest.split_of != NONE || older_bio.split_of != NONE {
+            return None;
+        }
+        let old = time.saturating_sub(older_bio.issued);
+        let usual = if all { 2 } else { OVERDUE };
+        if old > typical.saturating_mul(usual) || self.looks_like_the_newer(older, &newest, time) == Some(true) {
+            return Some(OneForTwo::Newer);
+        }
+        // Most threads wait for a bio before they queue the same sectors again.
+        let of_one_thread = !newest.is_request() && newest.tid == older_bio.tid;
+        (all || of_one_thread).then_some(OneForTwo::Either)
     }
 
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`

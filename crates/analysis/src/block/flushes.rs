@@ -348,7 +348,10 @@ impl<W: Watch> Matching<W> {
         let here =
             |one: &Waiting| !one.empty && one.kind == kind && (one.sector == block.sector || one.end == block.sector);
         let nowhere = block.sector == 0 || block.sector == u64::MAX;
-        let found = self.flushes.find(device, |one| here(one) && one.data.to != NEVER);
+        let bios = &self.bios;
+        // One whose sectors were written again since has lost its end.
+        let found = self.flushes.find(device, |one| here(one) && one.data.to != NEVER && !bios.see(one.at).superseded);
+        let found = found.or_else(|| self.flushes.find(device, |one| here(one) && one.data.to != NEVER));
         let found = found.or_else(|| {
             let empty = |ready: bool| move |one: &Waiting| one.empty && (!ready || one.needs == Needs::End);
             let served = |one: &Waiting| if one.served == NEVER { 0 } else { one.served };

@@ -106,7 +106,7 @@ pub(super) struct Queue {
 pub(super) struct InFlight {
     pub time: u64,
     lane: u32,
-    tid: TaskId,
+    pub tid: TaskId,
     sector: u64,
     bytes: u64,
     /// Bytes that are not completed.

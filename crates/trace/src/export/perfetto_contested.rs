@@ -68,7 +68,9 @@ impl Writer<'_> {
         let is_usual = |took: u64| off(took) <= 2.0;
         if older > OVERDUE.saturating_mul(usual) || off(newer) * NEARER < off(older) {
             Whose::Newest
-        } else if !completes && is_usual(older) && is_usual(newer) && older - newer < usual {
+        } else if !completes
+            && (oldest.tid == newest.tid || is_usual(older) && is_usual(newer) && older - newer < usual)
+        {
             Whose::EitherOfTwo
         } else {
             Whose::Oldest
