@@ -413,6 +413,7 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
         ahead_late: late,
         ahead_evicted_unused: 100,
         ahead_left_unused: 300,
+        ahead_awaited: 50,
         mapped: 100,
     };
     AccuracyFindings {

@@ -16,7 +16,7 @@
 //! Whether a used page arrived in time is known where the trace has the block device's events: it is late when its bio is still in
 //! flight as the read or fault of that page begins. On MTD the reader brings in pages itself, and none can be late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;
@@ -43,8 +43,15 @@ pub struct Brought {
     pub ahead_evicted_unused: u64,
     /// Of those ahead: still there at the trace's end, untouched.
     pub ahead_left_unused: u64,
+    /// Of those left, in counts of files: they follow what a task read last that had not ended: it may have come to them later.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ahead_awaited: u64,
     /// Of those ahead: nothing is known to have touched them, but their file was mapped, and no event shows what is touched there.
     pub mapped: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Brought {
@@ -57,6 +64,11 @@ impl Brought {
         self.ahead_evicted_unused.saturating_add(self.ahead_left_unused)
     }
 
+    /// Without those that a task may have come to when the trace was over.
+    pub fn ahead_wasted(&self) -> u64 {
+        self.ahead_unused().saturating_sub(self.ahead_awaited)
+    }
+
     fn add(&mut self, other: &Brought) {
         self.requested = self.requested.saturating_add(other.requested);
         self.ahead = self.ahead.saturating_add(other.ahead);
@@ -64,6 +76,7 @@ impl Brought {
         self.ahead_late = self.ahead_late.zip(other.ahead_late).map(|(ours, theirs)| ours.saturating_add(theirs));
         self.ahead_evicted_unused = self.ahead_evicted_unused.saturating_add(other.ahead_evicted_unused);
         self.ahead_left_unused = self.ahead_left_unused.saturating_add(other.ahead_left_unused);
+        self.ahead_awaited = self.ahead_awaited.saturating_add(other.ahead_awaited);
         self.mapped = self.mapped.saturating_add(other.mapped);
     }
 }
@@ -192,6 +205,8 @@ pub struct Accuracy {
     /// The last request of a task.
     asking: BoundedMap<TaskId, Asking>,
     writing: BoundedMap<TaskId, FileId>,
+    /// The last read of each task that has not ended.
+    reading: BoundedMap<TaskId, Asked>,
     in_flight: InFlight<()>,
     /// A bio was of pages that came into the cache.
     sees_device: bool,
@@ -217,6 +232,7 @@ impl Accuracy {
             pages: Ranges::new(MAX_RUNS, Full::ForgetOldest),
             asking: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             writing: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
+            reading: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             in_flight: InFlight::default(),
             sees_device: false,
             files: BTreeMap::new(),
@@ -314,8 +330,9 @@ impl Accuracy {
         let pages = first..end.max(first);
         match event.step {
             FileStep::Read => {
-                let read = Some(Asked { file: key, first, end });
-                self.ask(tid, |asking| *asking = Asking { read, fault: None });
+                let asked = Asked { file: key, first, end };
+                self.reading.insert(tid, asked);
+                self.ask(tid, |asking| *asking = Asking { read: Some(asked), fault: None });
                 self.touch(key, pages);
             }
             FileStep::Fault => {
@@ -387,6 +404,26 @@ impl Accuracy {
         }
     }
 
+    /// Pages that come next to what a task read last.
+    fn count_awaited(&mut self) {
+        let places: BTreeSet<_> = self.reading.iter().map(|(_, asked)| (asked.file, asked.end)).collect();
+        for (file, mut at) in places {
+            let begin = at;
+            while let Some((run, page)) = self.pages.run(file, at)
+                && page.ahead
+                && self.use_of(file, &page) == Use::Unused
+            {
+                at = run.end;
+            }
+            let name = self.named(file);
+            if at > begin
+                && let Some(file) = self.files.get_mut(&name)
+            {
+                file.brought.ahead_awaited = file.brought.ahead_awaited.saturating_add(at - begin);
+            }
+        }
+    }
+
     /// What became of a page that came ahead: where it was not used, in the count that says when that was clear.
     fn count(&mut self, key: FileId, page: &Page, pages: u64, unused: fn(&mut Brought) -> &mut u64) {
         let known = self.use_of(key, page);
@@ -419,6 +456,7 @@ impl Analysis for Accuracy {
                 // What comes in a write is the write's, also where no event of the file system shows it.
                 self.in_call.insert(event.tid, call.starts_with("write") || call.starts_with("pwrite"));
             }
+            EventKind::Other { name, .. } if name == "sched_process_exit" => drop(self.reading.remove(&event.tid)),
             EventKind::Other { name, .. } if name == "file_fault_end" => {
                 if let Some(asking) = self.asking.get_mut(&event.tid) {
                     asking.fault = None;
@@ -429,6 +467,7 @@ impl Analysis for Accuracy {
     }
 
     fn finish(mut self) -> AccuracyFindings {
+        self.count_awaited();
         let left = std::mem::replace(&mut self.pages, Ranges::new(0, Full::Refuse));
         for (key, run, page) in left.iter().filter(|(.., page)| page.ahead) {
             self.count(key, &page, run.end - run.start, |brought| &mut brought.ahead_left_unused);
@@ -530,12 +569,35 @@ mod tests {
             ahead_late: None,
             ahead_evicted_unused: 1,
             ahead_left_unused: 1,
+            ahead_awaited: 0,
             mapped: 0,
         };
-        assert_eq!(found.total, pages);
+        // Task 2 may have come to page 2.
+        assert_eq!(found.total, Brought { ahead_awaited: 1, ..pages });
         assert_eq!(found.files.len(), 1);
         // Task 2 brought in nothing: what it used was task 1's.
         assert_eq!(found.tasks, [TaskBrought { tid: TaskId(1), name: None, pages }]);
+    }
+
+    #[test]
+    fn what_a_reader_may_have_come_to_is_awaited() {
+        use FileStep::{Cached, Read};
+        // Tasks 1 and 2 are at page 2; page 40 is of an earlier read.
+        let steps = [(1, Read, 0, 1), (1, Cached, 0, 9), (1, Cached, 40, 1), (1, Read, 1, 1), (2, Read, 1, 1)];
+        let pages = run(&steps).files[0].pages;
+        assert_eq!((pages.ahead_unused(), pages.ahead_awaited, pages.ahead_wasted()), (8, 7, 1));
+        // Both ended.
+        let mut accuracy = Accuracy::new();
+        let exit = || EventKind::Other { system: "sched".into(), name: "sched_process_exit".into(), result: None };
+        let file = |step, page: u64, pages: u64| {
+            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+            EventKind::File(FileEvent { step, device: None, inode: 5, offset, bytes, size: None, block: 0, got: None })
+        };
+        for kind in [file(Read, 0, 1), file(Cached, 0, 9), exit()] {
+            accuracy.event(&Event { time: TimeNs(1), cpu: 0, tid: TaskId(1), kind });
+        }
+        let pages = accuracy.finish().files[0].pages;
+        assert_eq!((pages.ahead_unused(), pages.ahead_awaited, pages.ahead_wasted()), (8, 0, 8));
     }
 
     #[test]

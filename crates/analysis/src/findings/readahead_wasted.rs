@@ -45,27 +45,19 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
         Some((disk, disk.read_ahead_kib.filter(|&kib| kib > 0)?))
     };
     let wastes = |file: &&FileBrought| {
-        percent(file.pages.ahead_unused(), file.pages.ahead) >= MIN_PERCENT && knob(file).is_some()
+        percent(file.pages.ahead_wasted(), file.pages.ahead) >= MIN_PERCENT && knob(file).is_some()
     };
     let wasteful: Vec<&FileBrought> = found.files.iter().filter(wastes).collect();
     let mut by_device: BTreeMap<Option<Device>, u64> = BTreeMap::new();
     for file in &wasteful {
-        *by_device.entry(file.device).or_default() += file.pages.ahead_unused();
+        *by_device.entry(file.device).or_default() += file.pages.ahead_wasted();
     }
     let (&most, _) = by_device.iter().max_by_key(|(_, unused)| **unused)?;
     let of_device = || wasteful.iter().filter(|one| one.device == most);
-    let file = of_device().max_by_key(|file| file.pages.ahead_unused())?;
-    // Pages of mapped files may have been used in silence: then none is called unused.
-    let mut all = Brought::default();
-    let mut files = 0;
-    for pages in of_device().map(|one| &one.pages) {
-        files += 1;
-        all.ahead = all.ahead.saturating_add(pages.ahead);
-        all.ahead_left_unused = all.ahead_left_unused.saturating_add(pages.ahead_unused());
-        all.requested = all.requested.saturating_add(pages.requested);
-        all.mapped = all.mapped.saturating_add(pages.mapped);
-    }
-    let (unused, ahead) = (all.ahead_unused(), all.ahead);
+    let file = of_device().max_by_key(|file| file.pages.ahead_wasted())?;
+    let (files, all) = (of_device().count() as u64, sum(of_device().map(|one| &one.pages)));
+    let awaited = of_device().map(|one| one.pages.ahead_awaited).fold(0, u64::saturating_add);
+    let (unused, ahead) = (all.ahead_wasted(), all.ahead);
     if unused < MIN_PAGES {
         return None;
     }
@@ -79,7 +71,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
     if cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_SPAN_PERCENT) {
         return None;
     }
-    let many = files >= MANY_FILES && file.pages.ahead_unused() * 2 < unused;
+    let many = files >= MANY_FILES && file.pages.ahead_wasted() * 2 < unused;
     let is_it = |one: &&FileReads| one.device == device && one.inode == file.inode;
     let reads = seen.usage.files.iter().find(is_it);
     let in_order = reads.is_some_and(|one| percent(one.sequential, one.reads) >= IN_ORDER_PERCENT);
@@ -91,7 +83,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
         steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned() }],
         gain: match many {
             true => of_random(&all, "these files"),
-            false if file.pages.ahead_unused() * 2 < unused => {
+            false if file.pages.ahead_wasted() * 2 < unused => {
                 Evidence::unknown(format!("the {} pages read ahead are of several files", grouped(ahead)), "")
             }
             false => of_random(&file.pages, "this file"),
@@ -135,14 +127,30 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
         lost_ns: cost,
         lost_bytes: Some(bytes),
         advice: if in_order { vec![smaller] } else { vec![random, smaller] },
-        uncertain: None,
+        uncertain: (awaited > 0).then(|| {
+            format!(
+                "{} more came ahead of what was still being read at the end of the recording: whether they were used is unknown",
+                grouped(awaited)
+            )
+        }),
+    })
+}
+
+/// Pages of mapped files may have been used in silence: then none is called unused.
+fn sum<'a>(files: impl Iterator<Item = &'a Brought>) -> Brought {
+    files.fold(Brought::default(), |all, pages| Brought {
+        ahead: all.ahead.saturating_add(pages.ahead),
+        ahead_left_unused: all.ahead_left_unused.saturating_add(pages.ahead_wasted()),
+        requested: all.requested.saturating_add(pages.requested),
+        mapped: all.mapped.saturating_add(pages.mapped),
+        ..all
     })
 }
 
 /// Begins of many files.
 fn of_many(found: &AccuracyFindings, all: &Brought, files: u64) -> String {
-    let most = found.tasks.iter().max_by_key(|task| task.pages.ahead_unused());
-    let most = most.filter(|task| task.pages.ahead_unused() * 2 > all.ahead_unused());
+    let most = found.tasks.iter().max_by_key(|task| task.pages.ahead_wasted());
+    let most = most.filter(|task| task.pages.ahead_wasted() * 2 > all.ahead_wasted());
     let reader = most.and_then(|task| Some(format!("; most are read by {} ({})", task.name.as_deref()?, task.tid)));
     format!(
         "The pages are of {} files, of each of which {} are requested on average{}.",
@@ -158,7 +166,7 @@ fn of_random(pages: &Brought, of: &str) -> Evidence<Gain> {
     if pages.mapped > 0 || all == 0 {
         return Evidence::unknown("some of these pages are mapped, and their use leaves no event", "");
     }
-    let part = percent(pages.ahead_unused(), all);
+    let part = percent(pages.ahead_wasted(), all);
     Evidence::Known(Gain {
         of: format!("bytes read of {of}"),
         least_percent: part * 0.9,
