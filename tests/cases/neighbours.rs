@@ -64,6 +64,7 @@ fn neighbours_have_their_figures() {
         ("crypt-md-partition-remap-lost", [6, 6, 18, 0, 0], [6, 112, 112], [6, 150, 150]),
         ("reads-of-one-sector-issue-lost", [16, 16, 0, 0, 0], [15, 98, 98], [16, 100, 100]),
         ("reads-of-one-sector-completion-lost", [16, 14, 0, 2, 0], [14, 98, 98], [14, 100, 100]),
+        ("flush-end-and-next-queue-lost", [7, 6, 0, 1, 0], [6, 37, 37], [6, 47, 47]),
         ("flush-end-lost-written-again", [12, 11, 0, 1, 0], [11, 2000, 2000], [11, 2003, 2003]),
         ("rewrites-of-one-thread-completion-lost", [16, 14, 0, 2, 0], [14, 48, 400], [14, 50, 402]),
         ("older-end-and-newer-begin-lost", [13, 12, 0, 0, 0], [12, 98, 98], [12, 100, 100]),

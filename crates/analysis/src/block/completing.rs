@@ -454,13 +454,14 @@ impl<W: Watch> Matching<W> {
         two.into_iter().all(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
     }
 
-    /// Of two issued bios of one sector one completion came, and no other is to come if this is `all`: whose it is, where events are
+    /// Of two bios of one sector one completion came, and no other is to come if this is `all`: whose it is, where events are
     /// missing and their times say so.
     fn one_for_two(&self, (older, newer): (u32, u32), time: u64, all: bool) -> Option<OneForTwo> {
         let newest = *self.bios.see(newer);
         let older_bio = self.bios.see(older);
         let typical = self.typical_of(&newest)?;
-        if newest.issued == NEVER || newest.split_of != NONE || older_bio.split_of != NONE {
+        let never_issued = newest.issued == NEVER && !Self::waits_for_issue(&newest);
+        if never_issued || newest.split_of != NONE || older_bio.split_of != NONE {
             return None;
         }
         let old = time.saturating_sub(older_bio.issued);

@@ -144,11 +144,27 @@ impl<W: Watch> Matching<W> {
         });
         let Some(at) = at else {
             self.counts.unmatched.got += 1;
+            self.flush_ends_lost(device);
             return;
         };
         let bio = self.bios.get(at);
         self.watch.step(at, bio, Step::Got, now);
         bio.got = now;
+    }
+
+    /// A flush of which no bio is known begins. Bios whose flush is done end at once: those that did not have lost their end, and the
+    /// next may be this one's.
+    #[cold]
+    fn flush_ends_lost(&mut self, device: u16) {
+        if !self.missing {
+            return;
+        }
+        let is_due =
+            |one: &&Waiting| one.device == device && one.empty && one.needs == Needs::End && one.served != NEVER;
+        let due: Vec<u32> = self.flushes.waiting.iter().filter(is_due).map(|one| one.at).collect();
+        for at in due {
+            self.give_up(at);
+        }
     }
 
     /// A flush is issued: true where it is a waiting bio's own request, not the machinery's.

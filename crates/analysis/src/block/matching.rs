@@ -718,7 +718,9 @@ impl<W: Watch> Matching<W> {
         }
         let fits = |bio: &Bio| {
             let requested = bio.got != NEVER || bio.merged != NEVER;
-            u8::from(bio.issued == NEVER)
+            // One that was done before this has lost its issue.
+            let was_done = bio.undecided.saturating_add(SKEW_NS) < now;
+            u8::from(bio.issued == NEVER && !was_done)
                 * (1 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER))
         };
         let range = Range::of(device, block);
