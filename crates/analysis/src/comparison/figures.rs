@@ -222,8 +222,8 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     let mut bytes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for one in &report.found.originators.originators {
         let sum = bytes.entry(app_of(&one.name)).or_default();
-        sum.0 += one.read_bytes;
-        sum.1 += one.written_bytes;
+        sum.0 = sum.0.saturating_add(one.read_bytes);
+        sum.1 = sum.1.saturating_add(one.written_bytes);
     }
     for (name, (read, written)) in bytes {
         for (kind, n) in [("read", read), ("write", written)] {
@@ -232,7 +232,7 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
                 figures.push(figure.of("", kind, &[]).of("app", name, &[]));
             }
         }
-        let both = Figure::part("bytes", FigureUnit::Bytes, read + written);
+        let both = Figure::part("bytes", FigureUnit::Bytes, read.saturating_add(written));
         figures.push(both.of("app", name, &[]));
     }
     let groups = || report.found.groups.iter().filter(|group| group.by == GroupBy::Owner);
@@ -288,7 +288,7 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
     for task in &found.by_task {
         let sum = tasks.entry(app_of(&task.task)).or_default();
         let counts = [task.counts.reads, task.counts.programs, task.counts.erases];
-        sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum = sum.saturating_add(n));
     }
     for (name, counts) in tasks {
         for (function, n) in ["reads", "programs", "erases"].into_iter().zip(counts).filter(|(_, n)| *n > 0) {
