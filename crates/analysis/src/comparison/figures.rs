@@ -259,7 +259,7 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
 fn of_workers(figures: &mut Vec<Figure>, workers: &[&Group]) {
     for (stage_name, short) in [("Q2C", "q2c"), ("D2C", "d2c")] {
         let all = || workers.iter().flat_map(|group| &group.stages).filter(|stage| stage.stage == stage_name);
-        let n: u64 = all().map(|stage| stage.ns.n).sum();
+        let n = all().fold(0, |n: u64, stage| n.saturating_add(stage.ns.n));
         let sum: u128 = all().map(|stage| u128::from(stage.total_ns)).sum();
         let Some(max) = all().map(|stage| stage.ns.max).max().filter(|_| n > 0) else { continue };
         for (function, value, stands_for) in [("mean", sum as f64 / n as f64, n as f64), ("max", max as f64, 1.0)] {
