@@ -101,12 +101,16 @@ fn thread(name: &str) -> Option<&str> {
     tid.filter(|tid| !tid.is_empty() && tid.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A worker takes whatever is queued next: its priority is nobody's.
-pub(super) fn less_for_worker(worker: &str, gain: Evidence<Gain>) -> Remedy {
+/// A worker takes whatever is queued next: its priority is nobody's. What it does tells whose work it can be.
+pub(super) fn less_for_worker(seen: &Seen<'_>, worker: &str, gain: Evidence<Gain>) -> Remedy {
+    let (read, written) = moved(seen, worker);
+    let (verb, job) = match read > written {
+        true => ("read", "reads what programs ask of loop devices and of layers like dm-crypt"),
+        false => ("write", "writes what programs left in the page cache, and what they write to loop devices"),
+    };
     Remedy {
         what: format!(
-            "Find out whose work {worker} does, and have that program write less at once, or later: a worker of the kernel writes \
-             what programs left in the page cache, and does the I/O of loop devices"
+            "Find out whose work {worker} does, and have that program {verb} less at once, or later: a worker of the kernel {job}"
         ),
         steps: Vec::new(),
         gain,
@@ -122,7 +126,7 @@ struct Waits<'a> {
     device: &'a str,
 }
 
-fn cause_and_remedy(at: &Waits<'_>, gain: Evidence<Gain>) -> (String, Remedy) {
+fn cause_and_remedy(seen: &Seen<'_>, at: &Waits<'_>, gain: Evidence<Gain>) -> (String, Remedy) {
     match at.no_scheduler {
         Some(disk) => (
             format!("{} has the scheduler none: requests go to the device in the order in which they come.", at.device),
@@ -142,7 +146,7 @@ fn cause_and_remedy(at: &Waits<'_>, gain: Evidence<Gain>) -> (String, Remedy) {
         None => (
             "Both use the device at the same time, and its queue serves the other first.".to_owned(),
             match is_worker(at.culprit) {
-                true => less_for_worker(at.culprit, gain),
+                true => less_for_worker(seen, at.culprit, gain),
                 false => Remedy {
                     what: format!("Give the I/O of {} a lower priority, or start it with ionice -c 3", at.culprit),
                     steps: lower_priority(at.culprit),
@@ -241,7 +245,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let at = Waits { culprit, reader_behind_writer, no_scheduler: disk.filter(|_| no_scheduler), device: &device };
     let (cause, remedy) = match trims(found, culprit) {
         true => later_trim(culprit, gain),
-        false => cause_and_remedy(&at, gain),
+        false => cause_and_remedy(seen, &at, gain),
     };
     let (cause, advice) = match served_last(seen, load, percent(behind, all)) {
         Some((Some(idle), own)) => (idle, vec![own, remedy]),
@@ -366,7 +370,17 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.what.contains("behind kworker/u8:2 (9)"), "{}", finding.what);
         assert_eq!(finding.advice[0].steps, []);
-        assert!(finding.advice[0].what.starts_with("Find out whose work kworker/u8:2 (9) does"));
+        let what = &finding.advice[0].what;
+        assert!(
+            what.starts_with("Find out whose work kworker/u8:2 (9) does, and have that program write less"),
+            "{what}"
+        );
+        // It reads for a loop device: nothing is to be written less.
+        let worker = &mut work.block().originators.originators[1];
+        (worker.read_bytes, worker.written_bytes) = (8 << 20, 0);
+        let finding = only(find(&work.seen()));
+        let what = &finding.advice[0].what;
+        assert!(what.contains("have that program read less at once") && what.contains("loop devices"), "{what}");
     }
 
     #[test]

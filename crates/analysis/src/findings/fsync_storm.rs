@@ -108,7 +108,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     let of_database = rollback_journal(seen, Syncs { n, ns }, &of).or_else(|| commit_log(seen, Syncs { n, ns }, &of));
     advice.splice(0..0, of_database);
     if let Some((culprit, part)) = behind {
-        advice.insert(0, of_lower_priority(culprit, part));
+        advice.insert(0, of_lower_priority(seen, culprit, part));
     }
     if call == "fsync" && journal_percent > 10.0 && of_what != Synced::Names {
         advice.push(Remedy {
@@ -260,13 +260,13 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
     (waited, journal_percent)
 }
 
-fn of_lower_priority(culprit: &str, part: f64) -> Remedy {
+fn of_lower_priority(seen: &Seen<'_>, culprit: &str, part: f64) -> Remedy {
     let gain = Evidence::unknown(
         format!("it is at most what its bios wait behind others ({part:.0} %), and what the journal's wait"),
         "try it, and compare two recordings: flashscope diff",
     );
     if is_worker(culprit) {
-        return less_for_worker(culprit, gain);
+        return less_for_worker(seen, culprit, gain);
     }
     Remedy {
         what: format!(
