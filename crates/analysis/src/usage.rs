@@ -48,6 +48,9 @@ pub struct FileReads {
     pub reads: u64,
     /// That began where the thread's read before had ended.
     pub sequential: u64,
+    /// That ended where the thread's read before had begun.
+    #[serde(skip)]
+    pub backward: u64,
     pub bytes: u64,
     /// Pages that were read at least once.
     pub covered_bytes: u64,
@@ -217,11 +220,12 @@ impl OfTask {
 struct OfFile {
     reads: u64,
     sequential: u64,
+    backward: u64,
     bytes: u64,
     size: Option<u64>,
     end: u64,
-    /// Where the last read of each thread ended.
-    ends: HashMap<TaskId, u64>,
+    /// Where the last read of each thread began and ended.
+    last: HashMap<TaskId, (u64, u64)>,
     covered: HashMap<u64, u64>,
 }
 
@@ -338,8 +342,10 @@ impl Usage {
         let end = file.offset.saturating_add(bytes);
         of.end = of.end.max(end);
         of.size = of.size.max(file.size);
-        if of.ends.len() < self.limits.threads || of.ends.contains_key(&tid) {
-            of.sequential += u64::from(of.ends.insert(tid, end) == Some(file.offset));
+        if of.last.len() < self.limits.threads || of.last.contains_key(&tid) {
+            let before = of.last.insert(tid, (file.offset, end));
+            of.sequential += u64::from(before.is_some_and(|(_, its_end)| its_end == file.offset));
+            of.backward += u64::from(before.is_some_and(|(its_begin, _)| its_begin == end));
         } else {
             self.not_followed.file_reads += 1;
         }
@@ -424,6 +430,7 @@ impl Analysis for Usage {
                 inode,
                 reads: of.reads,
                 sequential: of.sequential,
+                backward: of.backward,
                 bytes: of.bytes,
                 covered_bytes: of.covered.values().map(|bits| u64::from(bits.count_ones()) * BLOCK_BYTES).sum(),
                 size: of.size.filter(|&size| size > 0).or(Some(of.end)),
@@ -632,13 +639,14 @@ mod tests {
     #[test]
     fn order_and_cover_of_a_file() {
         let mut usage = Usage::default();
-        for offset in [0, 4096, 40_960, 0] {
+        for offset in [0, 4096, 40_960, 36_864] {
             let (device, step) = (Some(Device::new(8, 0)), FileStep::Read);
             let file =
                 FileEvent { step, device, inode: 12, offset, bytes: 4096, size: Some(65_536), block: 0, got: None };
             usage.event(&event(1, 7, EventKind::File(file)));
         }
         let file = usage.finish().files.remove(0);
-        assert_eq!((file.reads, file.sequential, file.covered_bytes, file.size), (4, 1, 12_288, Some(65_536)));
+        assert_eq!((file.reads, file.sequential, file.backward), (4, 1, 1));
+        assert_eq!((file.covered_bytes, file.size), (16_384, Some(65_536)));
     }
 }

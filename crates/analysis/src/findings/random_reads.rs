@@ -1,4 +1,4 @@
-//! Reads that jump about in a file of which they need nearly all.
+//! Reads that jump about in a file of which they need nearly all, or go through it from its end to its begin.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
@@ -7,6 +7,8 @@ use crate::units::{grouped, size};
 const MIN_READS: u64 = 200;
 /// Reads that begin where the one before ended: below this part they jump, percent.
 const MAX_SEQUENTIAL_PERCENT: f64 = 20.0;
+/// Reads that end where the one before began: from here on the file is read backwards, percent.
+const MIN_BACKWARD_PERCENT: f64 = 80.0;
 /// What of the file they need in all: from here on reading it in order is less work, percent.
 const MIN_COVERED_PERCENT: f64 = 60.0;
 /// Larger reads cost a seek that hardly counts.
@@ -30,12 +32,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if file.reads < MIN_READS || !jumps || !small || covered < MIN_COVERED_PERCENT || !touched {
             continue;
         }
+        let how = match percent(file.backward, file.reads) >= MIN_BACKWARD_PERCENT {
+            true => "backwards",
+            false => "at random",
+        };
         let source = "reads of files (flashscope:file_read, filemap:mm_filemap_get_pages)";
         found.push(Finding {
             rule: Rule::RandomReads,
             weight: Weight::Cost,
             what: format!(
-                "File {} is read at random in {} reads of {}, {covered:.0} % of it in the end.",
+                "File {} is read {how} in {} reads of {}, {covered:.0} % of it in the end.",
                 seen.storage.file_name(&file.device, file.inode),
                 grouped(file.reads),
                 size(file.bytes / file.reads.max(1))
@@ -44,6 +50,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             evidence: vec![
                 measure("reads", file.reads as f64, MeasureUnit::Count, source),
                 measure("of them where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
+                measure("of them where the one before began", file.backward as f64, MeasureUnit::Count, source),
                 measure("of the file needed", file.covered_bytes as f64, MeasureUnit::Bytes, source),
             ],
             lost_ns: Evidence::unknown("the device's time for large requests is not in the trace", ""),
@@ -74,7 +81,16 @@ mod tests {
     fn work(reads: u64, sequential: u64, covered_bytes: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
         let (device, inode, size) = ("8:0".to_owned(), 12, Some(4 << 20));
-        work.usage.files.push(FileReads { device, inode, reads, sequential, bytes: reads * 4096, covered_bytes, size });
+        work.usage.files.push(FileReads {
+            device,
+            inode,
+            reads,
+            sequential,
+            backward: 0,
+            bytes: reads * 4096,
+            covered_bytes,
+            size,
+        });
         let pages = Brought { requested: 1000, ..Brought::default() };
         let files = vec![FileBrought { device: Some(Device::new(8, 0)), inode: 12, path: None, pages }];
         work.readahead = Some(AccuracyFindings { files, ..AccuracyFindings::default() });
@@ -88,6 +104,14 @@ mod tests {
             finding.what,
             "File inode 12 on 8:0 is read at random in 1,000 reads of 4 KiB, 100 % of it in the end."
         );
+    }
+
+    #[test]
+    fn from_the_end_to_the_begin_is_no_random_order() {
+        let mut work = work(1000, 0, 4 << 20);
+        work.usage.files[0].backward = 999;
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.contains("is read backwards in 1,000 reads of 4 KiB"), "{}", finding.what);
     }
 
     #[test]
