@@ -182,7 +182,8 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u6
             least_percent: 0.0,
             most_percent: 100.0 - percent(least_ns, lost_ns).min(100.0),
             basis: format!(
-                "requests of {}, each of which takes as long as the shortest small one now, or as all those that it replaces",
+                "requests of {}, each of which takes as long as the shortest small one now, or as all those that it replaces; \
+                 a second recording tells which",
                 size(TOGETHER_BYTES)
             ),
         })

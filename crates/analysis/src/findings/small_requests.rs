@@ -62,7 +62,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                     least_percent: 0.0,
                     most_percent: 100.0 * (1.0 - 1.0 / parts as f64),
                     basis: "from none, if the device takes as long for one as for all that it replaces, to one small request in place of \
-                            all of them"
+                            all of them; this trace has no larger request of the device: a second recording tells"
                         .to_owned(),
                 }
                 .into(),
