@@ -95,23 +95,52 @@ pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What tells a machine from that of a recording; `None`: it is the same, as far as facts say. It is where the recorded boot still runs.
-/// After another boot it is where all that the knobs name is there as it was.
+/// What tells a machine from that of a recording; `None`: it is the same, as far as facts say. In the recorded boot a device may have been
+/// replaced since: a card, or the file of a loop device. What the recording does not describe is as it was then, and after another boot is
+/// not known to be.
 fn another_machine(recorded: &Facts, there: &Facts, knobs: &[(String, String)]) -> Option<String> {
     let boots = recorded.kernel.boot_id.as_ref().zip(there.kernel.boot_id.as_ref());
     if boots.is_some_and(|(then, now)| then == now) {
-        return None;
+        return knobs.iter().find_map(|(path, _)| another_device(recorded, there, path)?.seen());
     }
     match (&recorded.kernel.machine, &there.kernel.machine) {
         (Some(then), Some(now)) if then != now => return Some(format!("that was {then}, and this is {now}")),
         (Some(_), Some(_)) => {}
         _ => return Some("the recording does not say what it was".to_owned()),
     }
-    knobs.iter().find_map(|(path, _)| another_device(recorded, there, path))
+    knobs.iter().find_map(|(path, _)| another_device(recorded, there, path).map(Difference::into_text))
+}
+
+/// Why what a knob belongs to is not taken for what was recorded.
+enum Difference {
+    Seen(String),
+    /// Facts lack what would tell.
+    NotKnown(String),
+}
+
+impl Difference {
+    fn seen(self) -> Option<String> {
+        match self {
+            Difference::Seen(text) => Some(text),
+            Difference::NotKnown(_) => None,
+        }
+    }
+
+    fn into_text(self) -> String {
+        match self {
+            Difference::Seen(text) | Difference::NotKnown(text) => text,
+        }
+    }
+}
+
+/// What the recording does not have cannot differ.
+fn is_changed<T: PartialEq>(then: &Option<T>, now: &Option<T>) -> bool {
+    then.is_some() && then != now
 }
 
 /// How what a knob belongs to differs.
-fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<String> {
+fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<Difference> {
+    use Difference::{NotKnown, Seen};
     // By its name or its number.
     let of_disk = |name: &str| {
         let identity = |facts: &Facts| {
@@ -120,14 +149,26 @@ fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<String>
             let file = (disk.of_loop.backing_file.clone(), disk.of_loop.inode);
             Some((disk.size_bytes, disk.name.clone(), disk.dm_uuid.clone(), file))
         };
-        match (identity(recorded), identity(there)) {
-            (Some(then), Some(now)) if then == now && then.0.is_some() => None,
-            (Some((Some(then), ..)), Some((Some(now), ..))) if then != now => {
-                Some(format!("its {name} had {then} bytes, and has {now}"))
-            }
-            (Some(_), Some(_)) => Some(format!("its {name} was another one")),
-            (None, _) => Some(format!("the recording does not describe {name}")),
-            (_, None) => Some(format!("it has no {name}")),
+        let (then, now) = match (identity(recorded), identity(there)) {
+            (Some(then), Some(now)) => (then, now),
+            (None, _) => return Some(NotKnown(format!("the recording does not describe {name}"))),
+            (_, None) => return Some(Seen(format!("it has no {name}"))),
+        };
+        if let (Some(then), Some(now)) = (then.0, now.0)
+            && then != now
+        {
+            return Some(Seen(format!("its {name} had {then} bytes, and has {now}")));
+        }
+        let (file, file_now) = (&then.3, &now.3);
+        let changed = is_changed(&then.0, &now.0)
+            || is_changed(&then.1, &now.1)
+            || is_changed(&then.2, &now.2)
+            || is_changed(&file.0, &file_now.0)
+            || is_changed(&file.1, &file_now.1);
+        let another = format!("its {name} was another one");
+        match changed {
+            true => Some(Seen(another)),
+            false => (then != now || then.0.is_none()).then_some(NotKnown(another)),
         }
     };
     if let Some(name) = path.strip_prefix("/sys/block/").and_then(|rest| rest.split('/').next()) {
@@ -142,7 +183,7 @@ fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<String>
             facts.mtd.iter().map(|mtd| (mtd.index, mtd.name.clone(), mtd.size, mtd.erasesize)).collect()
         };
         let same = chips(recorded) == chips(there) && !recorded.mtd.is_empty();
-        return (!same).then(|| format!("the flash behind {name} was another one"));
+        return (!same).then(|| NotKnown(format!("the flash behind {name} was another one")));
     }
     let mount = |facts: &Facts| {
         let mount = facts.mounts.iter().rfind(|mount| mount.target.as_deref() == Some(path))?;
@@ -150,8 +191,14 @@ fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<String>
     };
     match (mount(recorded), mount(there)) {
         (Some(then), Some(now)) if then == now => None,
-        (_, None) => Some(format!("nothing is mounted at {path}")),
-        _ => Some(format!("another file system was mounted at {path}")),
+        (_, None) => Some(Seen(format!("nothing is mounted at {path}"))),
+        (None, _) => Some(NotKnown(format!("the recording does not describe {path}"))),
+        (Some(then), Some(now))
+            if !is_changed(&then.0, &now.0) && !is_changed(&then.1, &now.1) && !is_changed(&then.2, &now.2) =>
+        {
+            Some(NotKnown(format!("the recording does not describe {path} completely")))
+        }
+        _ => Some(Seen(format!("another file system was mounted at {path}"))),
     }
 }
 
@@ -169,14 +216,34 @@ mod tests {
         }))
     }
 
+    /// Detached and attached again: the file says whether it is the same device.
+    #[test]
+    fn a_loop_device_is_its_file() {
+        let with = |inode: Option<u64>| {
+            let size = inode.map_or(0, |_| 4096);
+            let file = inode.map_or(json!({}), |inode| json!({"backing_file": "/data/img", "inode": inode}));
+            let disk = json!({"name": "loop1", "device": "7:1", "size_bytes": size, "loop": file});
+            Facts::of(&json!({"kernel": {"machine": "x86_64", "boot_id": "a"}, "block": [disk]}))
+        };
+        let knobs = [("/sys/block/loop1/queue/read_ahead_kb".to_owned(), "128".to_owned())];
+        let recorded = with(Some(7));
+        assert_eq!(another_machine(&recorded, &with(Some(7)), &knobs), None);
+        assert_eq!(another_machine(&recorded, &with(Some(8)), &knobs).as_deref(), Some("its loop1 was another one"));
+        assert!(another_machine(&recorded, &with(None), &knobs).is_some());
+    }
+
     #[test]
     fn knobs_are_of_the_machine_that_was_recorded() {
         let recorded = machine(json!("a"), 4096, "/dev/mmcblk0p2");
         let of = |there: &Facts, path: &str| another_machine(&recorded, there, &[(path.to_owned(), "128".to_owned())]);
         const SCHEDULER: &str = "/sys/block/mmcblk0/queue/scheduler";
         const WINDOW: &str = "/sys/class/bdi/179:0/read_ahead_kb";
-        // The same boot: a disk that was changed meanwhile does not matter.
-        assert_eq!(of(&machine(json!("a"), 8192, "/dev/sda1"), SCHEDULER), None);
+        // The same boot: a card or a file system that was changed meanwhile, and what the recording does not describe.
+        let replaced = machine(json!("a"), 8192, "/dev/sda1");
+        assert_eq!(of(&replaced, SCHEDULER).as_deref(), Some("its mmcblk0 had 4096 bytes, and has 8192"));
+        assert_eq!(of(&replaced, "/data").as_deref(), Some("another file system was mounted at /data"));
+        assert!(of(&replaced, "/sys/block/nvme0n1/queue/scheduler").is_none());
+        assert!(of(&machine(json!("a"), 4096, "/dev/mmcblk0p2"), SCHEDULER).is_none());
         // Another boot of it, and a machine without a boot's number.
         for boot in [json!("b"), Value::Null] {
             let same = machine(boot.clone(), 4096, "/dev/mmcblk0p2");
