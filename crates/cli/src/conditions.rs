@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use flashscope_analysis::Evidence;
-use flashscope_analysis::comparison::{Checked, RunFigures};
+use flashscope_analysis::comparison::{Checked, Condition, RunFigures};
 use flashscope_report::visible;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -40,7 +40,18 @@ pub fn of_one_report(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure>
 
 /// Looks at one report.
 pub fn checked(limits: &LimitArgs, run: &RunFigures) -> Vec<Checked> {
+    limits.fail_if.iter().for_each(|condition| of_nobody(condition, run));
     limits.fail_if.iter().map(|condition| condition.check(run)).collect()
+}
+
+/// Says where nobody has the name that a condition asks for: its bytes are 0, and it may be misspelt.
+pub fn of_nobody(condition: &Condition, run: &RunFigures) {
+    if let Some(name) = condition.missing_name(run) {
+        flashscope_output::note(&format!(
+            "--fail-if '{}': the recording has no I/O of anybody called {name}; check the spelling",
+            condition.text()
+        ));
+    }
 }
 
 /// Writes the JUnit XML.

@@ -70,7 +70,11 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
         .iter()
         .flat_map(|condition| {
             let runs = if condition.is_of_a_change() { &b[..1] } else { &b[..] };
-            runs.iter().map(|run| condition.check_change(&comparison, run)).collect::<Vec<_>>()
+            let of_run = |run| {
+                conditions::of_nobody(condition, run);
+                condition.check_change(&comparison, run)
+            };
+            runs.iter().map(of_run).collect::<Vec<_>>()
         })
         .collect();
     if let Some(page) = &args.html {

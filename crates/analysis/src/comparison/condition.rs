@@ -126,6 +126,14 @@ impl Condition {
         self.arguments.iter().any(|(key, _)| matches!(key.as_str(), "app" | "process"))
     }
 
+    /// The name, where it asks for the bytes of somebody of whom the recording has none. Whoever did nothing has 0; a name with an error in
+    /// it looks the same.
+    pub fn missing_name(&self, run: &RunFigures) -> Option<&str> {
+        let is_there = run.figures.iter().any(|figure| figure.is_asked_for(&self.function, &self.arguments));
+        let named = self.arguments.iter().find(|(key, _)| matches!(key.as_str(), "app" | "process"));
+        named.map(|(_, name)| name.as_str()).filter(|_| !is_there && self.function.eq_ignore_ascii_case("bytes"))
+    }
+
     /// Looks at one recording.
     pub fn check(&self, run: &RunFigures) -> Checked {
         let figures: Vec<&Figure> =
@@ -136,7 +144,7 @@ impl Condition {
             return self.unknown(self.no_such_figure(run));
         }
         if let Some(wrong) = figures.iter().find(|figure| !self.fits(figure.unit)) {
-            return self.unknown(format!("{} is measured in another unit than the limit", wrong.name()));
+            return self.unknown(format!("{} is {}", wrong.name(), its_unit(wrong.unit)));
         }
         let per_second = |value: f64| match (self.per_seconds, run.seconds) {
             (None, _) => Some(value),
@@ -262,6 +270,15 @@ impl Condition {
             true => "this trace has no figures".into(),
             false => format!("this trace has no {}; it has {}", self.figure_name(), listed(names)),
         }
+    }
+}
+
+/// What a figure is measured in, and how its limit is given.
+fn its_unit(unit: FigureUnit) -> &'static str {
+    match unit {
+        FigureUnit::Nanoseconds => "a time: give the limit in ns, us, ms or s, without a rate",
+        FigureUnit::Bytes => "a number of bytes: give the limit in B, kB, MB, GB, KiB, MiB or GiB",
+        FigureUnit::Count | FigureUnit::Number => "a number: give the limit without a unit",
     }
 }
 
