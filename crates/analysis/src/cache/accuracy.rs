@@ -205,6 +205,8 @@ pub struct Accuracy {
     /// The last request of a task.
     asking: BoundedMap<TaskId, Asking>,
     writing: BoundedMap<TaskId, FileId>,
+    /// What a task brought in last without asking for it, and without a bio since: of a write, where it becomes dirty next.
+    brought_last: BoundedMap<TaskId, (FileId, Range<u64>)>,
     /// The last read of each task that has not ended.
     reading: BoundedMap<TaskId, Asked>,
     in_flight: InFlight<()>,
@@ -232,6 +234,7 @@ impl Accuracy {
             pages: Ranges::new(MAX_RUNS, Full::ForgetOldest),
             asking: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             writing: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
+            brought_last: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             reading: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             in_flight: InFlight::default(),
             sees_device: false,
@@ -277,6 +280,7 @@ impl Accuracy {
     /// A task begins to ask for pages: of a file that it reads, or of one page that it faults on.
     fn ask(&mut self, tid: TaskId, change: impl FnOnce(&mut Asking)) {
         self.writing.remove(&tid);
+        self.brought_last.remove(&tid);
         self.in_flight.forget_pending(tid);
         if let Some(asking) = self.asking.entry(tid, Asking::default) {
             change(asking);
@@ -348,8 +352,10 @@ impl Accuracy {
             }
             FileStep::Write => {
                 self.writing.insert(tid, key);
+                self.brought_last.remove(&tid);
                 self.touch(key, pages);
             }
+            FileStep::Dirtied => self.dirtied(tid, key, pages),
             FileStep::Cached => self.cached(tid, key, pages),
             FileStep::Uncached => self.uncached(key, pages),
             _ => {}
@@ -358,7 +364,10 @@ impl Accuracy {
 
     fn block(&mut self, tid: TaskId, event: &BlockEvent) {
         match event.action {
-            BlockAction::Queue => self.sees_device |= self.in_flight.queued(tid, event, ()).is_some(),
+            BlockAction::Queue if self.in_flight.queued(tid, event, ()).is_some() => {
+                self.sees_device = true;
+                self.brought_last.remove(&tid);
+            }
             BlockAction::Complete if is_read(event) => drop(self.in_flight.completed(event)),
             _ => {}
         }
@@ -382,13 +391,36 @@ impl Accuracy {
             return;
         }
         self.in_flight.added(tid, key, pages.start, count);
+        self.brought_last.insert(tid, (key, pages.clone()));
         for (piece, requested) in asking.pieces(key, pages) {
+            if requested {
+                self.brought_last.remove(&tid);
+            }
             let count = piece.end - piece.start;
             for brought in self.of(key, tid) {
                 let sum = if requested { &mut brought.requested } else { &mut brought.ahead };
                 *sum = sum.saturating_add(count);
             }
             self.update(key, piece, |_, _| Some(Page { tid, ahead: !requested, used: requested }));
+        }
+    }
+
+    /// Where no event shows writes, what a task brings in and makes dirty next is a write's, too. The event may name the disk instead of the
+    /// file system's device.
+    fn dirtied(&mut self, tid: TaskId, key: FileId, pages: Range<u64>) {
+        let is_it = |(file, brought): &(FileId, Range<u64>)| file.inode == key.inode && brought.contains(&pages.start);
+        let Some((key, pages)) = self.brought_last.remove(&tid).filter(is_it) else { return self.touch(key, pages) };
+        self.in_flight.gone(key, pages.clone());
+        let mut written: Vec<(TaskId, u64)> = Vec::new();
+        self.update(key, pages, |run, there| {
+            let unused = there.filter(|page| page.ahead && !page.used);
+            written.extend(unused.map(|page| (page.tid, run.end - run.start)));
+            there.filter(|_| unused.is_none())
+        });
+        for (tid, count) in written {
+            for brought in self.of(key, tid) {
+                brought.ahead = brought.ahead.saturating_sub(count);
+            }
         }
     }
 
@@ -744,6 +776,21 @@ mod tests {
         (0..=most).for_each(|tid| run(TaskId(tid), cached(u64::from(tid))));
         let found = accuracy.finish();
         assert_eq!((found.total.ahead, found.file_systems_own, found.tasks_forgotten), (u64::from(most), 1, 1));
+    }
+
+    /// On XFS without probes no event shows a write: a page comes, and is dirty next.
+    #[test]
+    fn what_becomes_dirty_next_is_a_write_s() {
+        use FileStep::{Cached, Dirtied, Read};
+        assert_eq!(run(&[(1, Cached, 0, 4), (1, Dirtied, 0, 1), (1, Cached, 4, 1), (1, Dirtied, 4, 1)]).total.ahead, 0);
+        // What another task brought in, or what came before a read, was read ahead: the write uses it.
+        for steps in [
+            [(1, Read, 0, 1), (1, Cached, 0, 3), (2, Dirtied, 1, 1)],
+            [(1, Cached, 1, 2), (1, Read, 9, 1), (1, Dirtied, 1, 1)],
+        ] {
+            let found = run(&steps).total;
+            assert_eq!((found.ahead, found.ahead_used), (2, 1));
+        }
     }
 
     #[test]
