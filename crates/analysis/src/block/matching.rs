@@ -718,10 +718,13 @@ impl<W: Watch> Matching<W> {
         }
         let fits = |bio: &Bio| {
             let requested = bio.got != NEVER || bio.merged != NEVER;
-            // One that was done before this has lost its issue.
+            // One at which a completion was noted before this may have lost its issue: another one of the sector comes first.
             let was_done = bio.undecided.saturating_add(SKEW_NS) < now;
-            u8::from(bio.issued == NEVER && !was_done)
-                * (1 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER))
+            let rank = match was_done {
+                true => 1,
+                false => 2 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER),
+            };
+            u8::from(bio.issued == NEVER) * rank
         };
         let range = Range::of(device, block);
         let (mut early, mut any) = (false, false);
