@@ -16,6 +16,10 @@ const MIN_UNKNOWN_PERCENT: f64 = 1.0;
 const UNSEEN: &str = "No event here says who changed those pages: that was before the recording began, or through a mapping. The \
                       kernel writes pages up to 30 s after their change: record for longer than that.";
 
+/// Its compressed and checked pages are handed on to workers, in bios that no bracket of an inode encloses.
+const OF_BTRFS: &str = "btrfs hands changed pages to workers of the kernel, and no event says whose they are. Who brings pages into the \
+                        page cache is under Files.";
+
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     // What the recorder itself did is no workload.
@@ -49,6 +53,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let mut cause = String::new();
         if mostly_unknown {
             cause += &match (verb, found.originators.written_unknown_bytes.why()) {
+                ("writes", None) if is_on_btrfs(seen) => OF_BTRFS.to_owned(),
                 ("writes", None) => UNSEEN.to_owned(),
                 ("writes", Some(why)) => format!("Who changes pages is not in this trace: {}.", why.missing),
                 _ => String::new(),
@@ -188,6 +193,15 @@ fn is_alone(found: &BlockFound, device: &str) -> bool {
     all.peek().is_some() && all.all(is_it)
 }
 
+/// Whether a disk that the trace has bios of is mounted as btrfs.
+fn is_on_btrfs(seen: &Seen<'_>) -> bool {
+    let mut mounts = seen.storage.mounts.iter().filter(|mount| mount.kind == "btrfs");
+    mounts.any(|mount| {
+        let is_source = |name: &str| mount.source.strip_prefix("/dev/") == Some(name);
+        seen.storage.disks.iter().any(|disk| is_source(&disk.name) && seen.is_used(&disk.device))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::Work;
@@ -220,6 +234,22 @@ mod tests {
         work.block().originators.written_unknown_bytes = Evidence::unknown("it has no writeback events", "");
         let finding = find(&work.seen()).remove(0);
         assert!(finding.cause.starts_with("Who changes pages is not in this trace: it has no writeback events."));
+    }
+
+    /// Its files have a number that no disk has: the disk is found by the mount's source.
+    #[test]
+    fn workers_of_btrfs_write_what_was_changed_in_the_recording() {
+        use super::super::{Disk, Mount};
+        let mut work = Work::new(1_000_000);
+        work.bios(10, "W", 1_000, 1_000);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 50 << 20);
+        let mount = |source: &str| Mount { source: source.into(), kind: "btrfs".into(), ..Mount::default() };
+        work.storage.disks.push(Disk { name: "sda".into(), device: "8:0".into(), ..Disk::default() });
+        work.storage.mounts.push(mount("/dev/sdb"));
+        assert!(find(&work.seen())[0].cause.contains("before the recording began"));
+        work.storage.mounts.push(mount("/dev/sda"));
+        let cause = find(&work.seen()).remove(0).cause;
+        assert!(cause.starts_with("btrfs hands changed pages to workers") && !cause.contains("began"), "{cause}");
     }
 
     #[test]
