@@ -50,6 +50,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let beneath = doubled.map_or(0, |one| moved(found, &one.device, verb));
         // Whoever leads among the rest leads nothing.
         let mostly_unknown = unknown > first.bytes.saturating_add(beneath);
+        // The larger part may be of another program, or be counted twice.
+        let perhaps_another = !mostly_unknown && unknown > first.bytes;
         let mut cause = String::new();
         if mostly_unknown {
             cause += &match (verb, found.originators.written_unknown_bytes.why()) {
@@ -63,7 +65,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!(" {} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
         }
-        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown && unknown > beneath {
+        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown && (unknown > beneath || perhaps_another) {
             cause += &format!(" For whom {} were {done} is unknown.", size(unknown));
         }
         let (which, went) = match verb {
@@ -98,6 +100,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 Some(_) if mostly_unknown => format!("For whom {} were {done} is unknown.", size(unknown)),
                 None if mostly_unknown => {
                     format!("For whom {} of {} were {done} is unknown.", size(unknown), size(sum))
+                }
+                _ if perhaps_another => {
+                    format!("Of the programs that are known {name} {verb_of} most: {}.", size(first.bytes))
                 }
                 _ if peers > 0 => {
                     format!("{name} {verb_of} {}, and {} as much.", size(first.bytes), counted(peers, "other program"))
