@@ -47,11 +47,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let is_doubled = |device: &str| !is_seen(found, device) && !is_alone(found, device);
         let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && is_doubled(&one.device));
         // What is of nobody known may be what the disk beneath does for the loop device: then it is not another one's.
-        let beneath = doubled.map_or(0, |one| moved(found, &one.device, verb));
+        let beneath = doubled.map_or(0, |one| beneath(found, &one.device, verb));
         // Whoever leads among the rest leads nothing.
         let mostly_unknown = unknown > first.bytes.saturating_add(beneath);
-        // The larger part may be of another program, or be counted twice.
-        let perhaps_another = !mostly_unknown && unknown > first.bytes;
         let mut cause = String::new();
         if mostly_unknown {
             cause += &match (verb, found.originators.written_unknown_bytes.why()) {
@@ -65,7 +63,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!(" {} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
         }
-        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown && (unknown > beneath || perhaps_another) {
+        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown && unknown > beneath {
             cause += &format!(" For whom {} were {done} is unknown.", size(unknown));
         }
         let (which, went) = match verb {
@@ -100,9 +98,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 Some(_) if mostly_unknown => format!("For whom {} were {done} is unknown.", size(unknown)),
                 None if mostly_unknown => {
                     format!("For whom {} of {} were {done} is unknown.", size(unknown), size(sum))
-                }
-                _ if perhaps_another => {
-                    format!("Of the programs that are known {name} {verb_of} most: {}.", size(first.bytes))
                 }
                 _ if peers > 0 => {
                     format!("{name} {verb_of} {}, and {} as much.", size(first.bytes), counted(peers, "other program"))
@@ -182,6 +177,13 @@ fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Op
 fn moved(found: &BlockFound, device: &str, verb: &str) -> u64 {
     let name = format!("{device} {verb}");
     groups(found, GroupBy::Device).find(|group| group.name == name).map_or(0, |group| group.bytes)
+}
+
+/// What a disk may have done for a loop device, at most: no more than the loop device did, and than other devices did.
+fn beneath(found: &BlockFound, device: &str, verb: &str) -> u64 {
+    let is_other = |group: &&Group| group.name.strip_suffix(verb).is_some_and(|name| name.trim_end() != device);
+    let others = groups(found, GroupBy::Device).filter(is_other).map(|group| group.bytes);
+    moved(found, device, verb).min(others.fold(0, u64::saturating_add))
 }
 
 /// Whether the disk beneath a loop device is known to do the work of all of its I/O.
@@ -363,6 +365,9 @@ mod tests {
         let finding = find(&work.seen()).remove(0);
         assert_eq!(finding.what, "tar (7) writes most: 3 MiB.");
         assert!(!finding.cause.contains("For whom"), "{}", finding.cause);
+        // The disk itself wrote little: most is of somebody who wrote to the loop device.
+        work.block().groups.last_mut().expect("writes").bytes = 4096;
+        assert_eq!(find(&work.seen())[0].what, "For whom 4 MiB were written is unknown.");
     }
 
     /// A loop device of which nobody knows where it lies, and 4 MiB that are nobody's.
