@@ -439,22 +439,30 @@ impl Accuracy {
         }
     }
 
-    /// Pages that come next to what a task read last.
+    /// Pages that come next to what a task read last. Between the two may be as many that came before the trace began.
     fn count_awaited(&mut self) {
         let places: BTreeSet<_> = self.reading.iter().map(|(_, asked)| (asked.file, asked.end)).collect();
-        for (file, mut at) in places {
-            let begin = at;
-            while let Some((run, page)) = self.pages.run(file, at)
-                && page.ahead
-                && self.use_of(file, &page) == Use::Unused
-            {
-                at = run.end;
-            }
+        let files: BTreeSet<FileId> = places.iter().map(|(file, _)| *file).collect();
+        let is_unused = |file: FileId, page: &Page| page.ahead && self.use_of(file, page) == Use::Unused;
+        let runs = self.pages.iter().filter(|(file, _, page)| files.contains(file) && is_unused(*file, page));
+        let mut runs: Vec<_> = runs.map(|(file, run, _)| (file, run.start, run.end)).collect();
+        runs.sort_unstable();
+        runs.dedup_by(|next, run| {
+            let goes_on = next.0 == run.0 && next.1 == run.2;
+            run.2 = if goes_on { next.2 } else { run.2 };
+            goes_on
+        });
+        let mut runs: BTreeMap<_, _> = runs.into_iter().map(|(file, begin, end)| ((file, begin), end)).collect();
+        for (file, at) in places {
+            let next = runs.range((file, at)..).next().map(|(&(of, begin), &end)| (of, begin, end));
+            let Some((_, begin, end)) = next.filter(|&(of, begin, end)| of == file && begin - at <= end - begin) else {
+                continue;
+            };
+            // Another task's may be the same.
+            runs.remove(&(file, begin));
             let name = self.named(file);
-            if at > begin
-                && let Some(file) = self.files.get_mut(&name)
-            {
-                file.brought.ahead_awaited = file.brought.ahead_awaited.saturating_add(at - begin);
+            if let Some(file) = self.files.get_mut(&name) {
+                file.brought.ahead_awaited = file.brought.ahead_awaited.saturating_add(end - begin);
             }
         }
     }
@@ -621,6 +629,9 @@ mod tests {
         let steps = [(1, Read, 0, 1), (1, Cached, 0, 9), (1, Cached, 40, 1), (1, Read, 1, 1), (2, Read, 1, 1)];
         let pages = run(&steps).files[0].pages;
         assert_eq!((pages.ahead_unused(), pages.ahead_awaited, pages.ahead_wasted()), (8, 7, 1));
+        // What it read before the trace began is not followed.
+        let pages = run(&[(1, Read, 7, 1), (1, Cached, 10, 8)]).files[0].pages;
+        assert_eq!((pages.ahead_unused(), pages.ahead_awaited), (8, 8));
         // Both ended.
         let mut accuracy = Accuracy::new();
         let exit = || EventKind::Other { system: "sched".into(), name: "sched_process_exit".into(), result: None };
