@@ -478,7 +478,9 @@ fn what_a_killed_recovery_made_is_not_made_again() {
     record.args(["record", "--events", "block", "-o"]).arg(&trace);
     let mut child = start(&mut record, &errors);
     let began = Instant::now();
-    while stream_of(&dir, "t.dat").is_none_or(|path| path.metadata().map_or(0, |meta| meta.len()) == 0) {
+    // From then on it says when and by whom it was begun.
+    let has_facts = |path: PathBuf| Trace::open(&path).is_ok_and(|trace| trace.facts_json()["recording"].is_object());
+    while !stream_of(&dir, "t.dat").is_some_and(has_facts) {
         assert!(began.elapsed() < PATIENCE, "nothing is recorded");
         std::thread::sleep(Duration::from_millis(5));
     }
