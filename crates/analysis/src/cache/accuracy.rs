@@ -8,6 +8,9 @@
 //! Where the trace has calls (`--events …,syscall`) a request ends with its call. Else it lasts until the task's next one, and
 //! pages of it that `readahead()` brings back in between count as requested.
 //!
+//! Where no event shows writes, a page that a task brings in and makes dirty next is the write's. And what follows the last read of a
+//! task that still runs at the end is [`Brought::ahead_awaited`]: unused so far, and not wasted.
+//!
 //! Limitation: a trace does not show which pages of a mapping were touched. A touch maps what is cached around it before anything
 //! else is tried (`do_read_fault`, mm/memory.c). Only a touch that finds its own page missing or marked for read-ahead goes on to
 //! `filemap_fault`, which has an event. So any page of a mapped file may be touched without an event: such pages are

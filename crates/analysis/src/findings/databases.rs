@@ -134,7 +134,7 @@ pub(super) fn commit_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy
             least_percent: gain(POSTGRESQL_COST[1]),
             most_percent: gain(POSTGRESQL_COST[0]),
             basis: format!(
-                "at most {} calls, one every 200 ms, in place of {}, each at {} to {} times what one takes now",
+                "at most {} calls, one every 200 ms (wal_writer_delay, its default), in place of {}, each at {} to {} times what one takes now",
                 grouped(then),
                 grouped(all.n),
                 POSTGRESQL_COST[0],
@@ -142,7 +142,8 @@ pub(super) fn commit_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy
             ),
         }
         .into(),
-        risk: "a crash loses the transactions of the last 0.6 s that were reported as committed; the database stays consistent"
+        risk: "a crash loses what was committed in the last 0.6 s (three times wal_writer_delay, here its default); the database stays \
+               consistent"
             .to_owned(),
     })
 }
