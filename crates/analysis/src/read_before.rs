@@ -2,12 +2,16 @@
 //!
 //! Pieces of 256 KiB that were read whole are ranges, so that a read of any size is one entry. Of the others a bit is kept for each
 //! block of 4 KiB, or for each sector of a block. A read costs log n of what is kept, and once what it makes whole.
+//!
+//! Pieces are hashed: on a large disk that is read at random each read is of another piece, and a search through a tree of them waits for
+//! memory at each level. Their order is kept from the first read on that makes more than [`FEW`] pieces whole at once.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Range;
 
 use flashscope_trace::Device;
+use foldhash::{HashMap, HashMapExt as _};
 
 use crate::bounded::{Full, Ranges};
 
@@ -17,6 +21,8 @@ const SECTORS: u64 = BLOCK_BYTES / 512;
 pub(crate) const PIECE: u64 = 64;
 /// Runs of whole pieces. A piece that has no room there keeps its bits.
 const MAX_RUNS: usize = 1 << 16;
+/// Of so few pieces each is looked up (16 MiB: larger than what a kernel makes of one bio).
+const FEW: u64 = 64;
 
 /// Bits of so many blocks of a piece, or pages, from one on.
 pub(crate) fn bits(from: u64, count: u64) -> u64 {
@@ -28,7 +34,9 @@ pub(crate) struct ReadBefore {
     /// By device: pieces that were read whole.
     whole: Ranges<Device, ()>,
     /// By device and piece, of the others: a bit for each of its blocks that was read.
-    pieces: BTreeMap<(Device, u64), u64>,
+    pieces: HashMap<(Device, u64), u64>,
+    /// Those, in order, once they were wanted so.
+    ordered: Option<BTreeSet<(Device, u64)>>,
     /// By device and block, of blocks that were read in part alone: a bit for each of its sectors.
     parts: BTreeMap<(Device, u64), u8>,
     /// Pieces, and parts of blocks, that are kept at most.
@@ -40,7 +48,8 @@ pub(crate) struct ReadBefore {
 impl ReadBefore {
     pub fn new(most: usize) -> ReadBefore {
         let whole = Ranges::new(MAX_RUNS, Full::Refuse);
-        ReadBefore { whole, pieces: BTreeMap::new(), parts: BTreeMap::new(), most, not_followed: 0 }
+        let (pieces, ordered) = (HashMap::new(), None);
+        ReadBefore { whole, pieces, ordered, parts: BTreeMap::new(), most, not_followed: 0 }
     }
 
     /// A read. Returns how many of its bytes were read before.
@@ -86,11 +95,15 @@ impl ReadBefore {
                     self.whole.update(device, piece..piece + 1, |_, _| Some(()), |_, _, ()| {});
                     if self.whole.run(device, piece).is_some() {
                         seen.remove();
+                        self.ordered.as_mut().map(|ordered| ordered.remove(&(device, piece)));
                     }
                 }
             }
             Entry::Vacant(_) if full => self.not_followed += count,
-            Entry::Vacant(new) => drop(new.insert(bits)),
+            Entry::Vacant(new) => {
+                new.insert(bits);
+                self.ordered.as_mut().map(|ordered| ordered.insert((device, piece)));
+            }
         }
         again + self.parts_of(device, blocks)
     }
@@ -107,12 +120,27 @@ impl ReadBefore {
         let reached = self.whole.update(device, pieces.clone(), change, |_, run, ()| lost += run.end - run.start);
         self.not_followed = self.not_followed.saturating_add((lost + pieces.end - reached) * PIECE);
         for gap in gaps {
-            let keys: Vec<_> = self.pieces.range((device, gap.start)..(device, gap.end)).map(|(key, _)| *key).collect();
-            let seen = keys.iter().filter_map(|key| self.pieces.remove(key));
-            again += seen.map(|bits| u64::from(bits.count_ones()) * BLOCK_BYTES).sum::<u64>();
+            again += self.take(device, gap.clone()) * BLOCK_BYTES;
             again += self.parts_of(device, gap.start * PIECE..gap.end * PIECE);
         }
         again
+    }
+
+    /// These pieces are whole now: how many of their blocks were read before.
+    fn take(&mut self, device: Device, pieces: Range<u64>) -> u64 {
+        if self.ordered.is_none() && pieces.end - pieces.start > FEW {
+            self.ordered = Some(self.pieces.keys().copied().collect());
+        }
+        let keys: Vec<_> = match &self.ordered {
+            Some(ordered) => ordered.range((device, pieces.start)..(device, pieces.end)).copied().collect(),
+            None => pieces.map(|piece| (device, piece)).collect(),
+        };
+        let mut blocks = 0;
+        for key in keys {
+            blocks += self.pieces.remove(&key).map_or(0, |bits| u64::from(bits.count_ones()));
+            self.ordered.as_mut().map(|ordered| ordered.remove(&key));
+        }
+        blocks
     }
 
     /// These blocks are whole now: what of them was read in part before.
@@ -136,16 +164,16 @@ impl ReadBefore {
         }
         let full = self.parts.len() >= self.most;
         match self.parts.entry((device, block)) {
-            Entry::Occupied(mut seen) => {
+            btree_map::Entry::Occupied(mut seen) => {
                 let again = u64::from((seen.get() & bits).count_ones());
                 *seen.get_mut() |= bits;
                 again * 512
             }
-            Entry::Vacant(_) if full => {
+            btree_map::Entry::Vacant(_) if full => {
                 self.not_followed += 1;
                 0
             }
-            Entry::Vacant(new) => {
+            btree_map::Entry::Vacant(new) => {
                 new.insert(bits);
                 0
             }
@@ -177,7 +205,7 @@ mod tests {
     #[test]
     fn reads_of_any_place_and_size_are_what_single_sectors_say() {
         let mut before = ReadBefore::new(1000);
-        let mut single = vec![false; 4096];
+        let mut single = vec![false; 1 << 17];
         let mut random = 1_u64;
         for n in 0..3000 {
             random ^= random << 13;
@@ -187,9 +215,13 @@ mod tests {
                 before = ReadBefore::new(1000);
                 single.fill(false);
             }
-            // Up to a block, a piece, and several.
-            let most = [8, 512, 3000][n % 3];
-            let (sector, sectors) = (random % 1000, random / 1000 % most + 1);
+            // Up to a block, a piece, several, and more than those that are looked up one by one.
+            let (room, most) = match n % 100 {
+                60..70 => (80_000, 50_000),
+                40.. => (100_000, 512),
+                n => (1000, [8, 512, 3000][n % 3]),
+            };
+            let (sector, sectors) = (random % room, random / room % most + 1);
             let of = &mut single[sector as usize..(sector + sectors) as usize];
             let again = of.iter().filter(|read| **read).count() as u64;
             of.fill(true);

@@ -254,8 +254,9 @@ fn read_block(
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
     let (of_several_machines, has_recorder) = (inputs.of_several_machines(), inputs.has_recorder());
+    let traces: Vec<&Trace> = inputs.traces().collect();
+    let shows_all = args.from.is_none() && args.to.is_none() && args.shown_until.is_empty();
     inputs.for_each(&mut |source, event| {
-        let begin = *first.get_or_insert(event.time.0);
         at.set(source);
         if of_several_machines && let EventKind::Block(block) = &event.kind {
             let machine = inputs.machine(source);
@@ -264,17 +265,21 @@ fn read_block(
                 twice.get_or_insert((block.device, owner, source));
             }
         }
-        let shown = in_time(event, begin, args);
-        let met_gap = inputs.merged().sources()[source].trace.met_gap();
-        for analysis in std::iter::once(&mut analysis).chain(&mut other) {
+        let shown = shows_all || in_time(event, *first.get_or_insert(event.time.0), args);
+        let met_gap = traces[source].met_gap();
+        let follow = |analysis: &mut BlockAnalysis<_>| {
             if met_gap {
                 analysis.events_are_missing();
             }
             // What is not shown is followed all the same: others wait for it.
             analysis.in_range(shown);
             analysis.event(event);
+        };
+        follow(&mut analysis);
+        if let Some(other) = &mut other {
+            follow(other);
         }
-        if inputs.machine(source) != 0 {
+        if of_several_machines && inputs.machine(source) != 0 {
             return;
         }
         // What the recorder did is no workload.
