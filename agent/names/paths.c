@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,8 @@
 /* A path that is longer is kept without its beginning. */
 #define PATH_KEPT 1024
 #define DEEPEST 128
+/* How old the list of mounts may be where a device is not in it: another namespace does not say that its mounts change. */
+#define MOUNTS_LAST_NS UINT64_C(1000000000)
 /* Entries between two looks at the clock. */
 #define STRIDE 256
 /* Open files of a process between two looks at the clock: some 50 us. */
@@ -250,9 +253,26 @@ static void disks(struct fs_paths *paths)
 	}
 }
 
+/* Whether our namespace's mounts are others than at the last look (fs/proc_namespace.c, mounts_poll()). */
+static bool mounts_changed(struct fs_paths *paths)
+{
+	struct pollfd watched = { .events = POLLPRI };
+	char path[FS_PATH_MAX];
+
+	if (!paths->mounts_watched) {
+		paths->mounts_fd = open(fs_path(path, sizeof(path), "/proc/self/mountinfo"), O_RDONLY | O_CLOEXEC);
+		paths->mounts_watched = paths->mounts_fd >= 0;
+	}
+	watched.fd = paths->mounts_fd;
+	return paths->mounts_watched && poll(&watched, 1, 0) == 1 && watched.revents & (POLLPRI | POLLERR);
+}
+
 void fs_paths_mounts(struct fs_paths *paths)
 {
+	/* Before they are read: what changes meanwhile is seen at the next look. */
+	mounts_changed(paths);
 	fs_mounts_read(&paths->mounts);
+	paths->mounts_read_ns = fs_now_ns();
 	disks(paths);
 }
 
@@ -293,23 +313,18 @@ static bool is_mounted(const struct fs_paths *paths, uint32_t device)
 	return !paths->handles.open || paths->handles.device != device || paths->handles.fd >= 0;
 }
 
-/* A file system may have been mounted since the mounts were read: they are read again, once for a device where that is in vain. */
+/* A file system may have been mounted since the mounts were read: they are read again where they have changed, or may have. */
 static enum fs_handle_result by_handle(struct fs_paths *paths, const struct fs_inode *file, struct fs_handle_file *found)
 {
 	enum fs_handle_result result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, found);
 
-	if (result != FS_HANDLE_UNKNOWN || is_mounted(paths, file->device) ||
-	    paths->absent_count == ARRAY_SIZE(paths->absent))
+	if (result != FS_HANDLE_UNKNOWN || is_mounted(paths, file->device))
 		return result;
-	for (size_t i = 0; i < paths->absent_count; i++)
-		if (paths->absent[i] == file->device)
-			return result;
+	if (paths->mounts_read_ns && !mounts_changed(paths) && fs_now_ns() - paths->mounts_read_ns < MOUNTS_LAST_NS)
+		return result;
 	fs_paths_mounts(paths);
 	fs_handles_close(&paths->handles);
-	result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, found);
-	if (!is_mounted(paths, file->device))
-		paths->absent[paths->absent_count++] = file->device;
-	return result;
+	return fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, found);
 }
 
 static bool sighted_by_handle(struct fs_paths *paths, struct fs_inode *file)
@@ -806,4 +821,7 @@ void fs_paths_free(struct fs_paths *paths)
 {
 	fs_touched_free(&paths->touched);
 	fs_mounts_free(&paths->mounts);
+	if (paths->mounts_watched)
+		close(paths->mounts_fd);
+	paths->mounts_watched = false;
 }

@@ -15,8 +15,6 @@
 #include "touched.h"
 
 #define FS_WALKED_MAX 64
-/* Devices that no mount has: pipes, raw disks, file systems whose handles are others. */
-#define FS_ABSENT_MAX 32
 
 enum fs_walk {
 	FS_WALK_NONE,	  /* it was not looked through */
@@ -29,8 +27,9 @@ struct fs_paths {
 	struct fs_touched touched;
 	struct fs_mounts mounts;
 	struct fs_handles handles;
-	uint32_t absent[FS_ABSENT_MAX]; /* devices for which the mounts were read again in vain */
-	size_t absent_count;
+	uint64_t mounts_read_ns; /* fs_now_ns(); 0: never */
+	int mounts_fd;		 /* says whether our namespace's mounts have changed since */
+	bool mounts_watched;
 	struct fs_walked {
 		uint32_t device;
 		enum fs_walk result;
