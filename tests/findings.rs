@@ -310,12 +310,35 @@ fn a_scheduler_is_put_back() {
     };
     // What others have left noted is no part of this test.
     assert!(undo().status.success());
+    assert_eq!(set("none; reboot").status.code(), Some(2));
     let said = set(other);
     assert!(said.status.success() && now().contains(&format!("[{other}]")), "{said:?}");
     let undone = undo();
     assert!(undone.status.success() && now() == before, "{undone:?} {}", now());
-    assert_eq!(undone.stdout, b"{\"undone\":1}\n");
-    assert_eq!(set("none; reboot").status.code(), Some(2));
+    assert_eq!(undone.stdout, b"{\"left\":[],\"undone\":1}\n");
+    // Somebody chose another one since: it stays, and what it was is told.
+    assert!(set(other).status.success());
+    let chosen = before.split(['[', ']']).nth(1).expect("the chosen one");
+    std::fs::write(&knob, chosen).expect("a scheduler");
+    assert_eq!(undo().stdout, b"{\"left\":[],\"undone\":0}\n", "as it was: nothing to put back, nothing to tell");
+    let window = format!("/sys/block/{}/queue/read_ahead_kb", &disk.device[5..]);
+    let was = std::fs::read_to_string(&window).expect("a window").trim().to_owned();
+    let set = |kib: &str| output(Command::new(&agent).args(["knob", "set", &window, kib]));
+    // 33 KiB are eight pages: the kernel says 32.
+    for (applied, by_hand, stands) in [("33", None, was.as_str()), ("64", Some("512"), "512")] {
+        assert!(set("16").status.success() && set(applied).status.success());
+        if let Some(kib) = by_hand {
+            std::fs::write(&window, kib).expect("a window");
+        }
+        let undone = undo();
+        assert_eq!(std::fs::read_to_string(&window).expect("a window").trim(), stands, "{undone:?}");
+        let said: serde_json::Value = serde_json::from_slice(&undone.stdout).expect("JSON");
+        let left = match by_hand {
+            Some(kib) => serde_json::json!([{"path": window, "before": was, "now": kib}]),
+            None => serde_json::json!([]),
+        };
+        assert_eq!(said["left"], left);
+    }
 }
 
 /// Options of a mount are set while it is mounted, the others stay, and all are put back; what a file system does not change so is
@@ -354,10 +377,16 @@ fn options_of_a_mount_are_put_back() {
         assert_eq!(knob(&["set", target, option]).status.code(), Some(2), "{target} {option}");
     }
     let undone = knob(&["undo"]);
-    assert!(undone.stdout == b"{\"undone\":4}\n" && options() == before, "{undone:?} {}", options());
+    assert!(undone.stdout == b"{\"left\":[],\"undone\":4}\n" && options() == before, "{undone:?} {}", options());
+    // One of the options was changed since: it stays as it is.
+    assert!(set("noatime").status.success() && set("commit=30").status.success());
+    assert!(disk.sh("mount -o remount,commit=9 m"));
+    let said: serde_json::Value = serde_json::from_slice(&knob(&["undo"]).stdout).expect("JSON");
+    assert_eq!(said["left"], serde_json::json!([{"path": mount, "before": "commit=1", "now": "commit=9"}]));
+    assert!(said["undone"] == 1 && options() == before.replace("commit=1", "commit=9"), "{}", options());
     // What is mounted there later is another file system.
     assert!(set("noatime").status.success() && disk.sh("umount m; mount -t tmpfs -o strictatime none m"));
     let undone = knob(&["undo"]);
-    assert_eq!(undone.stdout, b"{\"undone\":0}\n", "{undone:?}");
+    assert_eq!(undone.stdout, b"{\"left\":[],\"undone\":0}\n", "{undone:?}");
     assert!(disk.sh("mount -o remount,ro m") && set("noatime").status.code() == Some(2));
 }

@@ -180,6 +180,56 @@ static void knobs(void)
 	test_root_end();
 }
 
+/* A knob that somebody has set since stays; an older agent's note does not say what was set, and is put back. */
+static void changed_since(void)
+{
+	static const struct {
+		const char *notes, *stands, *after, *left;
+	} cases[] = {
+		/* All of two digits: a file of the test is not cut when it is written. */
+		{ "16 32", "32", "16", "[]" },
+		{ "16 32", "51", "51", "[{\"path\":\"%s\",\"before\":\"16\",\"now\":\"51\"}]" },
+		{ "16 32", "16", "16", "[]" }, /* noted and not set */
+		{ "16", "51", "16", "[]" }, /* an older agent's */
+		{ "16 33|16 32", "32", "16", "[]" }, /* rounded by the kernel */
+		{ "16 32|32 64", "64", "16", "[]" },
+		{ "16 32|32 64", "51", "51", "[{\"path\":\"%s\",\"before\":\"16\",\"now\":\"51\"}]" },
+		{ "16 32|32 64", "32", "16", "[]" }, /* the second one was not set */
+		{ "16 32; reboot", "51", "51", "[{\"path\":\"%s\",\"before\":\"16\",\"now\":\"51\"}]" },
+	};
+	const char *root = test_root_begin();
+	char knob[128], notes[600], left[300], text[128];
+
+	snprintf(knob, sizeof(knob), "%s/sys/block/b/queue/read_ahead_kb", root);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct fs_json json = { 0 };
+		char *all = fs_strdup(cases[i].notes), *rest = all, *one, *now;
+		unsigned int undone;
+		size_t at = 0;
+
+		while ((one = strsep(&rest, "|")))
+			at += (size_t)snprintf(notes + at, sizeof(notes) - at, "knob %s %s\n", knob, one);
+		free(all);
+		/* A line that a full disk cut is none. */
+		snprintf(notes + at, sizeof(notes) - at, "knob %s 9", knob);
+		test_root_file("/run/flashscope/advice", notes);
+		test_root_file("/sys/block/b/queue/read_ahead_kb", cases[i].stands);
+		fs_json_array(&json, NULL);
+		CHECK(!fs_advice_undo(&undone, &json));
+		fs_json_array_end(&json);
+		snprintf(left, sizeof(left), cases[i].left, knob);
+		CHECK_TEXT(json.out.data, left);
+		fs_json_free(&json);
+		now = test_root_read("/sys/block/b/queue/read_ahead_kb");
+		snprintf(text, sizeof(text), "%zu: %.*s", i, (int)strlen(cases[i].after), now);
+		snprintf(left, sizeof(left), "%zu: %s", i, cases[i].after);
+		CHECK_TEXT(text, left);
+		free(now);
+		CHECK(!test_root_has("/run/flashscope/advice"));
+	}
+	test_root_end();
+}
+
 /* What killed replays have switched on is switched off again; what a living one has stays on. */
 static void controllers(void)
 {
@@ -419,6 +469,7 @@ void test_sweep(void)
 	owners();
 	sweeping();
 	knobs();
+	changed_since();
 	controllers();
 	other_namespaces();
 	planted();

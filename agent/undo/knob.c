@@ -4,7 +4,7 @@
  *
  *   knob set PATH VALUE [PATH VALUE]...   sets read_ahead_kb (KiB), nr_requests or a queue's scheduler, or mounts PATH again with
  *                                     an option (mount_option.h); notes what they were
- *   knob undo                         puts back what they were before the first `set`
+ *   knob undo                         puts back what they were before the first `set`; what somebody has set since stays, and is told
  *
  * One JSON object on stdout. Only files named read_ahead_kb, nr_requests or scheduler
  * below /sys are written, and only options that change while a file system is mounted. The note is there before the knob is written, so that a run that is
@@ -100,16 +100,28 @@ static int set(int pairs, char **words)
 	return failed;
 }
 
+static int undo(void)
+{
+	struct fs_json json = { 0 };
+	unsigned int knobs;
+	int failed;
+
+	fs_json_object(&json, NULL);
+	fs_json_array(&json, "left");
+	failed = fs_advice_undo(&knobs, &json);
+	fs_json_array_end(&json);
+	fs_json_u64(&json, "undone", knobs);
+	fs_json_object_end(&json);
+	if (!failed)
+		puts(json.out.data);
+	fs_json_free(&json);
+	return failed ? fs_fail("knob undo: not all settings were restored; the others stay noted") : 0;
+}
+
 int cmd_knob(int argc, char **argv)
 {
-	unsigned int knobs;
-
-	if (argc == 2 && !strcmp(argv[1], "undo")) {
-		if (fs_advice_undo(&knobs))
-			return fs_fail("knob undo: not all settings were restored; the others stay noted");
-		printf("{\"undone\":%u}\n", knobs);
-		return 0;
-	}
+	if (argc == 2 && !strcmp(argv[1], "undo"))
+		return undo();
 	if (argc >= 4 && argc % 2 == 0 && !strcmp(argv[1], "set"))
 		return set(argc / 2 - 1, argv + 2);
 	return fs_usage("knob: say `knob set PATH VALUE [PATH VALUE]...` or `knob undo`");

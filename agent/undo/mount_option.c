@@ -63,6 +63,19 @@ bool fs_is_mount_option(const char *option)
 	       (!strncmp(option, "commit=", 7) && strlen(option) < 14 && fs_parse_u64(option + 7, MOST_COMMIT_S, &seconds));
 }
 
+bool fs_is_same_mount_option(const char *one, const char *other)
+{
+	static const char *const discards[] = { "discard", "nodiscard" };
+
+	if (is_atime(one))
+		return is_atime(other);
+	if (is_sync(one))
+		return is_sync(other);
+	if (is_one_of(one, discards, ARRAY_SIZE(discards)))
+		return is_one_of(other, discards, ARRAY_SIZE(discards));
+	return !strncmp(one, "commit=", 7) && !strncmp(other, "commit=", 7);
+}
+
 /* The option in "rw,noatime,commit=1" that begins with `name` and ends there, or has a value where `name` ends with "=". */
 static const char *find(const char *options, const char *name, size_t *length)
 {

@@ -8,6 +8,8 @@
 
 /* noatime, relatime, strictatime, sync, async, discard, nodiscard or commit=N: nothing else is set, and nothing else put back. */
 bool fs_is_mount_option(const char *option);
+/* Whether two of them are values of one setting: noatime and relatime, commit=1 and commit=5. */
+bool fs_is_same_mount_option(const char *one, const char *other);
 /*
  * The option that stands in the place of this one now, as /proc/self/mounts says. -1 with errno: ENOENT: nothing is mounted
  * there; EROFS: it is mounted read-only; EOPNOTSUPP: this file system does not change that option while it is mounted, or

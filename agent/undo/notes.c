@@ -95,6 +95,7 @@ int fs_note_append(const char *dir, const char *name, const char *line)
 	int fd = fs_note_open(dir, name, O_RDWR | O_CREAT | O_APPEND);
 	char head[80], *text;
 	int result = 0, saved;
+	off_t end;
 
 	if (fd < 0)
 		return -1;
@@ -106,9 +107,13 @@ int fs_note_append(const char *dir, const char *name, const char *line)
 		result = write_line(fd, head);
 	}
 	free(text);
+	end = lseek(fd, 0, SEEK_END);
 	if (!result)
 		result = write_line(fd, line);
 	saved = errno;
+	/* Or the next line would be part of what a full disk cut. */
+	if (result && end >= 0 && ftruncate(fd, end))
+		result = -1;
 	if (close(fd) && !result)
 		return -1;
 	errno = saved;

@@ -131,62 +131,186 @@ static void chosen(char *value)
 	}
 }
 
+/*
+ * Notes what a knob is and what it is set to, then sets it. The kernel rounds numbers and schedulers have other names, so what
+ * stands there then is noted too: undoing leaves a knob alone that has neither.
+ */
+static int set_noted(const char *name, const char *path, const char *value, char **before)
+{
+	char noted[80], *now;
+
+	*before = fs_read_value(path);
+	if (!*before)
+		return -1;
+	chosen(*before);
+	snprintf(noted, sizeof(noted), "%.32s %.*s", *before, (int)strcspn(value, "\n"), value);
+	if (append_note(name, "knob", path, noted) || fs_write_text(path, value))
+		return -1;
+	now = fs_read_value(path);
+	if (now)
+		chosen(now);
+	if (now && strcmp(now, strchr(noted, ' ') + 1)) {
+		snprintf(noted, sizeof(noted), "%.32s %.32s", *before, now);
+		append_note(name, "knob", path, noted);
+	}
+	free(now);
+	return 0;
+}
+
 int fs_advice_set(const char *path, const char *value, char **before)
 {
-	*before = fs_read_value(path);
-	if (*before)
-		chosen(*before);
-	if (!*before || append_note(ADVICE, "knob", path, *before))
-		return -1;
-	return fs_write_text(path, value);
-}
-
-int fs_advice_mount(const char *target, const char *option, char **before)
-{
-	char now[32], device[32], noted[80];
-
-	*before = NULL;
-	if (fs_mount_option_now(target, option, now, sizeof(now)))
-		return -1;
-	if (!fs_mount_device(target, device, sizeof(device)))
-		return -1;
-	snprintf(noted, sizeof(noted), "%s %s", now, device);
-	if (append_note(ADVICE, "mount", target, noted))
-		return -1;
-	*before = fs_strdup(now);
-	return fs_mount_option_set(target, option);
-}
-
-/* `noted`: the option, and the device that was mounted there. True where nothing is left to do. */
-static bool undo_mount(const char *target, char *noted, struct fs_swept *swept)
-{
-	char *of = strchr(noted, ' ');
-	char device[32];
-
-	if (!of)
-		return true;
-	*of++ = '\0';
-	/* Another file system lies there now, or none. */
-	if (!fs_is_mount_option(noted) || !fs_mount_device(target, device, sizeof(device)) || strcmp(of, device))
-		return true;
-	if (fs_mount_option_set(target, noted))
-		return errno == ENOENT;
-	swept->knobs++;
-	return true;
+	return set_noted(ADVICE, path, value, before);
 }
 
 int fs_knob_set(const char *path, const char *value)
 {
-	char *old = fs_read_value(path);
-	int result;
+	char own[96], *before;
+	int result = set_noted(fs_own_name(own, sizeof(own), KNOBS), path, value, &before), saved = errno;
 
-	if (!old)
+	free(before);
+	errno = saved;
+	return result;
+}
+
+int fs_advice_mount(const char *target, const char *option, char **before)
+{
+	char was[32], now[32], device[32], noted[120];
+
+	*before = NULL;
+	if (fs_mount_option_now(target, option, was, sizeof(was)))
 		return -1;
-	result = note("knob", path, old);
-	free(old);
-	if (result)
+	if (!fs_mount_device(target, device, sizeof(device)))
 		return -1;
-	return fs_write_text(path, value);
+	snprintf(noted, sizeof(noted), "%s %s %s", was, device, option);
+	if (append_note(ADVICE, "mount", target, noted))
+		return -1;
+	*before = fs_strdup(was);
+	if (fs_mount_option_set(target, option))
+		return -1;
+	if (!fs_mount_option_now(target, option, now, sizeof(now)) && strcmp(now, option)) {
+		snprintf(noted, sizeof(noted), "%s %s %s", was, device, now);
+		append_note(ADVICE, "mount", target, noted);
+	}
+	return 0;
+}
+
+/* A knob or an option that somebody has set since: it stays. Of several changes the first says what it was. */
+struct left {
+	char *path, *before, *now;
+};
+
+struct undoing {
+	struct fs_swept *swept;
+	struct left *left;
+	size_t count;
+};
+
+static struct left *find_left(const struct undoing *u, const char *path, const char *value)
+{
+	for (size_t i = 0; i < u->count; i++)
+		if (!strcmp(u->left[i].path, path) &&
+		    (fs_is_knob(path) || fs_is_same_mount_option(u->left[i].before, value)))
+			return &u->left[i];
+	return NULL;
+}
+
+/* Whether a change stays: `now` stands there, and we wrote `set` (NULL: an older agent's note does not say what). */
+static bool stays(struct undoing *u, const char *path, const char *before, const char *set, const char *now)
+{
+	struct left *left = find_left(u, path, before);
+
+	if (left) {
+		free(left->before);
+		left->before = fs_strdup(before);
+		return true;
+	}
+	if (!set || !strcmp(now, set))
+		return false;
+	/* Noted and not set, or put back by hand. */
+	if (!strcmp(now, before))
+		return true;
+	u->left = fs_realloc(u->left, (u->count + 1) * sizeof(*u->left));
+	u->left[u->count++] = (struct left){ fs_strdup(path), fs_strdup(before), fs_strdup(now) };
+	return true;
+}
+
+static void tell_left(struct undoing *u)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._:=-";
+
+	for (size_t i = 0; i < u->count; i++) {
+		struct left *left = &u->left[i];
+		struct fs_json *json = u->swept->left;
+
+		if (json) {
+			fs_json_object(json, NULL);
+			fs_json_string(json, "path", left->path);
+			fs_json_string(json, "before", left->before);
+			fs_json_string(json, "now", left->now);
+			fs_json_object_end(json);
+		} else if (left->path[strspn(left->path, plain)]) {
+			fs_warn("%s: left at %s, which was set by somebody since; it was %s before", left->path, left->now,
+				left->before);
+		} else if (fs_is_knob(left->path)) {
+			fs_warn("%s: left at %s, which was set by somebody since; it was %s before: echo %s > %s", left->path,
+				left->now, left->before, left->before, left->path);
+		} else {
+			fs_warn("%s: left at %s, which was set by somebody since; it was %s before: mount -o remount,%s %s",
+				left->path, left->now, left->before, left->before, left->path);
+		}
+		free(left->path);
+		free(left->before);
+		free(left->now);
+	}
+	free(u->left);
+}
+
+/* `values`: what it was, and what it was set to. True where nothing is left to do. */
+static bool undo_knob(const char *path, char *values, struct undoing *u)
+{
+	char *set = strchr(values, ' '), *now;
+	bool done;
+
+	if (set)
+		*set++ = '\0';
+	if (!fs_is_knob(path) || !fs_knob_takes(path, values))
+		return true;
+	now = fs_read_value(path);
+	if (!now)
+		return errno == ENOENT; /* the device has gone, and its knob */
+	chosen(now);
+	done = stays(u, path, values, set, now);
+	free(now);
+	if (done)
+		return true;
+	if (fs_write_text(path, values))
+		return errno == ENOENT;
+	u->swept->knobs++;
+	return true;
+}
+
+/* `values`: the option, the device that was mounted there, and the option that was set. True where nothing is left to do. */
+static bool undo_mount(const char *target, char *values, struct undoing *u)
+{
+	char *of = strchr(values, ' '), *set = of ? strchr(of + 1, ' ') : NULL;
+	char device[32], now[32];
+
+	if (!of)
+		return true;
+	*of++ = '\0';
+	if (set)
+		*set++ = '\0';
+	/* Another file system lies there now, or none. */
+	if (!fs_is_mount_option(values) || !fs_mount_device(target, device, sizeof(device)) || strcmp(of, device))
+		return true;
+	if (fs_mount_option_now(target, values, now, sizeof(now)))
+		return errno == ENOENT;
+	if (stays(u, target, values, set, now))
+		return true;
+	if (fs_mount_option_set(target, values))
+		return errno == ENOENT;
+	u->swept->knobs++;
+	return true;
 }
 
 int fs_temp_note(const char *path)
@@ -228,7 +352,7 @@ int fs_temp_dir_remove(const char *path)
 }
 
 /* Undoes one line of a note whose owner's things end with `own`. True where nothing is left to do. */
-static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *swept)
+static bool undo(char *line, const char *own, bool this_boot, struct undoing *u)
 {
 	char *path = strchr(line, ' ');
 	char *value = path ? strchr(path + 1, ' ') : NULL;
@@ -239,17 +363,13 @@ static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *s
 	*value++ = '\0';
 	if (!strcmp(line, "knob")) {
 		/* A boot has put them back already. */
-		if (!this_boot || !fs_is_knob(path) || !fs_knob_takes(path, value))
-			return true;
-		if (fs_write_text(path, value))
-			return errno == ENOENT; /* the device has gone, and its knob */
-		swept->knobs++;
+		return !this_boot || undo_knob(path, value, u);
 	} else if (!strcmp(line, "mount")) {
-		return !this_boot || undo_mount(path, value, swept);
+		return !this_boot || undo_mount(path, value, u);
 	} else if (!strcmp(line, "temp")) {
 		if (fs_remove_own(path, own))
 			return errno == ENOENT || errno == ENOTDIR || errno == EPERM;
-		swept->files++;
+		u->swept->files++;
 	}
 	return true;
 }
@@ -259,6 +379,7 @@ static int undo_note(const char *name, struct fs_swept *swept)
 {
 	const char *dir = fs_run_dir();
 	char own[300], file[FS_PATH_MAX + 258];
+	struct undoing undoing = { .swept = swept };
 	size_t length;
 	char *text;
 	bool this_boot;
@@ -274,6 +395,9 @@ static int undo_note(const char *name, struct fs_swept *swept)
 		return errno == ENOENT ? 0 : 1;
 	snprintf(own, sizeof(own), "flashscope%.280s", name + strcspn(name, "_"));
 	this_boot = fs_note_of_this_boot(text);
+	/* A line that a full disk cut: what it says was not done yet. */
+	while (length && text[length - 1] != '\n')
+		text[--length] = '\0';
 	while (length) {
 		char *line;
 
@@ -281,7 +405,7 @@ static int undo_note(const char *name, struct fs_swept *swept)
 			text[--length] = '\0';
 		line = memrchr(text, '\n', length);
 		line = line ? line + 1 : text;
-		if (*line && !undo(line, own, this_boot, swept)) {
+		if (*line && !undo(line, own, this_boot, &undoing)) {
 			fs_warn("%s: not put back: %s; write it by hand", strchr(line, '\0') + 1,
 				strerror(errno));
 			failed++;
@@ -289,6 +413,7 @@ static int undo_note(const char *name, struct fs_swept *swept)
 		length = (size_t)(line - text);
 	}
 	free(text);
+	tell_left(&undoing);
 	if (!failed && unlink(file) && errno != ENOENT)
 		failed++;
 	return failed;
@@ -302,9 +427,9 @@ int fs_knobs_restore(void)
 	return undo_note(fs_own_name(own, sizeof(own), KNOBS), &swept) ? -1 : 0;
 }
 
-int fs_advice_undo(unsigned int *knobs)
+int fs_advice_undo(unsigned int *knobs, struct fs_json *left)
 {
-	struct fs_swept swept = { 0 };
+	struct fs_swept swept = { .left = left };
 	int failed = fs_run_dir() ? undo_note(ADVICE, &swept) : -1;
 
 	*knobs = swept.knobs;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "json.h"
 #include "owner.h"
 
 struct fs_swept {
@@ -17,6 +18,7 @@ struct fs_swept {
 	unsigned int files;
 	unsigned int failed; /* found, dead, and could not be undone */
 	unsigned int elsewhere; /* of other PID namespaces: left alone */
+	struct fs_json *left; /* gets an object for each knob that somebody has set since; NULL: a warning */
 };
 
 /* Undoes what dead owners left. Never fails: what it cannot undo is counted and warned of. */
@@ -35,7 +37,7 @@ bool fs_is_scheduler(const char *path);
 bool fs_knob_takes(const char *path, const char *value);
 
 /*
- * Writes a knob (a file under /sys or /proc) after noting its old value in
+ * Writes a knob (a file under /sys or /proc) after noting its old value and the new one in
  * /run/flashscope/knobs_<namespace>_<pid>_<starttime>. 0, or -1 with errno.
  */
 int fs_knob_set(const char *path, const char *value);
@@ -47,8 +49,11 @@ int fs_knob_set(const char *path, const char *value);
 int fs_advice_set(const char *path, const char *value, char **before);
 /* The same for an option of a mount (mount_option.h). */
 int fs_advice_mount(const char *target, const char *option, char **before);
-/* Puts back all that these have set, of whichever process. 0, or -1 with errno. */
-int fs_advice_undo(unsigned int *knobs);
+/*
+ * Puts back all that these have set, of whichever process. A knob that no longer has the value that was set stays: `left` gets
+ * an object {path, before, now} for it. 0, or -1 with errno.
+ */
+int fs_advice_undo(unsigned int *knobs, struct fs_json *left);
 /*
  * Notes a temporary file that the next run may unlink should this one be killed.
  * Its name is, or ends with a dot and, fs_own_name(…, "flashscope"): nothing else
@@ -63,7 +68,7 @@ int fs_temp_note(const char *path);
 int fs_temp_dir(const char *dir, char *out, size_t size);
 /* Removes such a directory with all it holds. 0, or -1 with errno. */
 int fs_temp_dir_remove(const char *path);
-/* Puts back all that this process noted (last change first) and removes the note. */
+/* Puts back all that this process noted (last change first) but what somebody has set since, and removes the note. */
 int fs_knobs_restore(void);
 
 #endif

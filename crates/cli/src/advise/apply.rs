@@ -85,14 +85,32 @@ fn agreed() -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// Puts back what was applied. A setting that was changed since stays as it is, with a line that says how to put it back by hand.
 pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let said = knob(args, quiet, vec!["undo".to_owned()])?;
+    let left: Vec<String> = said["left"].as_array().into_iter().flatten().map(left_alone).collect();
+    for line in &left {
+        outln!("{line}");
+    }
     match said["undone"].as_u64() {
-        Some(0) => outln!("Nothing was applied, so there is nothing to restore."),
+        Some(0) if left.is_empty() => outln!("Nothing was applied, so there is nothing to restore."),
         Some(knobs) => outln!("Settings restored: {knobs}"),
         None => return Err(Failure::new("the agent did not report which settings it restored")),
     }
     Ok(())
+}
+
+/// One setting that somebody changed after it was applied.
+fn left_alone(one: &serde_json::Value) -> String {
+    let [path, before, now] = ["path", "before", "now"].map(|name| one[name].as_str().unwrap_or("?"));
+    let quote = flashscope_output::quote::shell;
+    let command = quote(path).zip(quote(before)).map(|(path, before)| match path.starts_with("/sys/") {
+        true => format!("; to restore it: echo {before} > {path}"),
+        false => format!("; to restore it: mount -o remount,{before} {path}"),
+    });
+    let [path, before, now] = [path, before, now].map(flashscope_report::visible);
+    let command = command.unwrap_or_default();
+    format!("{path}: left at {now}, because it was changed after it was applied; it was {before} before{command}")
 }
 
 /// What tells a machine from that of a recording; `None`: it is the same, as far as facts say. In the recorded boot a device may have been
@@ -214,6 +232,18 @@ mod tests {
             "mounts": [{"target": "/data", "source": source, "type": "ext4", "size_bytes": 1000}],
             "mtd": [{"index": 0, "name": "root", "size": size, "erasesize": 131_072}],
         }))
+    }
+
+    #[test]
+    fn a_setting_that_was_changed_since_is_told_with_its_command() {
+        let line = |path: &str, before: &str| left_alone(&json!({"path": path, "before": before, "now": "512"}));
+        assert_eq!(
+            line("/sys/block/sda/queue/read_ahead_kb", "128"),
+            "/sys/block/sda/queue/read_ahead_kb: left at 512, because it was changed after it was applied; it was 128 before; to \
+             restore it: echo 128 > /sys/block/sda/queue/read_ahead_kb"
+        );
+        assert!(line("/data; reboot", "noatime").ends_with("mount -o remount,noatime '/data; reboot'"));
+        assert!(line("/data\u{1b}[2J", "noatime").ends_with("it was noatime before"));
     }
 
     /// Detached and attached again: the file says whether it is the same device.
