@@ -1,8 +1,10 @@
 //! Times of last access that are written where programs only read.
 
-use super::{Finding, Gain, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
+use crate::block::{BlockFound, FURTHER_FILES};
 use crate::calls::{is_read, is_write};
 use crate::units::{duration, size};
+use flashscope_trace::FileId;
 
 /// With fewer reads or bytes it is not worth a mount option.
 const MIN_READS: u64 = 10;
@@ -10,6 +12,8 @@ const MIN_BYTES: u64 = 8192;
 /// Nor where it is less than this part of what is read there and of the recorded time, percent.
 const MIN_READ_PERCENT: f64 = 2.0;
 const MIN_SPAN_PERCENT: f64 = 1.0;
+/// The least that the mount option brings, percent of what is written: of more than the rest are the contents of files.
+const LEAST_PERCENT: f64 = 80.0;
 /// File systems that write times of access by default.
 const KINDS: [&str; 6] = ["ext2", "ext3", "ext4", "f2fs", "xfs", "btrfs"];
 
@@ -42,18 +46,47 @@ fn changed_elsewhere(seen: &Seen<'_>) -> bool {
     all > placed || seen.calls.total(changes).0 > 0
 }
 
+/// Bytes of files that were written there: a worker of the kernel writes them for a loop device, or for a program that changed them
+/// before the trace. The recorder writes a file of its own.
+fn written_of_files(found: &BlockFound, mount: &Mount) -> u64 {
+    let of = groups(found, GroupBy::File).filter(|file| {
+        let is_there = FileId::parse(&file.name).and_then(|file| file.device).map(|device| device.to_string());
+        let is_own = || file.path.as_deref().is_some_and(|path| path.starts_with("/run/flashscope/"));
+        file.name == FURTHER_FILES || is_there.as_deref() == Some(&mount.device) && !is_own()
+    });
+    of.filter_map(|file| file.written_bytes).fold(0, u64::saturating_add)
+}
+
+/// Whether something is written to a loop device whose file lies there.
+fn is_written_above(seen: &Seen<'_>, mount: &Mount) -> bool {
+    let mut loops = seen.storage.disks.iter().filter(|disk| seen.device_group(&disk.device, "writes").is_some());
+    loops.any(|disk| {
+        let holds = |target: &str, path: &str| {
+            path.strip_prefix(target.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let path = disk.backing_file.as_deref().unwrap_or_default();
+        let mounts = seen.storage.mounts.iter().filter(|one| holds(&one.target, path));
+        mounts.max_by_key(|one| one.target.len()).is_some_and(|one| one.device == mount.device)
+    })
+}
+
 fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     let (reads, ..) = seen.calls_on(&mount.device, is_read);
     let (writes, ..) = seen.calls_on(&mount.device, is_write);
     if reads < MIN_READS || writes > 0 || seen.usage.program_wrote(&mount.device) || changed_elsewhere(seen) {
         return None;
     }
+    let found = seen.block?;
     // Initialisation writes beside it.
-    if seen.block?.originators.originators.iter().any(|one| one.name.contains("lazy init") && one.written_bytes > 0) {
+    if found.originators.originators.iter().any(|one| one.name.contains("lazy init") && one.written_bytes > 0) {
         return None;
     }
     let group = seen.device_group(&mount.device, "writes")?;
-    if group.bytes < MIN_BYTES {
+    let of_files = written_of_files(found, mount);
+    if group.bytes < MIN_BYTES
+        || percent(of_files, group.bytes) > 100.0 - LEAST_PERCENT
+        || is_written_above(seen, mount)
+    {
         return None;
     }
     let ns = super::stage(group, "Q2C").map_or(0, |q2c| q2c.total_ns);
@@ -84,7 +117,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
             steps: vec![Step::Remount { target: mount.target.clone(), options: "noatime".into(), undo: now.into() }],
             gain: Gain {
                 of: format!("bytes written to {} ({})", mount.target, duration(ns)),
-                least_percent: 80.0,
+                least_percent: LEAST_PERCENT,
                 most_percent: 100.0,
                 basis: "nothing else was written there".to_owned(),
             }
@@ -141,6 +174,32 @@ mod tests {
             let mut elsewhere = work("rw,relatime");
             elsewhere.call(call, "job (7)", 1, 1, 0);
             assert!(find(&elsewhere.seen()).is_empty(), "{call}");
+        }
+        let mut above = work("rw,relatime");
+        let disk = |device: &str, file: Option<&str>| super::super::Disk {
+            device: device.into(),
+            backing_file: file.map(str::to_owned),
+            ..Default::default()
+        };
+        above.storage.disks.extend([disk("8:0", None), disk("7:0", Some("/data/image"))]);
+        assert_eq!(find(&above.seen()).len(), 1, "nothing is written to the loop device");
+        let mut writes = above.block().groups.iter().find(|group| group.name == "8:0 writes").expect("writes").clone();
+        writes.name = "7:0 writes".to_owned();
+        above.block().groups.push(writes.clone());
+        assert!(find(&above.seen()).is_empty());
+        above.storage.disks[1].backing_file = Some("/database/image".into());
+        assert_eq!(find(&above.seen()).len(), 1, "its file lies elsewhere");
+        (writes.by, writes.written_bytes) = (GroupBy::File, Some(writes.bytes / 2));
+        for (name, path, said) in [
+            ("8:0 inode 13", "/data/file", 0),
+            (FURTHER_FILES, "", 0),
+            ("8:1 inode 13", "/other", 1),
+            ("8:0 inode 13", "/run/flashscope/r", 1),
+        ] {
+            let mut files = work("rw,relatime");
+            (writes.name, writes.path) = (name.to_owned(), Some(path.to_owned()));
+            files.block().groups.push(writes.clone());
+            assert_eq!(find(&files.seen()).len(), said, "{name} {path}");
         }
         let mut dirtied = work("rw,relatime");
         dirtied.usage.writes.insert("8:0".into(), 1);
