@@ -196,6 +196,17 @@ impl Open {
         self.read_bytes.max(self.written_bytes)
     }
 
+    /// How much it read or wrote, where its events have whole pages, as those of a copy, or say nothing of a write, as with XFS and
+    /// btrfs. Else events have more: which of the bytes are of a file.
+    fn returns(&mut self, result: Option<i64>) {
+        let Some(bytes) = result.and_then(|n| u64::try_from(n).ok()) else { return };
+        if is_copy(&self.name) {
+            (self.read_bytes, self.written_bytes) = (bytes, bytes);
+        } else if is_write(&self.name) && self.written_bytes == 0 {
+            self.written_bytes = bytes;
+        }
+    }
+
     /// Two events may report one write: our probe, and the file system when it takes a page (`ext4_da_write_begin`). What lies
     /// within the bytes that are counted is no more.
     fn writes(&mut self, event: &FileEvent) {
@@ -445,10 +456,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
         } else if let Some(call) = name.strip_prefix("sys_exit_") {
             match self.open.remove(&tid) {
                 Some(mut open) if open.name == call => {
-                    // How much a copy copied: its events have whole pages.
-                    if let Some(bytes) = result.and_then(|n| u64::try_from(n).ok()).filter(|_| is_copy(call)) {
-                        (open.read_bytes, open.written_bytes) = (bytes, bytes);
-                    }
+                    open.returns(result);
                     if let Some(error) = no_room(result) {
                         self.refuses(&open, error, tid, time);
                     }
@@ -758,6 +766,30 @@ mod tests {
         }
         let found = calls.finish();
         assert_eq!((found.by_process[0].bytes, found.slowest[0].bytes), (5096, 5096));
+    }
+
+    /// XFS has no event that says how much of a page is written; ext4 has, and says it of the file alone.
+    #[test]
+    fn a_write_without_such_an_event_is_of_what_it_returns() {
+        let mut calls = Calls::new(|_, _| Some("app"));
+        let returns =
+            |call: &str, n| EventKind::Other { system: "syscalls".into(), name: call.into(), result: Some(n) };
+        for (time, kind) in [
+            (100, other("sys_enter_write")),
+            (110, file(FileStep::Cached, 12, 4096)),
+            (120, returns("sys_exit_write", 3000)),
+            (130, other("sys_enter_pwrite64")),
+            (140, file(FileStep::Write, 13, 96)),
+            (150, returns("sys_exit_pwrite64", 100)),
+            (160, other("sys_enter_writev")),
+            (170, file(FileStep::Cached, 12, 4096)),
+            (180, returns("sys_exit_writev", -28)),
+        ] {
+            calls.event(&event(time, 7, kind));
+        }
+        let found = calls.finish();
+        let bytes = |call: &str| found.by_process.iter().find(|group| group.call == call).map(|group| group.bytes);
+        assert_eq!(["write", "pwrite64", "writev"].map(bytes), [Some(3000), Some(96), Some(0)]);
     }
 
     /// An inode number goes from one file to the next: each call is of the file that had it when it began.
