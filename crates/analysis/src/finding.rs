@@ -14,6 +14,7 @@ pub enum Rule {
     SyncMount,
     FsyncStorm,
     ShortCommit,
+    SmallJournal,
     Atime,
     SmallSyncWrites,
     BehindAnother,

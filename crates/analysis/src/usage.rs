@@ -2,6 +2,7 @@
 
 use crate::bounded::{BoundedMap, Full};
 use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
+use crate::usage_writes::Writes;
 use crate::{Analysis, LossCount};
 use flashscope_trace::{
     BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind, TaskId,
@@ -12,6 +13,8 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+
+pub use crate::usage_writes::TaskWrites;
 
 /// Pieces of 64 blocks of 4 KiB with their reads: 64 GiB of a device.
 const MAX_PIECES: usize = 1 << 18;
@@ -121,6 +124,9 @@ pub struct UsageFound {
     pub idle_requests: BTreeMap<TaskId, u64>,
     /// Most bios first.
     pub readers: Vec<TaskReads>,
+    /// Most writes first that are waited for, or are the file system's own.
+    #[serde(skip)]
+    pub writers: Vec<TaskWrites>,
     /// What had no room in the tables of this analysis.
     pub not_followed: NotFollowed,
 }
@@ -132,7 +138,7 @@ pub struct NotFollowed {
     pub blocks: u64,
     /// Reads of further files, reads by further threads of a file, and pages of files, each that was not kept.
     pub file_reads: u64,
-    /// Reads of a device by further threads.
+    /// Reads and writes of a device by further threads.
     pub reader_bios: u64,
     /// Faults of further threads or files, whose order or extent was not kept.
     pub faults: u64,
@@ -260,6 +266,7 @@ pub struct Usage {
     /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
     regions: HashMap<(TaskId, Device, u64), u32>,
     further_regions: bool,
+    task_writes: Writes,
     not_followed: NotFollowed,
     limits: Limits,
 }
@@ -297,6 +304,7 @@ impl Usage {
             readers: HashMap::new(),
             regions: HashMap::new(),
             further_regions: false,
+            task_writes: Writes::default(),
             not_followed: NotFollowed::default(),
             limits,
         }
@@ -400,6 +408,9 @@ impl Analysis for Usage {
             {
                 self.read(block, event.tid, event.time.0);
             }
+            EventKind::Block(block) if block.action == BlockAction::Queue => {
+                self.task_writes.queued(block, event.tid, event.time.0);
+            }
             EventKind::Block(block) if block.action == BlockAction::Insert && block.flags.has(RequestFlags::IDLE) => {
                 if let Some(requests) = self.idle_requests.entry(event.tid, || 0) {
                     *requests += 1;
@@ -470,7 +481,7 @@ impl Analysis for Usage {
         let readers = readers.into_iter().map(reader).collect();
         let mut not_followed = self.not_followed;
         not_followed.blocks = self.before.not_followed;
-        not_followed.reader_bios += self.cached.lost() + self.idle_requests.lost();
+        not_followed.reader_bios += self.cached.lost() + self.idle_requests.lost() + self.task_writes.lost();
         not_followed.faults = self.fault_ends.lost().max(self.file_faults.lost());
         UsageFound {
             not_followed,
@@ -490,6 +501,7 @@ impl Analysis for Usage {
                 .collect(),
             idle_requests: self.idle_requests.iter().map(|(&tid, &requests)| (tid, requests)).collect(),
             readers,
+            writers: self.task_writes.finish(),
         }
     }
 }

@@ -16,30 +16,37 @@ const MIN_BIOS: u64 = 10;
 /// From this part of what its bios take in the queue on, the scheduler serves it last, percent.
 const STARVED_PERCENT: f64 = 80.0;
 /// One that moves so many times as much is greedy; peers that share a device hold each other up, and no order helps both.
-const GREEDY: u64 = 4;
+pub(super) const GREEDY: u64 = 4;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    let all = &found.originators.originators;
-    let is_program = |name: &str| {
-        all.iter().any(|one| {
-            one.kind == OwnerKind::Task && (name == one.name || name == format!("{} ({})", one.name, one.tid))
-        })
-    };
-    // `sync` writes the changes of all tasks and waits for them: that is its purpose.
-    let syncs_all = |name: &str| {
-        let mut calls = seen.calls.by_process.iter();
-        calls.any(|group| group.name == name && matches!(group.call.as_str(), "sync" | "syncfs"))
-    };
     let loads = found.interference.owners.iter();
     loads
-        .filter(|load| is_program(&load.owner) && !syncs_all(&load.owner))
+        .filter(|load| is_program(found, &load.owner) && !syncs_all(seen, &load.owner))
         .filter_map(|load| of_owner(seen, load))
         .collect()
 }
 
+pub(super) fn is_program(found: &BlockFound, name: &str) -> bool {
+    let mut all = found.originators.originators.iter();
+    all.any(|one| one.kind == OwnerKind::Task && (name == one.name || name == format!("{} ({})", one.name, one.tid)))
+}
+
+/// `sync` writes the changes of all tasks and waits for them: that is its purpose.
+pub(super) fn syncs_all(seen: &Seen<'_>, name: &str) -> bool {
+    let mut calls = seen.calls.by_process.iter();
+    calls.any(|group| group.name == name && matches!(group.call.as_str(), "sync" | "syncfs"))
+}
+
+/// What all its bios wait behind others. What the device itself took longer is known only where it was seen without the others: else
+/// the price is a lower bound.
+pub(super) fn price(load: &OwnerLoad) -> u64 {
+    let excess = load.mean_device_excess_ns.known().map_or(0, |&ns| ns.max(0) as u64);
+    load.mean_behind_ns.saturating_add(excess).saturating_mul(load.bios)
+}
+
 /// Bytes read and written for an owner; what it has the device trim is written, too.
-fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
+pub(super) fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
     let all = seen.block.map_or(&[][..], |block| &block.originators.originators);
     let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
     all.iter().find(is).map_or((0, 0), |one| (one.read_bytes, one.written_bytes.saturating_add(one.covered_bytes)))
@@ -53,7 +60,7 @@ fn trims(found: &BlockFound, owner: &str) -> bool {
 }
 
 /// Time in the calls of an owner, where they ask for what it reads: what is read ahead nobody waits for. `None`: it is not known.
-fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> Option<u64> {
+pub(super) fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> Option<u64> {
     let mine = || seen.calls.by_process.iter().filter(|group| group.name == owner);
     let asked: u64 = mine().filter(|group| is_read(&group.call)).map(|group| group.bytes).sum();
     let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
@@ -71,7 +78,7 @@ fn later_trim(culprit: &str, gain: Evidence<Gain>) -> (String, Remedy) {
 }
 
 /// Behind whom most of the wait is spent.
-fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
+pub(super) fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
     let waited = |w: &&WaitBehind| w.victim == load.owner && w.device == load.device;
     let mut culprits: Vec<(&str, u64)> = Vec::new();
     for wait in found.interference.pairs.iter().filter(waited) {
@@ -198,9 +205,7 @@ fn served_last(seen: &Seen<'_>, load: &OwnerLoad, behind_percent: f64) -> Option
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let found = seen.block?;
     let behind = load.mean_behind_ns.saturating_mul(load.bios);
-    // What the device itself took longer is known only where it was seen without the others: else the price is a lower bound.
-    let excess = load.mean_device_excess_ns.as_ref().map(|&ns| (ns.max(0) as u64).saturating_mul(load.bios));
-    let price = behind.saturating_add(excess.known().copied().unwrap_or(0));
+    let (price, excess) = (price(load), &load.mean_device_excess_ns);
     let at_least = excess.why().map_or("", |_| "at least ");
     let all = load.mean_q2c_ns.saturating_mul(load.bios);
     if load.bios < MIN_BIOS || seen.of_span(price) < MIN_SPAN_PERCENT || percent(price, all) < MIN_Q2C_PERCENT {

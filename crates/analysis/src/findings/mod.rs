@@ -20,9 +20,11 @@ mod metadata;
 mod metadata_reads;
 mod random_reads;
 mod read_again;
+mod read_together;
 mod readahead_wasted;
 mod short_commit;
 mod small_files;
+mod small_journal;
 mod small_reads;
 mod small_requests;
 mod small_sync_writes;
@@ -141,9 +143,11 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         sync_mount::find,
         fsync_storm::find,
         short_commit::find,
+        small_journal::find,
         atime::find,
         small_sync_writes::find,
         behind_another::find,
+        read_together::find,
         dirty_limit::find,
         discard_stalls::find,
         flush_stalls::find,
@@ -176,7 +180,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }
     // Flushes are what syncs and synchronous writes cause: who asks for them comes first.
     let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
-    let asks = place(Rule::FsyncStorm).into_iter().chain(place(Rule::SmallSyncWrites)).min();
+    let asks = [Rule::FsyncStorm, Rule::SmallSyncWrites, Rule::SmallJournal].into_iter().filter_map(place).min();
     if let Some((flushes, who)) = place(Rule::FlushStalls).zip(asks)
         && flushes < who
     {

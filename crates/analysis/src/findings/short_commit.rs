@@ -7,7 +7,7 @@ use crate::calls::is_sync;
 use crate::units::{duration, grouped, size};
 
 /// `JBD2_DEFAULT_MAX_COMMIT_AGE` (include/linux/jbd2.h), seconds.
-const DEFAULT_S: f64 = 5.0;
+pub(super) const DEFAULT_S: f64 = 5.0;
 /// Fewer commits show no rhythm.
 const MIN_COMMITS: u64 = 3;
 /// Below this part of all written bytes the journal does not matter, percent.
@@ -21,7 +21,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 /// Syncs that may be of this device: all but those that are known to be of another.
-fn syncs(seen: &Seen<'_>, device: &str) -> u64 {
+pub(super) fn syncs(seen: &Seen<'_>, device: &str) -> u64 {
     let head = format!("{device} inode ");
     let elsewhere = seen.calls.by_file.iter().filter(|group| is_sync(&group.call) && !group.name.starts_with(&head));
     seen.calls.total(is_sync).0.saturating_sub(elsewhere.map(|group| group.ns.n).sum())

@@ -1,9 +1,14 @@
 //! Small writes that each wait for the device: O_SYNC, O_DSYNC or O_DIRECT.
 
-use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
+use super::{
+    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent,
+    stage,
+};
 use crate::Evidence;
-use crate::calls::{CallGroup, is_at_offset, is_write};
+use crate::block::{BlockFound, OwnerKind};
+use crate::calls::{CallGroup, is_at_offset, is_sync, is_write};
 use crate::units::{duration, grouped, size};
+use crate::usage::TaskWrites;
 
 const MIN_WRITES: u64 = 50;
 /// What a write has to ask for at most to be small.
@@ -15,6 +20,8 @@ const PAGE_BYTES: u64 = 4096;
 const COST_THEN: [f64; 2] = [0.25, 4.0];
 /// A range from less on says nothing, percent.
 const MIN_LEAST_PERCENT: f64 = 25.0;
+/// What else a task does beside these writes, percent of its bytes.
+const MAX_OTHER_PERCENT: f64 = 10.0;
 /// A write into the page cache takes less, nanoseconds.
 const MIN_MEAN_NS: u64 = 100_000;
 
@@ -23,6 +30,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     // A mount with `sync` is a cause of its own.
     if seen.storage.mounts.iter().any(|mount| mount.has("sync") && seen.is_used(&mount.device)) {
         return Vec::new();
+    }
+    // A recording of one device has no writes among its calls, but those that sync.
+    if seen.calls.total(is_write).0 == 0 {
+        return seen.usage.writers.iter().filter_map(|writer| of_bios(seen, found, writer)).collect();
     }
     let mut all = Vec::new();
     for call in seen.calls.by_process.iter().filter(|group| is_write(&group.call)) {
@@ -65,6 +76,63 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         });
     }
     all
+}
+
+/// Writes that are known by their bios alone: small, waited for, and one after another.
+fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<Finding> {
+    let tasks = &found.originators.originators;
+    let task = tasks.iter().find(|one| one.tid == writer.tid && one.kind == OwnerKind::Task)?;
+    let name = format!("{} ({})", task.name, task.tid);
+    let own = groups(found, GroupBy::Owner).find(|group| group.name == name || group.name == task.name)?;
+    let syncs = seen.calls.by_process.iter().any(|group| group.name == own.name && is_sync(&group.call));
+    let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
+    let (n, of_bio) = (writer.sync_bios, writer.sync_bytes / writer.sync_bios.max(1));
+    // What it reads, or does to other devices, is in its group, too.
+    let is_rest = percent(own.bytes.saturating_sub(writer.sync_bytes), own.bytes) > MAX_OTHER_PERCENT;
+    // Where they take longer together than the time in which they came, several are under way at once.
+    let beside = q2c.total_ns.saturating_sub(q2c.ns.max) > writer.active_ns.saturating_add(writer.active_ns / 10);
+    let lost = q2c.total_ns.min(seen.span_ns);
+    if n < MIN_WRITES || of_bio > MAX_BYTES || syncs || is_rest || beside || seen.of_span(lost) < MIN_SPAN_PERCENT {
+        return None;
+    }
+    let source = "block:block_bio_queue, block_rq_issue, block_rq_complete by the same thread";
+    Some(Finding {
+        rule: Rule::SmallSyncWrites,
+        weight: Weight::Cost,
+        what: format!(
+            "{} waits {} in {} writes of {} to {} that go to the device one after another.",
+            own.name,
+            duration(lost),
+            grouped(n),
+            size(of_bio),
+            seen.storage.device_name(&writer.device)
+        ),
+        cause: format!(
+            "It writes with O_SYNC, O_DSYNC or O_DIRECT, or syncs each write: its {} bios, flushes among them, take {} each, of which \
+             the device has {}.",
+            grouped(own.bios),
+            duration(q2c.ns.mean),
+            duration(d2c.ns.mean)
+        ),
+        evidence: vec![
+            measure("writes", n as f64, MeasureUnit::Count, source),
+            measure("time of its bios", q2c.total_ns as f64, MeasureUnit::Ns, source),
+            measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
+        ],
+        lost_ns: lost.into(),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "Gather records, and write 64 KiB or more at once; or have the page cache gather them, and sync where it matters"
+                .to_owned(),
+            steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16); /* and no O_SYNC: fdatasync(fd) */".to_owned() }],
+            gain: Evidence::unknown(
+                "how much each call writes, and where, is not in a recording of one device",
+                "record with --events block,cache,syscall",
+            ),
+            risk: "a power cut loses what is in the buffer".to_owned(),
+        }],
+        uncertain: None,
+    })
 }
 
 /// A write at an offset changes a place of a file, as in a database or the disk of a virtual machine: its neighbour does not come next.
@@ -134,6 +202,10 @@ fn gain(call: &CallGroup, in_device_ns: u64) -> Evidence<Gain> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use flashscope_trace::TaskId;
+
+    /// What is changed, and how.
+    type Case = (&'static str, fn(&mut Work));
 
     #[test]
     fn small_writes_that_wait_are_told() {
@@ -161,6 +233,39 @@ mod tests {
         assert!(finding.advice[0].what.starts_with("Have the page cache gather them"), "{:?}", finding.advice);
         work.mount("/data", "ext4", "rw,sync");
         assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn writes_without_calls_are_known_by_their_bios() {
+        let made = || {
+            let mut work = Work::new(1_000_000_000);
+            work.bios(100, "WS", 1_000, 5_000_000);
+            work.usage.writers.push(TaskWrites {
+                device: "8:0".into(),
+                tid: TaskId(7),
+                sync_bios: 100,
+                sync_bytes: 409_600,
+                active_ns: 500_000_000,
+                ..TaskWrites::default()
+            });
+            work
+        };
+        let finding = only(find(&made().seen()));
+        let what = "task (7) waits 500.10 ms in 100 writes of 4 KiB to 8:0 that go to the device one after another.";
+        assert_eq!((finding.what.as_str(), finding.lost_ns), (what, 500_100_000.into()));
+        assert!(finding.advice[0].gain.why().is_some());
+        let cases: [Case; 5] = [
+            ("it syncs", |work| work.call("fsync", "task (7)", 100, 500_000_000, 0)),
+            ("several at once", |work| work.usage.writers[0].active_ns = 100_000_000),
+            ("large ones", |work| work.usage.writers[0].sync_bytes = 100 << 16),
+            ("most is something else", |work| work.usage.writers[0].sync_bytes = 100 << 9),
+            ("written with calls that are short", |work| work.call("write", "task (7)", 100, 1_000_000, 409_600)),
+        ];
+        for (name, change) in cases {
+            let mut work = made();
+            change(&mut work);
+            assert!(find(&work.seen()).is_empty(), "{name}");
+        }
     }
 
     #[test]

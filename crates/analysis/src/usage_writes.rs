@@ -1,0 +1,132 @@
+//! What each thread writes to each device: data that it waits for, and the file system's own (journal, checkpoints).
+//!
+//! Input: bios as they are queued, and starts of commits. Of at most [`MAX_WRITERS`] threads and devices.
+
+use crate::bounded::{BoundedMap, Full};
+use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind, TaskId};
+
+const MAX_WRITERS: usize = 4096;
+/// Threads that are handed out, those with most writes.
+const MAX_LISTED: usize = 64;
+
+/// Writes that one thread had one device do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskWrites {
+    pub device: String,
+    pub tid: TaskId,
+    /// With the flag `S` (`REQ_SYNC`), without `M` (`REQ_META`): somebody waits for this data.
+    pub sync_bios: u64,
+    pub sync_bytes: u64,
+    /// Of the file system itself: with the flag `M`.
+    pub metadata_bios: u64,
+    pub metadata_bytes: u64,
+    /// Of all its writes.
+    pub bytes: u64,
+    /// From the first sector that it wrote to the last, of the file system's own where it wrote any: of a journal's thread, the journal.
+    pub range_bytes: u64,
+    /// From the queueing of the first to that of the last.
+    pub active_ns: u64,
+}
+
+#[derive(Default)]
+struct Of {
+    sync: (u64, u64),
+    metadata: (u64, u64),
+    bytes: u64,
+    /// Sectors of the file system's own, and of the rest.
+    ranges: [Option<(u64, u64)>; 2],
+    first_at: u64,
+    last_at: u64,
+}
+
+pub(crate) struct Writes(BoundedMap<(TaskId, Device), Of>);
+
+impl Default for Writes {
+    fn default() -> Writes {
+        Writes(BoundedMap::new(MAX_WRITERS, Full::Refuse))
+    }
+}
+
+impl Writes {
+    pub fn queued(&mut self, block: &BlockEvent, tid: TaskId, at: u64) {
+        if block.flags.kind() != RequestKind::Write || block.bytes == 0 {
+            return;
+        }
+        let new = || Of { first_at: at, ..Of::default() };
+        let Some(of) = self.0.entry((tid, block.device), new) else { return };
+        let add = |to: &mut (u64, u64)| *to = (to.0 + 1, to.1.saturating_add(block.bytes));
+        if block.flags.has(RequestFlags::META) {
+            add(&mut of.metadata);
+        } else if block.flags.has(RequestFlags::SYNC) {
+            add(&mut of.sync);
+        }
+        of.bytes = of.bytes.saturating_add(block.bytes);
+        let (begin, end) = (block.sector, block.sector.saturating_add(block.bytes.div_ceil(512)));
+        let range = &mut of.ranges[usize::from(!block.flags.has(RequestFlags::META))];
+        *range = Some(range.map_or((begin, end), |(low, high)| (low.min(begin), high.max(end))));
+        of.last_at = at;
+    }
+
+    /// Writes of threads that had no room.
+    pub fn lost(&self) -> u64 {
+        self.0.lost()
+    }
+
+    /// Most writes that are waited for, and of the file system, first.
+    pub fn finish(&self) -> Vec<TaskWrites> {
+        let mut all: Vec<_> = self.0.iter().collect();
+        all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.sync.0 + of.metadata.0), **key));
+        all.truncate(MAX_LISTED);
+        let one = |(&(tid, device), of): (&(TaskId, Device), &Of)| TaskWrites {
+            device: device.to_string(),
+            tid,
+            sync_bios: of.sync.0,
+            sync_bytes: of.sync.1,
+            metadata_bios: of.metadata.0,
+            metadata_bytes: of.metadata.1,
+            bytes: of.bytes,
+            range_bytes: of.ranges[0].or(of.ranges[1]).map_or(0, |(low, high)| (high - low).saturating_mul(512)),
+            active_ns: of.last_at.saturating_sub(of.first_at),
+        };
+        all.into_iter().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_trace::{BlockAction, BlockDetail};
+
+    #[test]
+    fn writes_are_summed_by_what_they_are() {
+        let mut writes = Writes::default();
+        for (at, tid, letters, sector, bytes) in [
+            (100, 7, "WS", 80, 4096),
+            (200, 7, "WFS", 800, 512),
+            (250, 7, "WSM", 80_000, 1024),
+            (300, 7, "WSM", 8, 1024),
+            (400, 7, "W", 88, 4096),
+            (500, 7, "R", 8000, 4096),
+            (600, 7, "FWS", 0, 0),
+            (700, 8, "WS", 0, 512),
+        ] {
+            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
+            let flags = RequestFlags::from_letters(letters.as_bytes());
+            let block = BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail };
+            writes.queued(&block, TaskId(tid), at);
+        }
+        let all = writes.finish();
+        let first = TaskWrites {
+            device: "8:0".into(),
+            tid: TaskId(7),
+            sync_bios: 2,
+            sync_bytes: 4608,
+            metadata_bios: 2,
+            metadata_bytes: 2048,
+            bytes: 10_752,
+            range_bytes: (80_002 - 8) * 512,
+            active_ns: 300,
+        };
+        assert_eq!((all.len(), &all[0], (all[1].sync_bios, all[1].range_bytes)), (2, &first, (1, 512)));
+    }
+}
