@@ -232,7 +232,7 @@ fn hold(board: &str, kernel: &str) -> bool {
         // By count, where a page is a folio and none left.
         let left = brought.ahead_left_unused;
         if in_folios == 0
-            && brought.ahead_evicted_unused == 0
+            && brought.ahead_evicted_unused == Some(0)
             && brought.mapped == 0
             && (used, unused) != (brought.ahead_used, left)
         {
@@ -276,13 +276,13 @@ fn hold_evictions(booted: &Booted, trace: &Trace) {
     assert_eq!((whole.there().len(), dropped.cached().len()), (0, 0), "nothing is left");
     let (brought, all) = (followed.brought(), whole.brought());
     println!(
-        "   evicted: {gone} of {pages} pages left for want of memory, {} of them ahead and unused; {} when all were dropped",
+        "   evicted: {gone} of {pages} pages left for want of memory, {:?} of them ahead and unused; {:?} when all were dropped",
         brought.ahead_evicted_unused, all.ahead_evicted_unused
     );
     assert!(left_unused > 0, "no unused page left for want of memory");
-    assert_eq!(brought.ahead_evicted_unused, left_unused as u64, "evicted unused");
+    assert_eq!(brought.ahead_evicted_unused, Some(left_unused as u64), "evicted unused");
     assert_eq!(brought.ahead_left_unused, (unused.len() - left_unused) as u64, "left unused");
-    assert_eq!((all.ahead_evicted_unused, all.ahead_left_unused), (unused.len() as u64, 0), "dropped unused");
+    assert_eq!((all.ahead_evicted_unused, all.ahead_left_unused), (Some(unused.len() as u64), 0), "dropped unused");
 }
 
 /// JFFS2 has no large folios on any kernel.

@@ -87,3 +87,28 @@ fn a_setting_that_nothing_shows_is_unknown() {
     assert!(unknown["next"].as_str().is_some_and(|next| next.contains("--now KIB")), "{unknown}");
     assert_eq!(advise(&["--now", "128"])["readahead_kib_now"], 128);
 }
+
+/// Three events of the page cache alone: no writes, no faults, no block device.
+#[test]
+fn pages_that_may_have_been_written_are_not_read_ahead() {
+    let readahead = &report("readahead-writes-not-shown")["readahead"];
+    let total = &readahead["total"];
+    let number = |name: &str| total[name].as_u64().expect("a number");
+    let counts = ["requested", "ahead", "ahead_used", "ahead_left_unused", "mapped", "origin_unknown"].map(number);
+    assert_eq!(counts, [1, 3, 1, 0, 2, 17], "{readahead}");
+    assert!(total["ahead_late"].is_null() && total["ahead_evicted_unused"] == 0, "{readahead}");
+    let input = top().join("tests/cases/readahead-writes-not-shown/input");
+    let text = stdout(flashscope().arg("report").arg(&input)).replace('\n', " ");
+    for event in ["writeback:writeback_dirty_folio", "filemap:mm_filemap_fault"] {
+        assert!(text.contains(event), "{event}: {text}");
+    }
+    // Without the reader nothing is known.
+    let dir = TempDir::new("readahead-writes");
+    let all = std::fs::read_to_string(&input).expect("a case");
+    let others: String =
+        all.lines().filter(|line| !line.contains("ino c pfn")).map(|line| format!("{line}\n")).collect();
+    let alone = dir.path().join("alone");
+    std::fs::write(&alone, others).expect("a file");
+    let unknown = &report(alone.to_str().expect("UTF-8"))["readahead"];
+    assert!(unknown["unknown"].as_str().is_some_and(|why| why.contains("writeback_dirty_folio")), "{unknown}");
+}

@@ -21,7 +21,9 @@ use flashscope_analysis::{
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
 use flashscope_trace::facts::{Filter, Mount};
-use flashscope_trace::{Device, Event, EventKind, Facts, FlashAccess, Schema, TaskId, TimeNs, Trace, TraceKind};
+use flashscope_trace::{
+    CacheShown, Device, Event, EventKind, Facts, FlashAccess, Schema, TaskId, TimeNs, Trace, TraceKind,
+};
 
 use crate::anonymous;
 use crate::args::{ReportArgs, ReportBy};
@@ -245,7 +247,7 @@ fn read_block(
         BlockAnalysis::new(lookup, setup).only(args.process.as_deref()).missing_cpus(inputs.cpus_missing())
     };
     let (mut analysis, mut other) = (new(None), also.map(|by| new(Some(by))));
-    let mut accuracy = Accuracy::new();
+    let mut accuracy = Accuracy::of(cache_shown(inputs));
     let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
     let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
     // blktrace's records show nothing of the page cache.
@@ -420,7 +422,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&attribution, at.get(), tid, time))
             .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
-    let mut accuracy = Accuracy::new();
+    let mut accuracy = Accuracy::of(cache_shown(inputs));
     let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
     let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
     inputs.for_each(&mut |source, event| {
@@ -481,18 +483,29 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
     Ok(report)
 }
 
+fn cache_shown(inputs: &Inputs) -> CacheShown {
+    inputs.traces().map(Trace::cache_shown).fold(CacheShown::default(), CacheShown::or)
+}
+
 /// What read-ahead brought in; unknown where no trace shows what is read of it.
 fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFindings>> {
     let mut found = Some(followed.finish()).filter(|found| !found.total.is_empty())?;
     for task in &mut found.tasks {
         task.name = inputs.comm(0, task.tid, TimeNs(u64::MAX)).map(str::to_owned);
     }
-    Some(match inputs.traces().any(Trace::shows_reads) {
+    const NEXT: &str = "record with `flashscope record --events block,cache,syscall`";
+    let is_of_unknown_origin = found.total.requested == 0 && found.total.ahead == 0;
+    Some(match cache_shown(inputs).reads {
+        true if is_of_unknown_origin => Evidence::unknown(
+            "no read asked for the pages that came into the page cache, and the trace has no event that shows writes \
+             (writeback:writeback_dirty_folio, or the calls): whether they were read ahead or written is unknown",
+            NEXT,
+        ),
         true => found.into(),
         false => Evidence::unknown(
             "the trace has pages that came into the page cache and no event that shows reads (flashscope:file_read, or \
              filemap:mm_filemap_get_pages of Linux 6.12 and later): which of them were read ahead and used is unknown",
-            "record with `flashscope record --events block,cache,syscall` on a kernel with kprobe_events, or of 6.12 or later",
+            format!("{NEXT} on a kernel with kprobe_events, or of 6.12 or later"),
         ),
     })
 }

@@ -24,7 +24,7 @@ fn row(name: String, pages: &Brought) -> Vec<String> {
         grouped(pages.ahead),
         used,
         pages.ahead_late.map_or_else(|| "–".to_owned(), grouped),
-        grouped(pages.ahead_evicted_unused),
+        pages.ahead_evicted_unused.map_or_else(|| "–".to_owned(), grouped),
         grouped(pages.ahead_left_unused),
         grouped(pages.mapped),
     ]
@@ -73,6 +73,21 @@ pub fn notes(found: &AccuracyFindings) -> String {
              block,cache,syscall); on MTD the reader brings pages in itself, and none is late."
         }
     };
+    if found.total.origin_unknown > 0 {
+        notes += &format!(
+            " No read asked for {} more pages, and the trace has no event that shows writes (writeback:writeback_dirty_folio, or the \
+             calls): whether they were read ahead or written is unknown; in no other count.",
+            grouped(found.total.origin_unknown)
+        );
+    }
+    if found.faults_not_shown {
+        notes += " The trace has no event that shows faults (filemap:mm_filemap_fault, or flashscope:file_fault): whether a page that \
+                  no read touched was used through a mapping is unknown.";
+    }
+    if found.total.ahead_evicted_unused.is_none() {
+        notes += " The trace has no event that shows pages leaving (filemap:mm_filemap_delete_from_page_cache): which of the unused \
+                  pages were evicted is unknown.";
+    }
     if found.file_systems_own > 0 {
         notes += &format!(
             " {} pages were read in no call of the trace, or in a write to another file: the file system's own (garbage that it collects, a \

@@ -411,10 +411,11 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
         ahead: 2_000,
         ahead_used: 1_500,
         ahead_late: late,
-        ahead_evicted_unused: 100,
+        ahead_evicted_unused: Some(100),
         ahead_left_unused: 300,
         ahead_awaited: 50,
         mapped: 100,
+        origin_unknown: 0,
     };
     AccuracyFindings {
         total: pages,
@@ -427,6 +428,7 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
         not_followed: 5,
         tasks_forgotten: 3,
         arrival_unknown: 2,
+        faults_not_shown: false,
         folded: true,
     }
 }

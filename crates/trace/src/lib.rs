@@ -56,6 +56,7 @@ pub use events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags, Requ
 pub use events::file::{FileEvent, FileStep};
 pub use events::layer::{CallKind, Crossing, Crossings, Layer, SleepSource};
 pub use events::phase::{Mark, Phase};
+pub use events::shown::CacheShown;
 pub use events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 pub use export::dat;
 pub use facts::Facts;

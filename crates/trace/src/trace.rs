@@ -6,6 +6,7 @@ use crate::decode::reads::{self, Reads};
 use crate::error::Error;
 use crate::events::layer::Crossings;
 use crate::events::phase::{Mark, Phase, Phases};
+use crate::events::shown::CacheShown;
 use crate::events::{Event, TimeNs};
 use crate::facts::Facts;
 use crate::formats::blktrace::{self, Found};
@@ -252,9 +253,14 @@ impl Trace {
         Crossings::of(self.facts(), self.schemas(), || self.symbols())
     }
 
-    /// Whether the trace shows what is used of files: reads, by our own probes or by the kernel's events of 6.12 and later.
-    pub fn shows_reads(&self) -> bool {
-        self.schemas().any(|schema| matches!(schema.name.as_str(), "file_read" | "mm_filemap_get_pages"))
+    /// Whether its events show splits of bios. blktrace has no choice of single events.
+    pub fn shows_splits(&self) -> bool {
+        self.source_as::<blktrace::Log>().is_some() || self.schemas().any(|schema| schema.name == "block_split")
+    }
+
+    /// What its events show of the page cache.
+    pub fn cache_shown(&self) -> CacheShown {
+        CacheShown::of(self.schemas())
     }
 
     /// Reads that are known by the kernel's own event alone, all or those that our probes do not see; the first call reads the whole trace once.

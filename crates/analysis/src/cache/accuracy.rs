@@ -8,7 +8,9 @@
 //! Where the trace has calls (`--events …,syscall`) a request ends with its call. Else it lasts until the task's next one, and
 //! pages of it that `readahead()` brings back in between count as requested.
 //!
-//! Where no event shows writes, a page that a task brings in and makes dirty next is the write's. And what follows the last read of a
+//! Where no event shows writes, a page that a task brings in and makes dirty next is the write's. Where no event shows dirty pages
+//! either, a page is known to be read ahead only if it comes with the page that a read asked for, if a bio reads it behind one, or if it
+//! comes in a call that writes nothing. Any other is [`Brought::origin_unknown`]. And what follows the last read of a
 //! task that still runs at the end is [`Brought::ahead_awaited`]: unused so far, and not wasted.
 //!
 //! Limitation: a trace does not show which pages of a mapping were touched. A touch maps what is cached around it before anything
@@ -23,111 +25,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use flashscope_cachesim::PAGE_BYTES;
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileId, FileStep, TaskId};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use flashscope_trace::{
+    BlockAction, BlockEvent, CacheShown, Device, Event, EventKind, FileEvent, FileId, FileStep, TaskId,
+};
 
+use super::brought::{AccuracyFindings, Brought, FileBrought, TaskBrought};
 use super::in_flight::{InFlight, is_read};
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full, Ranges};
-use crate::calls::syncs_or_renames;
-
-/// Counts of pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct Brought {
-    /// They were of the read or fault itself.
-    pub requested: u64,
-    pub ahead: u64,
-    /// Of those ahead: touched while they were there.
-    pub ahead_used: u64,
-    /// Of those used: still in flight when the read or fault began. `None` where the trace does not show the device.
-    pub ahead_late: Option<u64>,
-    /// Of those ahead: they left, and nothing had touched them.
-    pub ahead_evicted_unused: u64,
-    /// Of those ahead: still there at the trace's end, untouched.
-    pub ahead_left_unused: u64,
-    /// Of those left, in counts of files: they follow what a task read last that had not ended: it may have come to them later.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub ahead_awaited: u64,
-    /// Of those ahead: nothing is known to have touched them, but their file was mapped, and no event shows what is touched there.
-    pub mapped: u64,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
-}
-
-impl Brought {
-    /// No page was followed.
-    pub fn is_empty(&self) -> bool {
-        self.requested == 0 && self.ahead == 0
-    }
-
-    pub fn ahead_unused(&self) -> u64 {
-        self.ahead_evicted_unused.saturating_add(self.ahead_left_unused)
-    }
-
-    /// Without those that a task may have come to when the trace was over.
-    pub fn ahead_wasted(&self) -> u64 {
-        self.ahead_unused().saturating_sub(self.ahead_awaited)
-    }
-
-    fn add(&mut self, other: &Brought) {
-        self.requested = self.requested.saturating_add(other.requested);
-        self.ahead = self.ahead.saturating_add(other.ahead);
-        self.ahead_used = self.ahead_used.saturating_add(other.ahead_used);
-        self.ahead_late = self.ahead_late.zip(other.ahead_late).map(|(ours, theirs)| ours.saturating_add(theirs));
-        self.ahead_evicted_unused = self.ahead_evicted_unused.saturating_add(other.ahead_evicted_unused);
-        self.ahead_left_unused = self.ahead_left_unused.saturating_add(other.ahead_left_unused);
-        self.ahead_awaited = self.ahead_awaited.saturating_add(other.ahead_awaited);
-        self.mapped = self.mapped.saturating_add(other.mapped);
-    }
-}
-
-/// Of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct FileBrought {
-    pub device: Option<Device>,
-    pub inode: u64,
-    /// With what became of it: `/data/a (deleted)`; where the recording has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    #[serde(flatten)]
-    pub pages: Brought,
-}
-
-/// Of one task: what it brought in, whichever task used it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct TaskBrought {
-    pub tid: TaskId,
-    /// Where the trace has its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(flatten)]
-    pub pages: Brought,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct AccuracyFindings {
-    pub total: Brought,
-    /// Most pages ahead that went unused first.
-    pub files: Vec<FileBrought>,
-    pub tasks: Vec<TaskBrought>,
-    /// Pages that came in no call, or in a write to another file: the file system's own. They are in no other count.
-    #[serde(default)]
-    pub file_systems_own: u64,
-    /// Pages beyond the most that are followed: they are in no count.
-    pub not_followed: u64,
-    /// Tasks that were in a call or had requested pages, and were forgotten because more are followed than there is room for: what
-    /// came for them later may be in a wrong count.
-    #[serde(default)]
-    pub tasks_forgotten: u64,
-    /// Pages on their way from a device whose arrival was not seen: whether they were late is unknown.
-    #[serde(default)]
-    pub arrival_unknown: u64,
-    /// Files and tasks beyond the most that are kept are counted together under inode and task 0.
-    pub folded: bool,
-}
+use crate::calls::{is_copy, syncs_or_renames};
 
 /// Runs of pages of one kind that are followed at once: of more the oldest are forgotten. Files and tasks that have a name.
 const MAX_RUNS: usize = 1 << 18;
@@ -157,6 +63,10 @@ impl Asking {
         self.read.is_some_and(holds) || self.fault.is_some_and(holds)
     }
 
+    fn is_of(&self, file: FileId) -> bool {
+        [self.read, self.fault].into_iter().flatten().any(|asked| asked.file == file)
+    }
+
     /// A range of pages in pieces, each with whether it was requested.
     fn pieces(&self, file: FileId, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let asked = [self.read, self.fault].into_iter().flatten().filter(|asked| asked.file == file);
@@ -175,6 +85,30 @@ struct Page {
     tid: TaskId,
     ahead: bool,
     used: bool,
+    /// What brought it in is known: a write did not.
+    sure: bool,
+}
+
+/// A call that a task is in.
+#[derive(Clone, Copy, PartialEq)]
+enum InCall {
+    Writes,
+    /// It may read one file and write another, or the trace does not name it.
+    MayWrite,
+    Other,
+}
+
+impl InCall {
+    fn of(call: &str) -> InCall {
+        match call {
+            // What comes in a write is the write's, also where no event of the file system shows it.
+            _ if call.starts_with("write") || call.starts_with("pwrite") => InCall::Writes,
+            "" | "sendfile" | "sendfile64" | "splice" | "io_uring_enter" | "io_submit" | "truncate" | "truncate64"
+            | "ftruncate" | "ftruncate64" | "fallocate" => InCall::MayWrite,
+            _ if is_copy(call) => InCall::MayWrite,
+            _ => InCall::Other,
+        }
+    }
 }
 
 /// What is known of a page's use.
@@ -211,19 +145,23 @@ pub struct Accuracy {
     /// What a task brought in last without asking for it, one page behind the other, and without a bio since: of a write, where it
     /// becomes dirty next.
     brought_last: BoundedMap<TaskId, (FileId, Range<u64>)>,
+    /// Where the pages end that a task's read or fault asked for, with those that came with them.
+    came_with: BoundedMap<TaskId, (FileId, u64)>,
     /// The last read of each task that has not ended.
     reading: BoundedMap<TaskId, Asked>,
     in_flight: InFlight<()>,
-    /// A bio was of pages that came into the cache.
+    /// A bio was of pages that came into the cache; a read ended.
     sees_device: bool,
+    sees_ends: bool,
     files: BTreeMap<FileId, File>,
     tasks: BTreeMap<TaskId, Brought>,
-    /// Tasks in a call, where the trace has calls: whether it writes.
-    in_call: BoundedMap<TaskId, bool>,
+    /// Tasks in a call, where the trace has calls.
+    in_call: BoundedMap<TaskId, InCall>,
     sees_calls: bool,
     file_systems_own: u64,
     not_followed: u64,
     folded: bool,
+    shown: CacheShown,
 }
 
 impl Default for Accuracy {
@@ -233,15 +171,23 @@ impl Default for Accuracy {
 }
 
 impl Accuracy {
+    /// Of a trace with all events that the figures rest on.
     pub fn new() -> Accuracy {
+        Accuracy::of(CacheShown::ALL)
+    }
+
+    /// Of a trace that shows no more than this.
+    pub fn of(shown: CacheShown) -> Accuracy {
         Accuracy {
             pages: Ranges::new(MAX_RUNS, Full::ForgetOldest),
             asking: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             writing: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             brought_last: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
+            came_with: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             reading: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
             in_flight: InFlight::default(),
             sees_device: false,
+            sees_ends: false,
             files: BTreeMap::new(),
             tasks: BTreeMap::new(),
             in_call: BoundedMap::new(MAX_NAMED, Full::ForgetOldest),
@@ -249,6 +195,7 @@ impl Accuracy {
             file_systems_own: 0,
             not_followed: 0,
             folded: false,
+            shown,
         }
     }
 
@@ -264,7 +211,7 @@ impl Accuracy {
         let is_mapped = || self.files.get(&self.named(key)).is_some_and(|file| file.mapped);
         match page.used {
             true => Use::Used,
-            false if is_mapped() => Use::Unknown,
+            false if !self.shown.faults || is_mapped() => Use::Unknown,
             false => Use::Unused,
         }
     }
@@ -274,7 +221,7 @@ impl Accuracy {
         if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { NO_FILE }
     }
 
-    fn of(&mut self, key: FileId, tid: TaskId) -> [&mut Brought; 2] {
+    fn counts(&mut self, key: FileId, tid: TaskId) -> [&mut Brought; 2] {
         let key = self.named(key);
         let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { TaskId(0) };
         self.folded |= key == NO_FILE;
@@ -285,6 +232,7 @@ impl Accuracy {
     fn ask(&mut self, tid: TaskId, change: impl FnOnce(&mut Asking)) {
         self.writing.remove(&tid);
         self.brought_last.remove(&tid);
+        self.came_with.remove(&tid);
         self.in_flight.forget_pending(tid);
         if let Some(asking) = self.asking.entry(tid, Asking::default) {
             change(asking);
@@ -304,9 +252,9 @@ impl Accuracy {
             forgotten.push((of, page, run.end - run.start));
         });
         self.not_followed = self.not_followed.saturating_add(end - reached);
-        for (key, page, count) in forgotten.into_iter().filter(|(_, page, _)| page.ahead && !page.used) {
+        for (key, page, count) in forgotten.into_iter().filter(|(_, page, _)| page.ahead && page.sure && !page.used) {
             self.not_followed = self.not_followed.saturating_add(count);
-            for brought in self.of(key, page.tid) {
+            for brought in self.counts(key, page.tid) {
                 brought.ahead = brought.ahead.saturating_sub(count);
             }
         }
@@ -316,7 +264,7 @@ impl Accuracy {
         let mut touched: Vec<(TaskId, Range<u64>)> = Vec::new();
         self.update(key, pages, |run, there| {
             there.map(|page| {
-                if page.ahead && !page.used {
+                if page.ahead && page.sure && !page.used {
                     touched.push((page.tid, run));
                 }
                 Page { used: true, ..page }
@@ -324,9 +272,28 @@ impl Accuracy {
         });
         for (tid, run) in touched {
             let (count, late) = (run.end - run.start, self.in_flight.coming_of(key, run));
-            for brought in self.of(key, tid) {
+            for brought in self.counts(key, tid) {
                 brought.ahead_used = brought.ahead_used.saturating_add(count);
                 *brought.ahead_late.get_or_insert(0) += late;
+            }
+        }
+    }
+
+    /// It is clear now that no write brought these in.
+    fn confirm(&mut self, key: FileId, pages: Range<u64>) {
+        let mut known: Vec<(Page, u64)> = Vec::new();
+        self.update(key, pages, |run, there| {
+            there.map(|page| {
+                if page.ahead && !page.sure {
+                    known.push((page, run.end - run.start));
+                }
+                Page { sure: true, ..page }
+            })
+        });
+        for (page, count) in known {
+            for brought in self.counts(key, page.tid) {
+                brought.ahead = brought.ahead.saturating_add(count);
+                brought.ahead_used = brought.ahead_used.saturating_add(if page.used { count } else { 0 });
             }
         }
     }
@@ -368,11 +335,20 @@ impl Accuracy {
 
     fn block(&mut self, tid: TaskId, event: &BlockEvent) {
         match event.action {
-            BlockAction::Queue if self.in_flight.queued(tid, event, ()).is_some() => {
+            BlockAction::Queue => {
+                let Some(bio) = self.in_flight.queued(tid, event, ()) else { return };
+                let read = bio.file.filter(|_| !self.shown.writes).map(|file| (file, bio.pages.clone()));
                 self.sees_device = true;
                 self.brought_last.remove(&tid);
+                let asking = self.asking.get(&tid).copied().unwrap_or_default();
+                if let Some((file, pages)) = read.filter(|(file, _)| asking.is_of(*file)) {
+                    pages.into_iter().for_each(|page| self.confirm(file, page..page.saturating_add(1)));
+                }
             }
-            BlockAction::Complete if is_read(event) => drop(self.in_flight.completed(event)),
+            BlockAction::Complete if is_read(event) => {
+                self.sees_ends = true;
+                self.in_flight.completed(event);
+            }
             _ => {}
         }
     }
@@ -387,7 +363,8 @@ impl Accuracy {
         let count = pages.end - pages.start;
         let asking = self.asking.get(&tid).copied().unwrap_or_default();
         let asks = asking.read.is_some() || asking.fault.is_some();
-        if !asks && self.in_call.get(&tid) == Some(&true) && !self.writing.contains_key(&tid) {
+        let call = self.in_call.get(&tid).copied();
+        if !asks && call == Some(InCall::Writes) && !self.writing.contains_key(&tid) {
             return;
         }
         if !asks && (self.writing.contains_key(&tid) || self.sees_calls && !self.in_call.contains_key(&tid)) {
@@ -398,16 +375,26 @@ impl Accuracy {
         let before = self.brought_last.remove(&tid).filter(|(file, before)| *file == key && before.end == pages.start);
         let first = before.map_or(pages.start, |(_, before)| before.start);
         self.brought_last.insert(tid, (key, first..pages.end));
-        for (piece, requested) in asking.pieces(key, pages) {
+        let pieces: Vec<_> = asking.pieces(key, pages.clone()).collect();
+        let is_asked_for = pieces.iter().any(|(_, requested)| *requested);
+        let comes_with = is_asked_for || self.came_with.get(&tid) == Some(&(key, pages.start));
+        if comes_with {
+            self.came_with.insert(tid, (key, pages.end));
+        }
+        let sure = comes_with || self.shown.writes || call == Some(InCall::Other);
+        if is_asked_for && !self.shown.writes {
+            self.confirm(key, first..pages.start);
+        }
+        for (piece, requested) in pieces {
             if requested {
                 self.brought_last.remove(&tid);
             }
-            let count = piece.end - piece.start;
-            for brought in self.of(key, tid) {
+            let count = if sure { piece.end - piece.start } else { 0 };
+            for brought in self.counts(key, tid) {
                 let sum = if requested { &mut brought.requested } else { &mut brought.ahead };
                 *sum = sum.saturating_add(count);
             }
-            self.update(key, piece, |_, _| Some(Page { tid, ahead: !requested, used: requested }));
+            self.update(key, piece, |_, _| Some(Page { tid, ahead: !requested, used: requested, sure }));
         }
     }
 
@@ -419,12 +406,12 @@ impl Accuracy {
         self.in_flight.gone(key, pages.clone());
         let mut written: Vec<(TaskId, u64)> = Vec::new();
         self.update(key, pages, |run, there| {
-            let unused = there.filter(|page| page.ahead && !page.used);
+            let unused = there.filter(|page| page.ahead && page.sure && !page.used);
             written.extend(unused.map(|page| (page.tid, run.end - run.start)));
             there.filter(|_| unused.is_none())
         });
         for (tid, count) in written {
-            for brought in self.of(key, tid) {
+            for brought in self.counts(key, tid) {
                 brought.ahead = brought.ahead.saturating_sub(count);
             }
         }
@@ -438,7 +425,7 @@ impl Accuracy {
             None
         });
         for (page, count) in gone.into_iter().filter(|(page, _)| page.ahead) {
-            self.count(key, &page, count, |brought| &mut brought.ahead_evicted_unused);
+            self.count(key, &page, count, |brought| brought.ahead_evicted_unused.get_or_insert(0));
         }
     }
 
@@ -446,7 +433,7 @@ impl Accuracy {
     fn count_awaited(&mut self) {
         let places: BTreeSet<_> = self.reading.iter().map(|(_, asked)| (asked.file, asked.end)).collect();
         let files: BTreeSet<FileId> = places.iter().map(|(file, _)| *file).collect();
-        let is_unused = |file: FileId, page: &Page| page.ahead && self.use_of(file, page) == Use::Unused;
+        let is_unused = |file: FileId, page: &Page| page.ahead && page.sure && self.use_of(file, page) == Use::Unused;
         let runs = self.pages.iter().filter(|(file, _, page)| files.contains(file) && is_unused(*file, page));
         let mut runs: Vec<_> = runs.map(|(file, run, _)| (file, run.start, run.end)).collect();
         runs.sort_unstable();
@@ -473,8 +460,10 @@ impl Accuracy {
     /// What became of a page that came ahead: where it was not used, in the count that says when that was clear.
     fn count(&mut self, key: FileId, page: &Page, pages: u64, unused: fn(&mut Brought) -> &mut u64) {
         let known = self.use_of(key, page);
-        for brought in self.of(key, page.tid) {
+        let unused = if self.shown.departures { unused } else { Brought::left_unused };
+        for brought in self.counts(key, page.tid) {
             match known {
+                _ if !page.sure => brought.origin_unknown = brought.origin_unknown.saturating_add(pages),
                 Use::Used => {}
                 Use::Unused => *unused(brought) = unused(brought).saturating_add(pages),
                 Use::Unknown => brought.mapped = brought.mapped.saturating_add(pages),
@@ -499,8 +488,7 @@ impl Analysis for Accuracy {
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => {
                 let call = name.strip_prefix("sys_enter_").unwrap_or_default();
                 self.sees_calls |= !syncs_or_renames(call);
-                // What comes in a write is the write's, also where no event of the file system shows it.
-                self.in_call.insert(event.tid, call.starts_with("write") || call.starts_with("pwrite"));
+                self.in_call.insert(event.tid, InCall::of(call));
             }
             EventKind::Other { name, .. } if name == "sched_process_exit" => drop(self.reading.remove(&event.tid)),
             EventKind::Other { name, .. } if name == "file_fault_end" => {
@@ -516,12 +504,15 @@ impl Analysis for Accuracy {
         self.count_awaited();
         let left = std::mem::replace(&mut self.pages, Ranges::new(0, Full::Refuse));
         for (key, run, page) in left.iter().filter(|(.., page)| page.ahead) {
-            self.count(key, &page, run.end - run.start, |brought| &mut brought.ahead_left_unused);
+            self.count(key, &page, run.end - run.start, Brought::left_unused);
         }
+        let (sees_late, sees_gone) = (self.sees_device && self.sees_ends, self.shown.departures);
         for brought in self.files.values_mut().map(|file| &mut file.brought).chain(self.tasks.values_mut()) {
-            brought.ahead_late = self.sees_device.then_some(brought.ahead_late.unwrap_or(0));
+            brought.ahead_late = sees_late.then_some(brought.ahead_late.unwrap_or(0));
+            brought.ahead_evicted_unused = sees_gone.then_some(brought.ahead_evicted_unused.unwrap_or(0));
         }
-        let mut total = Brought { ahead_late: self.sees_device.then_some(0), ..Brought::default() };
+        let (ahead_late, ahead_evicted_unused) = (sees_late.then_some(0), sees_gone.then_some(0));
+        let mut total = Brought { ahead_late, ahead_evicted_unused, ..Brought::default() };
         self.files.values().for_each(|file| total.add(&file.brought));
         let mut files: Vec<FileBrought> = self
             .files
@@ -541,6 +532,7 @@ impl Analysis for Accuracy {
             tasks_forgotten: [self.asking.lost(), self.writing.lost(), self.in_call.lost()].iter().sum(),
             file_systems_own: self.file_systems_own,
             arrival_unknown: self.in_flight.pages_given_up(),
+            faults_not_shown: !self.shown.faults,
             folded: self.folded,
         }
     }
@@ -552,7 +544,11 @@ mod tests {
     use flashscope_trace::TimeNs;
 
     fn run(steps: &[(u32, FileStep, u64, u64)]) -> AccuracyFindings {
-        let mut accuracy = Accuracy::new();
+        run_with(CacheShown::ALL, steps)
+    }
+
+    fn run_with(shown: CacheShown, steps: &[(u32, FileStep, u64, u64)]) -> AccuracyFindings {
+        let mut accuracy = Accuracy::of(shown);
         for (time, &(tid, step, page, pages)) in steps.iter().enumerate() {
             let file = FileEvent {
                 step,
@@ -582,7 +578,7 @@ mod tests {
         let found = run(&steps);
         assert_eq!((found.total.requested, found.not_followed), (1000, 0));
         assert_eq!(found.total.ahead, 1000 * (most - 1));
-        assert_eq!((found.total.ahead_used, found.total.ahead_evicted_unused), (1000 * (most - 10), 9000));
+        assert_eq!((found.total.ahead_used, found.total.ahead_evicted_unused), (1000 * (most - 10), Some(9000)));
     }
 
     /// Every second page of a file: the oldest make room, and are in no count.
@@ -613,10 +609,11 @@ mod tests {
             ahead: 3,
             ahead_used: 1,
             ahead_late: None,
-            ahead_evicted_unused: 1,
+            ahead_evicted_unused: Some(1),
             ahead_left_unused: 1,
             ahead_awaited: 0,
             mapped: 0,
+            origin_unknown: 0,
         };
         // Task 2 may have come to page 2.
         assert_eq!(found.total, Brought { ahead_awaited: 1, ..pages });
@@ -657,7 +654,7 @@ mod tests {
         let found = run(&steps);
         // The page that left before the first fault was not mapped.
         assert_eq!((found.total.requested, found.total.ahead, found.total.mapped), (2, 32, 31));
-        assert_eq!((found.total.ahead_evicted_unused, found.total.ahead_unused()), (1, 1));
+        assert_eq!((found.total.ahead_evicted_unused, found.total.ahead_unused()), (Some(1), 1));
         steps.extend([(1, Read, 17, 1), (1, Uncached, 17, 2)]);
         let found = run(&steps);
         assert_eq!((found.total.mapped, found.total.ahead_used), (30, 1));
@@ -815,6 +812,87 @@ mod tests {
     #[test]
     fn what_is_written_is_not_read_ahead() {
         use FileStep::{Cached, Write};
-        assert_eq!(run(&[(1, Write, 0, 2), (1, Cached, 0, 1), (1, Cached, 1, 1)]).total, Brought::default());
+        let none = Brought { ahead_evicted_unused: Some(0), ..Brought::default() };
+        assert_eq!(run(&[(1, Write, 0, 2), (1, Cached, 0, 1), (1, Cached, 1, 1)]).total, none);
+    }
+
+    /// Neither calls nor writes nor dirty pages are in the trace.
+    #[test]
+    fn pages_that_a_write_may_have_brought_in_are_of_unknown_origin() {
+        use FileStep::{Cached, Read, Uncached};
+        let without = CacheShown { writes: false, ..CacheShown::ALL };
+        let counts = |steps: &[(u32, FileStep, u64, u64)]| {
+            let found = run_with(without, steps).total;
+            [found.requested, found.ahead, found.ahead_used, found.ahead_unused(), found.origin_unknown]
+        };
+        // No read at all, or of another task; what left is not wasted.
+        assert_eq!(counts(&[(1, Cached, 0, 4)]), [0, 0, 0, 0, 4]);
+        assert_eq!(counts(&[(2, Read, 0, 1), (1, Cached, 4, 4), (9, Uncached, 4, 4)]), [0, 0, 0, 0, 4]);
+        // What a read uses of it may have been written before.
+        assert_eq!(counts(&[(1, Cached, 0, 4), (2, Read, 0, 2)]), [0, 0, 0, 0, 4]);
+        // They come with the page that was asked for: in its folio, behind it and, around a fault, before it.
+        assert_eq!(
+            counts(&[(1, Read, 0, 1), (1, Cached, 0, 4), (1, Cached, 4, 1), (1, Cached, 5, 2)]),
+            [1, 6, 0, 6, 0]
+        );
+        assert_eq!(
+            counts(&[(1, Read, 2, 1), (1, Cached, 0, 1), (1, Cached, 1, 1), (1, Cached, 2, 1)]),
+            [1, 2, 0, 2, 0]
+        );
+        // Elsewhere in the file that was read before, or behind its last page after another read: written, or read ahead.
+        assert_eq!(counts(&[(1, Read, 0, 1), (1, Cached, 0, 2), (1, Cached, 9, 1)]), [1, 1, 0, 1, 1]);
+        assert_eq!(counts(&[(1, Read, 0, 1), (1, Cached, 0, 2), (1, Read, 1, 1), (1, Cached, 2, 1)]), [1, 1, 1, 0, 1]);
+        assert_eq!(run(&[(1, Cached, 0, 4)]).total.ahead, 4);
+    }
+
+    #[test]
+    fn a_bio_or_a_call_says_that_pages_were_read() {
+        use flashscope_trace::{BlockDetail, RequestFlags};
+        let file = |step, page: u64, pages: u64| {
+            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+            EventKind::File(FileEvent { step, device: None, inode: 5, offset, bytes, size: None, block: 0, got: None })
+        };
+        let block = |action, page: u64, pages: u64| {
+            let (device, sector, bytes) = (Device::new(8, 0), page * 8, pages * PAGE_BYTES);
+            let (flags, detail) = (RequestFlags::READ, BlockDetail::None);
+            EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
+        };
+        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
+        use FileStep::{Cached, Read};
+        let counts = |kinds: Vec<EventKind>| {
+            let mut accuracy = Accuracy::of(CacheShown { writes: false, ..CacheShown::ALL });
+            for kind in kinds {
+                accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid: TaskId(1), kind });
+            }
+            let found = accuracy.finish().total;
+            ([found.requested, found.ahead, found.ahead_used, found.origin_unknown], found.ahead_late)
+        };
+        // The next window, read behind a page of the first; its end is in no event.
+        let window = vec![file(Read, 1, 1), file(Cached, 8, 4), block(BlockAction::Queue, 8, 4), file(Read, 8, 1)];
+        assert_eq!(counts(window.clone()), ([0, 4, 1, 0], None));
+        let ended = [&window[..3], &[block(BlockAction::Complete, 8, 4)], &window[3..]].concat();
+        assert_eq!(counts(ended), ([0, 4, 1, 0], Some(0)));
+        // Behind no read: a part of a page may be written.
+        assert_eq!(counts(window[1..3].to_vec()), ([0, 0, 0, 4], None));
+        let within = |name: &str| counts(vec![call(name), file(Cached, 0, 4)]).0;
+        assert_eq!(within("sys_enter_fadvise64"), [0, 4, 0, 0]);
+        assert_eq!(within("sys_enter_pwritev2"), [0, 0, 0, 0]);
+        for name in ["sys_enter", "sys_enter_copy_file_range", "sys_enter_sendfile64", "sys_enter_io_uring_enter"] {
+            assert_eq!(within(name), [0, 0, 0, 4], "{name}");
+        }
+    }
+
+    #[test]
+    fn without_faults_or_departures_unused_and_evicted_are_unknown() {
+        use FileStep::{Cached, Read, Uncached};
+        let steps = [(1, Read, 0, 1), (1, Cached, 0, 4), (1, Read, 1, 1), (9, Uncached, 2, 1), (1, Cached, 2, 1)];
+        let counts = |shown| {
+            let found = run_with(shown, &steps).total;
+            (found.ahead, found.ahead_used, found.ahead_evicted_unused, found.ahead_left_unused, found.mapped)
+        };
+        assert_eq!(counts(CacheShown::ALL), (4, 1, Some(1), 2, 0));
+        assert_eq!(counts(CacheShown { faults: false, ..CacheShown::ALL }), (4, 1, Some(0), 0, 3));
+        // That a page comes again says that it left: how many others did is not known.
+        assert_eq!(counts(CacheShown { departures: false, ..CacheShown::ALL }), (4, 1, None, 3, 0));
     }
 }

@@ -1,6 +1,8 @@
 //! The page cache: what read-ahead brought and what of that was used, and which bios were on their way.
 
 mod accuracy;
+mod brought;
 pub mod in_flight;
 
-pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, TaskBrought, Use};
+pub use accuracy::{Accuracy, PageThere, Use};
+pub use brought::{AccuracyFindings, Brought, FileBrought, TaskBrought};

@@ -76,7 +76,7 @@ steps! {
 
 /// How one kind of event is read.
 pub(crate) struct FilePlan {
-    step: FileStep,
+    pub(super) step: FileStep,
     device: Option<Field>,
     /// The device as text, `MAJOR:MINOR`.
     bdi: Option<Field>,

@@ -4,6 +4,7 @@ pub mod block;
 pub mod file;
 pub mod layer;
 pub mod phase;
+pub mod shown;
 
 use crate::events::block::BlockEvent;
 use crate::events::file::FileEvent;

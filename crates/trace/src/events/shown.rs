@@ -1,0 +1,48 @@
+//! What a trace's events show of the page cache: figures of read-ahead rest on them.
+
+use std::sync::Arc;
+
+use super::file::{FileStep, plan};
+use crate::ring::schema::Schema;
+
+/// Which of them the trace has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheShown {
+    /// Reads of files: our own probes, or the kernel's event of 6.12 and later.
+    pub reads: bool,
+    /// Writes into files, pages that become dirty, or calls that write.
+    pub writes: bool,
+    /// Faults of mapped files.
+    pub faults: bool,
+    /// Pages that leave the cache.
+    pub departures: bool,
+}
+
+impl CacheShown {
+    pub const ALL: CacheShown = CacheShown { reads: true, writes: true, faults: true, departures: true };
+
+    pub fn of<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> CacheShown {
+        let mut shown = CacheShown::default();
+        for schema in schemas {
+            match (plan(schema).map(|plan| plan.step), schema.name.as_str()) {
+                (Some(FileStep::Read), _) | (_, "mm_filemap_get_pages") => shown.reads = true,
+                (Some(FileStep::Fault), _) | (_, "mm_filemap_fault") => shown.faults = true,
+                (Some(FileStep::Uncached), _) => shown.departures = true,
+                (Some(FileStep::Write | FileStep::Dirtied), _) => shown.writes = true,
+                (_, "sys_enter_write" | "sys_enter_pwrite64") => shown.writes = true,
+                _ => {}
+            }
+        }
+        shown
+    }
+
+    /// Of several traces together.
+    pub fn or(self, other: CacheShown) -> CacheShown {
+        CacheShown {
+            reads: self.reads || other.reads,
+            writes: self.writes || other.writes,
+            faults: self.faults || other.faults,
+            departures: self.departures || other.departures,
+        }
+    }
+}
