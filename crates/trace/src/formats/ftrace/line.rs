@@ -75,19 +75,15 @@ pub(super) enum GraphPart<'a> {
 
 pub(super) fn parse(line: &[u8]) -> Line<'_> {
     let text = line.trim_ascii();
-    if text.is_empty() || text.starts_with(b"----") {
+    if text.is_empty() {
         return Line::Nothing;
     }
-    if let Some(comment) = text.strip_prefix(b"#") {
-        // A name may begin so too.
-        return match head(line) {
-            Some((head, rest)) => Line::Event(head, rest),
-            None => entries(comment).unwrap_or(Line::Nothing),
+    // The last two are what trace-cmd report says first. A name may begin like each of them.
+    if ["#", "----", "cpus=", "version = "].iter().any(|note| text.starts_with(note.as_bytes())) {
+        return match (any_head(line), text.strip_prefix(b"#")) {
+            (Some((head, rest)), _) => Line::Event(head, rest),
+            (None, comment) => comment.and_then(entries).unwrap_or(Line::Nothing),
         };
-    }
-    // What trace-cmd report says first.
-    if text.starts_with(b"cpus=") || text.starts_with(b"version = ") {
-        return Line::Nothing;
     }
     if let Some(rest) = text.strip_prefix(b"CPU")
         && let Some(line) = about_cpu(rest)
@@ -98,10 +94,14 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     if let Some(graph) = graph(line) {
         return graph;
     }
-    match head(line).or_else(|| latency_head(line)).or_else(|| verbose_head(line)) {
+    match any_head(line) {
         Some((head, rest)) => Line::Event(head, rest),
         None => Line::Unknown,
     }
+}
+
+fn any_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
+    head(line).or_else(|| latency_head(line)).or_else(|| verbose_head(line))
 }
 
 /// A line with the flags right behind the CPU's number (the kernel's option latency-format, `trace-cmd report -l`):
@@ -416,6 +416,10 @@ mod tests {
                 ("a b-c", 12, 0, ".....", 1_000_000_000, "e: f"),
             ),
             ("            #a b-12      [000] ..... 1.0: e: f", ("#a b", 12, 0, ".....", 1_000_000_000, "e: f")),
+            // Names that begin like a header's lines.
+            ("          cpus=2-12      [000] ..... 1.0: e: f", ("cpus=2", 12, 0, ".....", 1_000_000_000, "e: f")),
+            ("           ----x-12      [000] ..... 1.0: e: f", ("----x", 12, 0, ".....", 1_000_000_000, "e: f")),
+            ("      #1-12      0d..1 1.0: e: f", ("#1", 12, 0, "d..1", 1_000_000_000, "e: f")),
             // A name that looks like the rest of a line.
             (
                 " a-1 [003] 2.0: -12      [000] ..... 1.0: e: f",
