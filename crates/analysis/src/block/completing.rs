@@ -147,6 +147,13 @@ impl<W: Watch> Matching<W> {
             }
             return end;
         }
+        if self.bios.len() > 0
+            && let Some(at) = self.part_completed_first(Range { sector, ..range })
+        {
+            let end = self.bios.see(at).end();
+            self.take(at, now, error);
+            return end;
+        }
         let next = match self.bios.len() {
             0 => None,
             _ => self.bios.next_start(range.place, sector + 1, range.end, Self::completes),
@@ -566,6 +573,9 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     pub(super) fn done(&mut self, at: u32, time: u64) {
         let bio = self.bios.get(at);
+        if self.splits_not_shown && bio.got == NEVER && bio.merged == NEVER {
+            self.counts.parts_unknown = true;
+        }
         if bio.split_of != NONE {
             self.part_done(at, time);
             return;

@@ -74,6 +74,8 @@ pub(super) struct MatchCounts {
     /// A device that takes bios, issues no request, and completes none: its kernel does not report it.
     pub endless: Option<Device>,
     pub parts: u64,
+    /// Bios without a request of their own in the trace, and splits are not in it.
+    pub parts_unknown: bool,
     pub requeues: u64,
     /// Issues of a request that was in the device, without a requeue.
     pub reissued: u64,

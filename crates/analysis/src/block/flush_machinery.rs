@@ -85,7 +85,7 @@ pub(super) struct Waiting {
     /// No other flush was issued meanwhile: the completion was that of the flush that it waited for.
     pub sure: bool,
     /// Meanwhile a flush was completed whose issue is not in the trace.
-    pub unseen: bool,
+    pub unseen: u64,
     pub before: Span,
     pub data: Span,
     pub after: Span,

@@ -48,7 +48,7 @@ impl<W: Watch> Matching<W> {
             pending: NEVER,
             served: NEVER,
             sure: false,
-            unseen: false,
+            unseen: NEVER,
             before: Span::UNKNOWN,
             data: Span::UNKNOWN,
             after: Span::UNKNOWN,
@@ -189,6 +189,11 @@ impl<W: Watch> Matching<W> {
     /// The machinery issued a flush: it serves all that wait for one.
     pub(super) fn flush_request_issued(&mut self, device: u16, now: u64) {
         self.flushes.last_issue.insert(device, now);
+        // The machinery issues the next one at once, where a bio waits for it: these had theirs, and its issue was lost.
+        let had = |one: &&Waiting| one.empty && one.device == device && one.needs == Needs::FlushBefore;
+        let is_old = |one: &&Waiting| one.pending == NEVER && one.unseen.saturating_add(SKEW_NS) < now;
+        let had: Vec<u32> = self.flushes.waiting.iter().filter(had).filter(is_old).map(|one| one.at).collect();
+        had.into_iter().for_each(|at| self.give_up(at));
         for one in self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == NEVER) {
             match one.needs {
                 Needs::FlushBefore => {
@@ -233,7 +238,7 @@ impl<W: Watch> Matching<W> {
         let machinery = self.issues[usize::from(one.device)];
         let flushes_first = one.flags.has(RequestFlags::FLUSH);
         let unknown = machinery && (one.keeps_fua.is_none() || flushes_first) && self.flushes.ends > 0;
-        let goes_on = flush_after || one.before.from != NEVER || unknown || one.unseen;
+        let goes_on = flush_after || one.before.from != NEVER || unknown || one.unseen != NEVER;
         if !goes_on {
             self.flush_over(index);
             return false;
@@ -256,7 +261,7 @@ impl<W: Watch> Matching<W> {
         self.flushes.count(&one);
         // A device that is issued flushes was issued one for this bio.
         let lost = one.before.from == NEVER && one.flags.has(RequestFlags::FLUSH) && !one.empty;
-        let is_issued = one.unseen || self.flushes.last_issue.contains_key(&one.device);
+        let is_issued = one.unseen != NEVER || self.flushes.last_issue.contains_key(&one.device);
         let bio = self.bios.get(one.at);
         bio.issued = if lost && is_issued { NEVER } else { bio.issued.min(one.before.from) };
     }
@@ -303,7 +308,7 @@ impl<W: Watch> Matching<W> {
         let sure = self.flushes.last_issue.get(&device) == Some(&first);
         if first == NEVER {
             let before = |one: &&mut Waiting| one.device == device && one.needs == Needs::FlushBefore;
-            self.flushes.waiting.iter_mut().filter(before).for_each(|one| one.unseen = true);
+            self.flushes.waiting.iter_mut().filter(before).for_each(|one| one.unseen = now);
         }
         let served = self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == first);
         for one in served.filter(|one| one.pending != NEVER) {

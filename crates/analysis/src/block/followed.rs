@@ -23,6 +23,8 @@ pub struct BlockSetup {
     pub events_are_missing: bool,
     /// Events may be missing that nothing in the trace counts.
     pub drops_are_uncounted: bool,
+    /// No event shows splits of bios.
+    pub splits_not_shown: bool,
 }
 
 impl BlockSetup {
@@ -35,6 +37,7 @@ impl BlockSetup {
             stacked: None,
             events_are_missing: traces.clone().any(Trace::may_miss_events),
             drops_are_uncounted: traces.clone().any(Trace::has_uncounted_drops),
+            splits_not_shown: traces.clone().any(|trace| !trace.shows_splits()),
         }
     }
 }
@@ -63,6 +66,7 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
             followed.events_are_missing();
         }
         followed.matching.uncounted = setup.drops_are_uncounted;
+        followed.matching.splits_not_shown = setup.splits_not_shown;
         followed
     }
 

@@ -20,6 +20,11 @@ fn no_requests() -> Unknown {
     Unknown::new(missing, "record them too (flashscope record --events block); a driver that takes bios has none")
 }
 
+fn no_splits() -> Unknown {
+    let missing = "the trace has no event of splits (block_split, blktrace's X): into how many parts bios were split";
+    Unknown::new(missing, "record it too (flashscope record --events block, blktrace without -a)")
+}
+
 fn no_ends(device: Device) -> Unknown {
     let missing = format!(
         "the trace has no completion of {device}, whose driver takes bios without requests: how many were completed, and when"
@@ -46,6 +51,8 @@ pub(super) struct Lacks {
     pub issues: Option<Unknown>,
     /// It has bios, and no request.
     pub requests: Option<Unknown>,
+    /// It shows neither splits nor the requests of all bios.
+    pub splits: Option<Unknown>,
     /// One I/O may be two bios in it.
     pub unclear: Option<Unknown>,
 }
@@ -59,6 +66,7 @@ impl Lacks {
             ends: counts.endless.filter(|_| counts.completions).map(no_ends),
             issues: (any && !queued && !counts.issues).then(no_issues),
             requests: (queued && !counts.issues).then(no_requests),
+            splits: counts.parts_unknown.then(no_splits),
             unclear: unclear.cloned(),
         }
     }

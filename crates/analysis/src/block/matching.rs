@@ -17,8 +17,8 @@
 //! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
 //!   other bio takes that.
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
-//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`parts_in_flight.rs`). A request that begins
-//!   where a bio does and ends within it shows a split that is not in the trace.
+//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`parts_in_flight.rs`). A split that is not
+//!   in the trace shows in its requests (`split_events.rs`).
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
 //! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
 //!   M, and what comes is another's.
@@ -106,6 +106,8 @@ pub(super) struct Matching<W> {
     /// By device: commands of its driver without data that are under way.
     pub(super) commands: BTreeMap<u16, u64>,
     pub(super) splits: SplitBios,
+    /// The trace has no event of splits: none was recorded, or no bio was split.
+    pub(super) splits_not_shown: bool,
     pub(super) flushes: Flushes,
     pub(super) discards: Discards,
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
@@ -188,6 +190,7 @@ impl<W: Watch> Matching<W> {
             completes: Vec::new(),
             commands: BTreeMap::new(),
             splits: SplitBios::default(),
+            splits_not_shown: false,
             flushes: Flushes::default(),
             discards: Discards::default(),
             early: VecDeque::new(),
@@ -591,14 +594,14 @@ impl<W: Watch> Matching<W> {
         self.serves(range, tid, last);
         if walk == Walk::Gaps && self.append_written(range) {
             self.got(range, tid, now);
-        } else if walk == Walk::Gaps
-            && let Some(part) = self.part_in_gap(range)
-        {
-            self.got(part, tid, now);
         } else if walk == Walk::Gaps {
-            self.counts.unmatched.got += 1;
-            self.whole_trace = false;
-            self.allocated_again(range);
+            let parts = self.parts_in_gaps(range);
+            if parts.is_empty() {
+                self.counts.unmatched.got += 1;
+                self.whole_trace = false;
+                self.allocated_again(range, tid);
+            }
+            parts.into_iter().for_each(|part| self.got(part, tid, now));
         }
     }
 
@@ -621,13 +624,14 @@ impl<W: Watch> Matching<W> {
         *last = queued.max(*last);
     }
 
-    /// A request was allocated for sectors that are in the device, or that had one: whatever is issued for them next is not what was
-    /// there.
+    /// A request was allocated for sectors that are in the device, or that had one: what is issued for them next is another's.
     #[cold]
-    fn allocated_again(&mut self, range: Range) {
+    fn allocated_again(&mut self, range: Range, tid: TaskId) {
         let gaps = std::mem::take(&mut self.gaps);
         let mut group = std::mem::take(&mut self.group);
         for &(sector, _) in &gaps {
+            // A completion that came without its issue is not of what is issued next.
+            self.decide_completion(range.place, sector, Cause::Again { tid });
             self.bios.group(range.place, sector, &mut group);
             for &at in &group {
                 let bio = self.bios.get(at);
@@ -661,13 +665,13 @@ impl<W: Watch> Matching<W> {
                 }
             },
         );
-        if walk == Walk::Gaps
-            && let Some(part) = self.part_in_gap(range)
-        {
-            self.inserted(part, tid, now);
-        } else if walk == Walk::Gaps && !self.discards.any(range.place) {
-            self.counts.unmatched.inserted += 1;
-            self.whole_trace = false;
+        if walk == Walk::Gaps {
+            let parts = self.parts_in_gaps(range);
+            if parts.is_empty() && !self.discards.any(range.place) {
+                self.counts.unmatched.inserted += 1;
+                self.whole_trace = false;
+            }
+            parts.into_iter().for_each(|part| self.inserted(part, tid, now));
         }
     }
 
@@ -699,13 +703,13 @@ impl<W: Watch> Matching<W> {
         self.served = served;
         self.serves(range, tid, last);
         self.bios.were_merged(merged);
-        if walk == Walk::Gaps
-            && let Some(part) = self.part_in_gap(range)
-        {
-            self.merged(part, tid, now);
-        } else if walk == Walk::Gaps {
-            self.counts.unmatched.merged += 1;
-            self.whole_trace = false;
+        if walk == Walk::Gaps {
+            let parts = self.parts_in_gaps(range);
+            if parts.is_empty() {
+                self.counts.unmatched.merged += 1;
+                self.whole_trace = false;
+            }
+            parts.into_iter().for_each(|part| self.merged(part, tid, now));
         }
     }
 
@@ -716,41 +720,17 @@ impl<W: Watch> Matching<W> {
         if !self.early.is_empty() {
             self.take_late(now);
         }
-        let fits = |bio: &Bio| {
-            let requested = bio.got != NEVER || bio.merged != NEVER;
-            // One at which a completion was noted before this may have lost its issue: another one of the sector comes first.
-            let was_done = bio.undecided.saturating_add(SKEW_NS) < now;
-            let rank = match was_done {
-                true => 1,
-                false => 2 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER),
-            };
-            u8::from(bio.issued == NEVER) * rank
-        };
         let range = Range::of(device, block);
-        let (mut early, mut any) = (false, false);
-        let (mut flush, keeps_fua) = (false, block.flags.has(RequestFlags::FUA));
-        let walk = self.walk(range, fits, |watch, at, bio| {
-            watch.step(at, bio, Step::Issued, now);
-            bio.issued = now;
-            any = true;
-            early |= bio.undecided != NEVER;
-            flush |= bio.flush;
-        });
-        if early {
-            self.completed_before_issue(range);
-        }
-        if flush {
-            self.flush_data_issued(range, keeps_fua, now);
-        }
+        let (walk, any) = self.issue_bios(range, block.flags.has(RequestFlags::FUA), now);
         if walk == Walk::Gaps && !any && self.append_written(range) {
             self.issued(device, block, tid, now, issuer);
-        } else if walk == Walk::Gaps
-            && !(any && self.discards_merged(range, now))
-            && (any || !self.issued_again(range, now))
-        {
-            if let Some(Range { sector, end, .. }) = self.part_in_gap(range) {
-                let part = BlockEvent { sector, bytes: (end - sector) * 512, ..*block };
-                return self.issued(device, &part, tid, now, issuer);
+        } else if walk == Walk::Gaps && !(any && self.discards_merged(range, now)) {
+            // Without splits in the trace, a part of a bio that waits comes before a request that is issued again.
+            if self.splits_not_shown && self.parts_issued(range, now)
+                || !any && self.issued_again(range, now)
+                || self.parts_issued(range, now)
+            {
+                return;
             }
             // Commands of a driver's own are never queued.
             if block.kind() != RequestKind::Other {
@@ -765,6 +745,46 @@ impl<W: Watch> Matching<W> {
             }
             self.gaps = gaps;
         }
+    }
+
+    /// Parts of bios whose split is not in the trace are issued: whether that is so.
+    #[cold]
+    fn parts_issued(&mut self, range: Range, now: u64) -> bool {
+        let parts = self.parts_in_gaps(range);
+        for part in &parts {
+            self.issue_bios(*part, false, now);
+        }
+        !parts.is_empty()
+    }
+
+    /// The bios of a request that is issued; whether there is any.
+    #[inline(always)]
+    fn issue_bios(&mut self, range: Range, keeps_fua: bool, now: u64) -> (Walk, bool) {
+        let fits = |bio: &Bio| {
+            let requested = bio.got != NEVER || bio.merged != NEVER;
+            // One at which a completion was noted before this may have lost its issue: another one of the sector comes first.
+            let was_done = bio.undecided.saturating_add(SKEW_NS) < now;
+            let rank = match was_done {
+                true => 1,
+                false => 2 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER),
+            };
+            u8::from(bio.issued == NEVER) * rank
+        };
+        let (mut early, mut any, mut flush) = (false, false, false);
+        let walk = self.walk(range, fits, |watch, at, bio| {
+            watch.step(at, bio, Step::Issued, now);
+            bio.issued = now;
+            any = true;
+            early |= bio.undecided != NEVER;
+            flush |= bio.flush;
+        });
+        if early {
+            self.completed_before_issue(range);
+        }
+        if flush {
+            self.flush_data_issued(range, keeps_fua, now);
+        }
+        (walk, any)
     }
 
     /// A request that is in the device is issued again: whether that is so.

@@ -234,7 +234,7 @@ impl OverTime {
     }
 
     pub fn finish(&self, lacks: &Lacks) -> LoadOverTime {
-        let Lacks { queueing, completions, ends, issues, requests, unclear } = lacks;
+        let Lacks { queueing, completions, ends, issues, requests, unclear, .. } = lacks;
         let of_bios: &[_] = &[queueing, unclear, completions, ends];
         let of_requests: &[_] = &[issues, unclear, completions, requests];
         let of_issues: &[_] = &[issues, unclear, requests];

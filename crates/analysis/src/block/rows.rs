@@ -75,7 +75,7 @@ pub struct IoRow {
     /// Device of the file system, and inode.
     pub file: Option<FileId>,
     /// Of a bio: the parts that it was split into (1: none). Of a request: the bios, or parts of bios, in it; 0 where their
-    /// queueing is not in the trace.
+    /// queueing, or how bios were split, is not in the trace.
     pub pieces: u64,
     /// How often the driver gave it back.
     pub requeues: u64,
@@ -270,6 +270,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         let mut followed = Followed::new(Collector::new(of), lookup, setup.into());
         // A row has the trace's own times.
         followed.matching.clock.is_joined = false;
+        followed.matching.watch.splits_not_shown = followed.matching.splits_not_shown;
         IoRows { followed, names: Default::default() }
     }
 
@@ -347,6 +348,8 @@ struct Kept {
     /// The name of the bio that this is a part of: its own, where it is none.
     root: u32,
     parts: u64,
+    /// Each of them has a request of its own in the trace, as far as splits are not in it.
+    parts_known: bool,
     requeues: u64,
     /// The request that it is in.
     request: u32,
@@ -381,6 +384,7 @@ struct Collector {
     done: Vec<IoRow>,
     queued: u64,
     issued: u64,
+    splits_not_shown: bool,
 }
 
 fn known(time: u64) -> Option<u64> {
@@ -411,6 +415,7 @@ impl Collector {
             done: Vec::new(),
             queued: 0,
             issued: 0,
+            splits_not_shown: false,
         }
     }
 
@@ -570,6 +575,11 @@ impl Collector {
         self.done.push(row);
     }
 
+    /// Or the trace shows how bios are split without that.
+    fn has_request(&self, bio: &Bio) -> bool {
+        !self.splits_not_shown || bio.kind == RequestKind::Flush || bio.got != NEVER || bio.merged != NEVER
+    }
+
     fn bio_over(&mut self, kept: Kept, bio: &Bio, completed: u64) {
         let mut stages = [None; 8];
         each_stage(bio, completed, |stage, time| {
@@ -595,7 +605,7 @@ impl Collector {
             carrier: kept.carrier,
             issuer: NONE,
             file: kept.file,
-            pieces: kept.parts,
+            pieces: if kept.parts_known && self.has_request(bio) { kept.parts } else { 0 },
             requeues: kept.requeues,
             below: bio.below,
             error: bio.error,
@@ -625,13 +635,33 @@ impl Watch for Collector {
         let (carrier, file) = (std::mem::replace(&mut self.next_carrier, NONE), self.next_file.take());
         // An empty flush lies at a number of the matching's own.
         let sector = if bio.kind == RequestKind::Flush { 0 } else { bio.sector };
-        let kept = Kept { sector, sectors: bio.sectors, carrier, file, root: at, parts: 1, requeues: 0, request: NONE };
+        let kept = Kept {
+            sector,
+            sectors: bio.sectors,
+            carrier,
+            file,
+            root: at,
+            parts: 1,
+            parts_known: true,
+            requeues: 0,
+            request: NONE,
+        };
         self.keep(at, kept);
     }
 
     fn requested(&mut self, at: u32, bio: &Bio, _now: u64) {
         let (sector, sectors) = (bio.sector, bio.sectors);
-        let kept = Kept { sector, sectors, carrier: NONE, file: None, root: at, parts: 1, requeues: 0, request: NONE };
+        let kept = Kept {
+            sector,
+            sectors,
+            carrier: NONE,
+            file: None,
+            root: at,
+            parts: 1,
+            parts_known: true,
+            requeues: 0,
+            request: NONE,
+        };
         self.keep(at, kept);
         self.join(at, bio);
     }
@@ -660,6 +690,7 @@ impl Watch for Collector {
     fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {
         self.part_over(at, part, completed);
         let Kept { root, requeues, .. } = self.kept[at as usize];
+        self.kept[root as usize].parts_known &= self.has_request(part);
         if root != at {
             self.kept[root as usize].requeues += requeues;
         }

@@ -1,4 +1,7 @@
 //! Events of splits (`X`), and splits that the trace does not show: they cut a bio in flight in two (`parts_in_flight.rs`).
+//!
+//! A request that begins where a bio does and ends within it shows a split. Where the trace has no splits at all, so does one that begins
+//! within a bio that has no step yet: parts are issued in any order, and merged with other bios.
 
 use super::in_flight::{Bio, NEVER, NONE, Wanted};
 use super::matching::{Matching, Range};
@@ -50,12 +53,59 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// The one stretch without a bio of a step that was walked over, where it is a part of a bio.
+    /// The stretches without a bio of a step that was walked over, where each is a part of a bio.
     #[cold]
-    pub(super) fn part_in_gap(&mut self, range: Range) -> Option<Range> {
-        let &[(sector, end)] = &self.gaps[..] else { return None };
-        let gap = Range { sector, ..range };
-        (end == range.end && self.is_part(gap)).then_some(gap)
+    pub(super) fn parts_in_gaps(&mut self, range: Range) -> Vec<Range> {
+        let gaps: Vec<Range> = self.gaps.iter().map(|&(sector, end)| Range { sector, end, ..range }).collect();
+        if let &[gap] = &gaps[..]
+            && gap.end == range.end
+            && self.is_part(gap)
+        {
+            return gaps;
+        }
+        if !self.splits_not_shown {
+            return Vec::new();
+        }
+        // The head of the last bio may be in it, and of the others what is left.
+        let bios: Vec<_> = gaps.iter().map(|gap| self.bio_around(*gap)).collect();
+        let is_head = |at: usize| bios[at].is_none() && at + 1 == gaps.len() && gaps[at].end == range.end;
+        if !(0..gaps.len()).all(|at| bios[at].is_some() || is_head(at)) || gaps.is_empty() {
+            return Vec::new();
+        }
+        if bios.last().is_some_and(Option::is_none) && gaps.last().is_some_and(|gap| !self.is_part(*gap)) {
+            return Vec::new();
+        }
+        for (at, gap) in bios.into_iter().zip(&gaps).filter_map(|(at, gap)| Some((at?, gap))) {
+            self.cut(at, gap.sector);
+            self.is_part(*gap);
+        }
+        gaps
+    }
+
+    /// A bio without a step that begins before a stretch, and ends with it or behind it.
+    #[cold]
+    fn bio_around(&mut self, gap: Range) -> Option<u32> {
+        let at = self.bios.newest_around(gap.place, gap.sector)?;
+        let bio = self.bios.see(at);
+        let steps = [bio.got, bio.inserted, bio.merged, bio.issued];
+        let fresh = steps == [NEVER; 4] && !bio.is_request() && !bio.superseded && !bio.data_done;
+        (fresh && bio.sector < gap.sector && gap.end <= bio.end()).then_some(at)
+    }
+
+    /// A completion of a later part comes first, of a device whose issues are not in the trace: that part.
+    #[cold]
+    pub(super) fn part_completed_first(&mut self, range: Range) -> Option<u32> {
+        let has_issues = self.issues[usize::from(range.place.device())];
+        if has_issues || !self.splits_not_shown {
+            return None;
+        }
+        let at = self.bios.newest_around(range.place, range.sector)?;
+        let end = self.bios.see(at).end().min(range.end);
+        let gap = Range { end, ..range };
+        let at = self.bio_around(gap)?;
+        self.cut(at, gap.sector);
+        self.is_part(gap);
+        self.bios.find(gap.from(gap.sector), |bio| u8::from(bio.end() == end)).map(|(at, _)| at)
     }
 
     /// A bio, or a part, is cut in two at a sector in it.

@@ -196,7 +196,7 @@ pub struct StagesFound {
     pub requests: Evidence<u64>,
     pub requests_completed: Evidence<u64>,
     /// Parts that splits added to the bios.
-    pub parts: u64,
+    pub parts: Evidence<u64>,
     pub requeues: u64,
     /// Issues of a request that was in the device already, without a requeue: D2C is from the last one.
     #[serde(default)]
@@ -350,7 +350,7 @@ pub(super) fn stages_found(
     counts: &MatchCounts,
     lacks: &Lacks,
 ) -> StagesFound {
-    let Lacks { queueing, completions, ends, issues, unclear, .. } = lacks;
+    let Lacks { queueing, completions, ends, issues, splits, unclear, .. } = lacks;
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -407,7 +407,7 @@ pub(super) fn stages_found(
         bios_below: counts.below,
         requests: known(counts.requests, &[issues]),
         requests_completed: known(counts.requests_completed, &[issues, completions]),
-        parts: counts.parts,
+        parts: known(counts.parts, &[splits]),
         requeues: counts.requeues,
         reissued: counts.reissued,
         without_data: counts.without_data,
@@ -541,8 +541,8 @@ mod tests {
             (40, Complete, "R", 16, 8, NO),
         ]);
         assert_eq!(
-            (found.parts, found.requeues, found.bios_queued.clone(), found.bios_completed.clone()),
-            (1, 1, 1.into(), 1.into())
+            (found.parts.clone(), found.requeues, found.bios_queued.clone(), found.bios_completed.clone()),
+            (1.into(), 1, 1.into(), 1.into())
         );
         // One bio: from its first issue (the last one of a request that came back) to its last part's completion.
         assert_eq!(of(&found, Stage::D2c), (1, 28, 28));

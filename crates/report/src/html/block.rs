@@ -76,7 +76,7 @@ pub fn block(report: &BlockReport) -> String {
         page.add(&format!("stages of {name}"), &table);
     }
     for (by, heading) in block_view::GROUPS {
-        if by == GroupBy::Parts && found.stages.parts == 0 {
+        if by == GroupBy::Parts && found.groups.iter().all(|group| group.by != by) {
             continue;
         }
         let table = rows(heading, &block_view::groups(found, by, MAX_ROWS));
