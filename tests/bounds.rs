@@ -498,6 +498,7 @@ fn other_formats() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         ("JSON in JSON", "{\"a\":".repeat(room / 5).into()),
+        ("a result of empty names", format!("{{\"a\":[{}0]}}", "{\"\":0},".repeat(room / 7)).into()),
         ("a remap of each device", remaps),
         ("messages of 64 KiB", messages),
     ]

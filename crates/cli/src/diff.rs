@@ -4,12 +4,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use flashscope_analysis::FlashReport;
-use flashscope_analysis::block::BlockReport;
-use flashscope_analysis::comparison::{Checked, Comparison, RunFigures, of_json};
+use flashscope_analysis::comparison::{Checked, Comparison, RunFigures, run_of_json};
 use schemars::JsonSchema;
-use serde::{Deserialize as _, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::anonymous;
 use crate::args::{ClockArgs, DiffArgs, ReportArgs};
@@ -105,24 +102,8 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
 
 /// The figures of a trace or of a kept result.
 fn run_figures(path: &Path) -> Result<RunFigures, Failure> {
-    if let Some(document) = json(path)? {
-        let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let is_of_block_io = document["block"]["stages"].is_object();
-        let is_of_flash = document["counts"].is_object() && document["by_task"].is_array();
-        let version = |error: serde_json::Error| {
-            Failure::new(format!(
-                "{}: a report of schema {}, which this version does not read ({error}); make it again from its trace",
-                path.display(),
-                document["schema"]
-            ))
-        };
-        return Ok(if is_of_block_io {
-            RunFigures::of_block(&BlockReport::deserialize(&document).map_err(version)?)
-        } else if is_of_flash {
-            RunFigures::of_flash(&FlashReport::deserialize(&document).map_err(version)?)
-        } else {
-            of_json(&title, &document)
-        });
+    if let Some(run) = json(path)? {
+        return Ok(run);
     }
     let args = ReportArgs { traces: vec![path.to_owned()], ..ReportArgs::default() };
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
@@ -133,8 +114,8 @@ fn run_figures(path: &Path) -> Result<RunFigures, Failure> {
     }
 }
 
-/// The document where the file is one; `None` where it is a trace.
-fn json(path: &Path) -> Result<Option<Value>, Failure> {
+/// The figures of a JSON result; `None` where the file is a trace.
+fn json(path: &Path) -> Result<Option<RunFigures>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     if !path.is_file() {
         return Ok(None);
@@ -150,5 +131,6 @@ fn json(path: &Path) -> Result<Option<Value>, Failure> {
         return Err(Failure::new(format!("{}: a JSON result of more than 256 MiB", path.display())));
     }
     // A line of events may begin so too.
-    Ok(serde_json::from_slice(&text).ok())
+    let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    run_of_json(&title, &text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }

@@ -7,10 +7,11 @@
 mod change;
 mod condition;
 mod figures;
+mod kept;
 mod results;
 mod spread;
 
 pub use change::{COMPARISON_SCHEMA, Change, Comparison, FindingOnSides, RunFigures, Variation};
 pub use condition::{Checked, Condition, GRAMMAR, Outcome, OutcomeUnit};
 pub use figures::{Better, Figure, FigureUnit, of_block, of_flash};
-pub use results::of_json;
+pub use kept::{KeptError, run_of_json};

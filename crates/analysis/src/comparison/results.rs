@@ -2,8 +2,9 @@
 
 use super::change::RunFigures;
 use super::figures::{Better, Figure, FigureUnit};
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
+use std::fmt;
 
 /// Members that name the element of a list.
 const NAMES: [&str; 10] =
@@ -18,50 +19,180 @@ const MOST_NAME_BYTES: usize = 1024;
 const MOST_LEVELS: usize = 32;
 
 /// All numbers of a document, each under its path; lists by what names their elements, else by number.
-pub fn of_json(title: &str, document: &Value) -> RunFigures {
+pub(super) fn of_json(title: &str, text: &[u8]) -> RunFigures {
+    let mut kept = 0;
+    let seed = Kept { level: 0, kept: &mut kept };
+    let document = seed.deserialize(&mut serde_json::Deserializer::from_slice(text));
     let mut figures = Vec::new();
-    walk(document, &mut String::new(), 0, &mut figures);
+    if let Ok(document) = document {
+        walk(&document.value, &mut String::new(), &mut figures);
+    }
     RunFigures { title: title.to_owned(), figures, ..RunFigures::default() }
 }
 
-fn walk(value: &Value, path: &mut String, level: usize, figures: &mut Vec<Figure>) {
-    if level > MOST_LEVELS || figures.len() >= MOST_FIGURES || path.len() > MOST_NAME_BYTES {
+/// A value with the numbers below it; nothing else of a document is held.
+enum Value {
+    Nothing,
+    Number(f64),
+    Members(Vec<(String, Value)>),
+    /// Each with its place in the list.
+    Elements(Vec<(usize, Named)>),
+}
+
+struct Named {
+    value: Value,
+    /// A text, which may name what it is a member of.
+    text: Option<String>,
+    /// What names it, of its own members.
+    name: Option<String>,
+}
+
+impl From<Value> for Named {
+    fn from(value: Value) -> Named {
+        Named { value, text: None, name: None }
+    }
+}
+
+/// Reads a value: its numbers, until there are as many as are compared.
+struct Kept<'a> {
+    level: usize,
+    kept: &'a mut usize,
+}
+
+impl Kept<'_> {
+    fn below(&mut self) -> Kept<'_> {
+        Kept { level: self.level + 1, kept: self.kept }
+    }
+
+    /// Nothing below would be kept.
+    fn is_done(&self) -> bool {
+        self.level >= MOST_LEVELS || *self.kept >= MOST_FIGURES
+    }
+
+    fn number(self, number: f64) -> Named {
+        if *self.kept >= MOST_FIGURES {
+            return Value::Nothing.into();
+        }
+        *self.kept += 1;
+        Value::Number(number).into()
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Kept<'_> {
+    type Value = Named;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Named, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Kept<'_> {
+    type Value = Named;
+
+    fn expecting(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        to.write_str("a value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Named, E> {
+        Ok(Value::Nothing.into())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Named, E> {
+        Ok(Value::Nothing.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Named, E> {
+        Ok(self.number(number as f64))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Named, E> {
+        Ok(self.number(number as f64))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Named, E> {
+        Ok(self.number(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Named, E> {
+        let text = (text.len() <= MOST_NAME_BYTES).then(|| text.to_owned());
+        Ok(Named { value: Value::Nothing, text, name: None })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Named, A::Error> {
+        let mut elements = Vec::new();
+        for place in 0.. {
+            if self.is_done() {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                break;
+            }
+            match list.next_element_seed(self.below())? {
+                Some(Named { value: Value::Nothing, .. }) => {}
+                Some(element) => elements.push((place, element)),
+                None => break,
+            }
+        }
+        Ok(if elements.is_empty() { Value::Nothing } else { Value::Elements(elements) }.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Named, A::Error> {
+        let mut members = Vec::new();
+        let mut name: Option<(usize, String)> = None;
+        while let Some(key) = map.next_key::<String>()? {
+            let rank = NAMES.iter().position(|name| *name == key);
+            if SKIPPED.contains(&key.as_str()) || key.len() > MOST_NAME_BYTES || (self.is_done() && rank.is_none()) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let Named { value, text, .. } = map.next_value_seed(self.below())?;
+            if let Some((rank, text)) = rank.zip(text)
+                && name.as_ref().is_none_or(|(best, _)| rank < *best)
+            {
+                name = Some((rank, text));
+            }
+            if !matches!(value, Value::Nothing) {
+                members.push((key, value));
+            }
+        }
+        let value = if members.is_empty() { Value::Nothing } else { Value::Members(members) };
+        Ok(Named { value, text: None, name: name.map(|(_, name)| name) })
+    }
+}
+
+fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) {
+    if path.len() > MOST_NAME_BYTES {
         return;
     }
     let length = path.len();
     match value {
         Value::Number(number) => {
-            if let Some(number) = number.as_f64() {
-                let (unit, better) = unit(path);
-                figures.push(Figure::plain(path, unit, better, number));
-            }
+            let (unit, better) = unit(path);
+            figures.push(Figure::plain(path, unit, better, *number));
         }
-        Value::Object(members) => {
-            for (name, member) in members.iter().filter(|(name, _)| !SKIPPED.contains(&name.as_str())) {
+        Value::Members(members) => {
+            for (name, member) in members {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(name);
-                walk(member, path, level + 1, figures);
+                walk(member, path, figures);
                 path.truncate(length);
             }
         }
-        Value::Array(elements) => {
-            let name = |element: &Value| NAMES.iter().find_map(|name| element[name].as_str().map(str::to_owned));
-            let mut called: HashMap<String, u32> = HashMap::new();
-            for name in elements.iter().filter_map(name) {
+        Value::Elements(elements) => {
+            let mut called: HashMap<&str, u32> = HashMap::new();
+            for name in elements.iter().filter_map(|(_, element)| element.name.as_deref()) {
                 *called.entry(name).or_default() += 1;
             }
-            for (i, element) in elements.iter().enumerate() {
-                match name(element).filter(|name| called[name] == 1) {
-                    Some(name) => path.extend(["[", &name, "]"]),
-                    None => path.push_str(&format!("[{i}]")),
+            for (place, element) in elements {
+                match element.name.as_deref().filter(|name| called[name] == 1) {
+                    Some(name) => path.extend(["[", name, "]"]),
+                    None => path.push_str(&format!("[{place}]")),
                 }
-                walk(element, path, level + 1, figures);
+                walk(&element.value, path, figures);
                 path.truncate(length);
             }
         }
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
+        Value::Nothing => {}
     }
 }
 
@@ -73,5 +204,38 @@ fn unit(path: &str) -> (FigureUnit, Better) {
         last if last.ends_with("_ns") => (FigureUnit::Nanoseconds, Better::Lower),
         last if last.ends_with("_bytes") || last == "bytes" => (FigureUnit::Bytes, Better::Neither),
         _ => (FigureUnit::Number, Better::Neither),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(text: &str) -> Vec<(String, f64)> {
+        of_json("r", text.as_bytes()).figures.iter().map(|figure| (figure.name(), figure.value)).collect()
+    }
+
+    fn expected(figures: &[(&str, f64)]) -> Vec<(String, f64)> {
+        figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    #[test]
+    fn figures_have_the_names_of_what_they_are_in() {
+        let text = r#"{"schema": 1, "runs": [{"p99_ns": 5, "name": "a", "id": "first"}, {"none": null}, {"name": "b", "bytes": -1},
+            {"name": "b", "bytes": 2.5}], "losses": [1], "list": [[7], "text", true]}"#;
+        let names = [("runs[first].p99_ns", 5.0), ("runs[2].bytes", -1.0), ("runs[3].bytes", 2.5), ("list[0][0]", 7.0)];
+        assert_eq!(figures(text), expected(&names));
+    }
+
+    /// Only so many numbers, levels and bytes of a name are held.
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let many = format!("{{\"n\": [{}0]}}", "0,".repeat(MOST_FIGURES + 10));
+        assert_eq!(figures(&many).len(), MOST_FIGURES);
+        let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        assert_eq!(figures(&nested(MOST_LEVELS)).len(), 1);
+        assert_eq!(figures(&nested(MOST_LEVELS + 1)).len(), 0);
+        let long = "n".repeat(MOST_NAME_BYTES + 1);
+        assert_eq!(figures(&format!("{{\"{long}\": 1, \"a\": 2}}")), expected(&[("a", 2.0)]));
     }
 }
