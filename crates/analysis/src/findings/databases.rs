@@ -37,8 +37,9 @@ impl std::iter::Sum for Syncs {
 /// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
 /// With a write-ahead log it syncs that alone, once.
 ///
-/// A journal exists for a millisecond, and often its name is not recorded. Then its deletion identifies it.
-pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy> {
+/// A journal exists for a millisecond, and often its name is not recorded. Then its deletion identifies it: not where files are
+/// `renamed`, since the one that had the name before is deleted.
+pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> Option<Remedy> {
     let n = all.n;
     let names = &seen.storage.file_names;
     let synced = || {
@@ -62,7 +63,7 @@ pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<
         let by_name = sum(&is_named);
         let deleted: u64 = others().map(|(file, _)| names.deleted(file)).sum();
         let (journal, is_known) = match by_name.n {
-            0 if deleted * 2 >= data.n => (sum(&|file, _| names.deleted(file) > 0), false),
+            0 if !renamed && deleted * 2 >= data.n => (sum(&|file, _| names.deleted(file) > 0), false),
             _ => (by_name, true),
         };
         // They are most of what this process syncs: else another one's database is seen. And what is synced far more often than the
@@ -178,8 +179,10 @@ mod tests {
     #[test]
     fn a_journal_that_nobody_saw_is_known_by_its_deletions() {
         use serde_json::json;
-        for (deleted, told) in [(150, true), (10, false)] {
+        // What is renamed over a file deletes the one before: that is no journal.
+        for (deleted, renamed, told) in [(150, 0, true), (10, 0, false), (150, 300, false)] {
             let mut work = Work::new(1_300_000_000);
+            work.call("rename", "sqlite3 (7)", renamed, 1_000_000, 0);
             let file = |i: u64| json!({"device": "7:0", "inode": 14, "why": "deleted", "until_ns": i});
             let files: Vec<_> = (1..=deleted).map(file).collect();
             work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));

@@ -105,7 +105,9 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Records
     };
     let mut advice = vec![less_often(call, &of, of_what)];
-    let of_database = rollback_journal(seen, Syncs { n, ns }, &of).or_else(|| commit_log(seen, Syncs { n, ns }, &of));
+    let all = Syncs { n, ns };
+    let is_renamed = of_what == Synced::Renamed;
+    let of_database = rollback_journal(seen, all, is_renamed, &of).or_else(|| commit_log(seen, all, &of));
     advice.splice(0..0, of_database);
     if let Some((culprit, part)) = behind {
         advice.insert(0, of_lower_priority(seen, culprit, part));
