@@ -1,8 +1,9 @@
 //! Flushes of a device's cache that take long.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
-use crate::Evidence;
+use crate::calls::is_sync;
 use crate::units::{counted, duration};
+use crate::{Evidence, OWN_RECORDING};
 
 const MIN_FLUSHES: u64 = 5;
 /// A flush that takes less is no stall, nanoseconds.
@@ -32,7 +33,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             duration(flushes.requests.max)
         )
         .replace(" flushs", " flushes"),
-        cause: "Each fsync, each write with O_SYNC or O_DSYNC, and each commit of a journal has the device write its cache out, and waits.".to_owned(),
+        cause: format!(
+            "Each fsync, each write with O_SYNC or O_DSYNC, and each commit of a journal has the device write its cache out, and waits.{}",
+            most_syncs(seen).unwrap_or_default()
+        ),
         evidence: vec![
             measure("flushes", flushes.requests.n as f64, MeasureUnit::Count, source),
             measure("their time in the device", total as f64, MeasureUnit::Ns, source),
@@ -48,6 +52,20 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         }],
         uncertain: None,
     }]
+}
+
+/// Who waits longest in calls that sync.
+fn most_syncs(seen: &Seen<'_>) -> Option<String> {
+    let syncs =
+        seen.calls.by_process.iter().filter(|group| is_sync(&group.call) && !group.name.starts_with(OWN_RECORDING));
+    let most = syncs.max_by_key(|group| group.total_ns)?;
+    Some(format!(
+        " Most time in syncs has {}: {} in {} of {}().",
+        most.name,
+        duration(most.total_ns),
+        counted(most.ns.n, "call"),
+        most.call
+    ))
 }
 
 #[cfg(test)]
@@ -71,6 +89,17 @@ mod tests {
             "{}",
             finding.what
         );
+    }
+
+    #[test]
+    fn who_waits_longest_in_syncs_is_named() {
+        let mut work = work(100, 5_000_000);
+        assert!(only(find(&work.seen())).cause.ends_with("and waits."));
+        work.call("fsync", "db (7)", 1, 200_000_000, 0);
+        work.call("fdatasync", "log (8)", 4, 300_000_000, 0);
+        work.call("read", "player (9)", 4, 900_000_000, 0);
+        let cause = only(find(&work.seen())).cause;
+        assert!(cause.ends_with("Most time in syncs has log (8): 300.00 ms in 4 calls of fdatasync()."), "{cause}");
     }
 
     #[test]

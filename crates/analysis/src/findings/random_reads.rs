@@ -1,8 +1,11 @@
 //! Reads that jump about in a file of which they need nearly all, or go through it from its end to its begin.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
+use crate::block::OwnerKind;
+use crate::calls::is_read;
 use crate::units::{grouped, size};
+use crate::usage::FileReads;
 
 const MIN_READS: u64 = 200;
 /// Reads that begin where the one before ended: below this part they jump, percent.
@@ -53,7 +56,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("of them where the one before began", file.backward as f64, MeasureUnit::Count, source),
                 measure("of the file needed", file.covered_bytes as f64, MeasureUnit::Bytes, source),
             ],
-            lost_ns: Evidence::unknown("the device's time for large requests is not in the trace", ""),
+            lost_ns: waited(seen, file),
             lost_bytes: None,
             advice: vec![Remedy {
                 what: "Read the file in the order of its offsets, or whole and at once".to_owned(),
@@ -70,13 +73,33 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     found
 }
 
+/// What programs wait for these reads: their calls on the file; without calls, bios of the thread that reads the device most.
+fn waited(seen: &Seen<'_>, file: &FileReads) -> Evidence<u64> {
+    let name = format!("{} inode {}", file.device, file.inode);
+    let calls = seen.calls.by_file.iter().filter(|group| is_read(&group.call) && group.name == name);
+    let ns = calls.map(|group| group.total_ns).fold(0, u64::saturating_add);
+    let of_bios = || {
+        let found = seen.block?;
+        let reader = seen.usage.readers.iter().filter(|one| one.device == file.device).max_by_key(|one| one.bios)?;
+        let task =
+            found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
+        let is_task = |name: &str| name == task.name || name == format!("{} ({})", task.name, task.tid);
+        let own = groups(found, GroupBy::Owner).find(|group| is_task(&group.name))?;
+        (reader.bios * 2 >= file.reads).then(|| stage(own, "Q2C").map(|q2c| q2c.total_ns))?
+    };
+    match (ns, of_bios()) {
+        (0, None) => Evidence::unknown("the trace has no calls of these reads, and no bios of one thread for them", ""),
+        (0, Some(ns)) | (ns, _) => ns.min(seen.span_ns).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
     use crate::cache::{AccuracyFindings, Brought, FileBrought};
-    use crate::usage::FileReads;
-    use flashscope_trace::Device;
+    use crate::usage::TaskReads;
+    use flashscope_trace::{Device, TaskId};
 
     fn work(reads: u64, sequential: u64, covered_bytes: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
@@ -104,6 +127,18 @@ mod tests {
             finding.what,
             "File inode 12 on 8:0 is read at random in 1,000 reads of 4 KiB, 100 % of it in the end."
         );
+    }
+
+    #[test]
+    fn it_costs_what_programs_wait_for_these_reads() {
+        let mut work = work(1000, 10, 4 << 20);
+        assert!(only(find(&work.seen())).lost_ns.why().is_some());
+        work.bios_of("viewer", 1000, "R", 1_000, 499_000);
+        let reader = TaskReads { device: "8:0".into(), tid: TaskId(7), bios: 1000, ..TaskReads::default() };
+        work.usage.readers.push(reader);
+        assert_eq!(only(find(&work.seen())).lost_ns, 500_000_000.into());
+        work.file_call("pread64", "8:0 inode 12", 1000, 600_000_000);
+        assert_eq!(only(find(&work.seen())).lost_ns, 600_000_000.into());
     }
 
     #[test]

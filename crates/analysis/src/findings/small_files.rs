@@ -1,6 +1,6 @@
 //! A program that writes many small files: each costs a block, an inode and an entry of a directory.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent, small_reads};
 use crate::Evidence;
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
 use crate::units::{duration, grouped, size};
@@ -12,6 +12,8 @@ const MIN_FILES: u64 = 500;
 const MAX_BYTES: u64 = 16 << 10;
 /// A file that is written by more calls is no small file that is written once.
 const CALLS_A_FILE: u64 = 4;
+/// From here on small reads are what a program waits for, times what it waits for the files that it writes.
+const MOSTLY_READS: u64 = 2;
 /// Of the writes into small files, percent: these are of one program.
 const MIN_OF_WRITES_PERCENT: f64 = 50.0;
 
@@ -94,7 +96,10 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     };
     Some(Finding {
         rule: Rule::SmallFiles,
-        weight: Weight::Cost,
+        weight: match reads_ns(seen) >= waited.saturating_mul(MOSTLY_READS) {
+            true => Weight::Overview,
+            false => Weight::Cost,
+        },
         what: format!(
             "{} writes most of {at_least}{} files of {} on average: these calls, and syncs of all, take {} of {}.",
             writer.name,
@@ -119,6 +124,11 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     })
 }
 
+/// What a program waits for small reads, as one that copies a tree does: then the files that are written are not the first cause.
+fn reads_ns(seen: &Seen<'_>) -> u64 {
+    small_reads::find(seen).iter().filter_map(|finding| finding.lost_ns.known().copied()).max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
@@ -135,6 +145,22 @@ mod tests {
             work.calls.by_file.last_mut().expect("a file").bytes = bytes;
         }
         work
+    }
+
+    /// A copy of a tree that is not in memory: each file is read before it is written.
+    #[test]
+    fn where_reads_take_longer_it_is_part_of_the_overview() {
+        use crate::usage::TaskReads;
+        use flashscope_trace::TaskId;
+        let mut work = work(1000, 4000, 1, 100_000_000);
+        assert_eq!(only(find(&work.seen())).weight, Weight::Cost);
+        work.bios_of("tar", 800, "R", 1_000, 999_000);
+        let mut gaps = vec![0; 20];
+        gaps[19] = 799;
+        let (device, tid, active_ns) = ("8:0".to_owned(), TaskId(7), 799 * 1_000_001);
+        let bytes = 800 * 4096;
+        work.usage.readers.push(TaskReads { device, tid, bios: 800, bytes, active_ns, gaps, ..TaskReads::default() });
+        assert_eq!(only(find(&work.seen())).weight, Weight::Overview);
     }
 
     #[test]
