@@ -573,7 +573,7 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     pub(super) fn done(&mut self, at: u32, time: u64) {
         let bio = self.bios.get(at);
-        if self.splits_not_shown && bio.got == NEVER && bio.merged == NEVER {
+        if self.splits_not_shown && !bio.is_request() && bio.got == NEVER && bio.merged == NEVER {
             self.counts.parts_unknown = true;
         }
         if bio.split_of != NONE {

@@ -197,8 +197,12 @@ impl<W: Watch> Matching<W> {
         for one in self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == NEVER) {
             match one.needs {
                 Needs::FlushBefore => {
-                    one.before.from = now;
                     let bio = self.bios.get(one.at);
+                    // Its data is on its way, so that the flush before was the one whose issue is not in the trace.
+                    if !one.empty && one.unseen != NEVER && bio.inserted != NEVER {
+                        continue;
+                    }
+                    one.before.from = now;
                     self.watch.step(one.at, bio, Step::Issued, now);
                     if one.empty {
                         bio.issued = now;

@@ -624,7 +624,7 @@ impl<W: Watch> Matching<W> {
         *last = queued.max(*last);
     }
 
-    /// A request was allocated for sectors that are in the device, or that had one: what is issued for them next is another's.
+    /// A request was allocated for sectors that are in the device, or that had one: what is issued for them next may be another's.
     #[cold]
     fn allocated_again(&mut self, range: Range, tid: TaskId) {
         let gaps = std::mem::take(&mut self.gaps);
@@ -636,9 +636,9 @@ impl<W: Watch> Matching<W> {
             for &at in &group {
                 let bio = self.bios.get(at);
                 bio.superseded |= bio.issued != NEVER;
-                // Of these two, the next issue is either's: neither is known to be in the device then.
-                if Self::waits_for_issue(bio) && bio.undecided == NEVER && u64::from(bio.sectors) <= range.end - sector
-                {
+                let lost = bio.issued == NEVER && !bio.flush && Self::is_overtaken(&self.served, bio);
+                let fits = bio.undecided == NEVER && u64::from(bio.sectors) <= range.end - sector;
+                if fits && (lost || Self::waits_for_issue(bio)) {
                     self.give_up(at);
                 }
             }
