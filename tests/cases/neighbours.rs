@@ -54,7 +54,6 @@ fn neighbours_have_their_figures() {
         ("requeue-lost-issue", [6, 6, 0, 0, 0], [5, 100, 100], [6, 105, 1100]),
         ("splits-not-recorded", [5, 5, 0, 0, 0], [5, 201, 201], [5, 206, 206]),
         ("splits-not-recorded-any-order", [4, 4, 0, 0, 0], [4, 100, 3616], [4, 110, 4786]),
-        ("request-lost-and-later-queue-lost", [8, 7, 0, 0, 0], [7, 30, 30], [7, 34, 34]),
         ("issue-and-next-queue-lost", [6, 6, 0, 0, 0], [5, 30, 30], [6, 34, 34]),
         ("split-lost", [5, 5, 0, 0, 0], [5, 201, 201], [5, 206, 206]),
         ("short-request-of-no-split", [4, 2, 0, 0, 0], [2, 100, 100], [2, 105, 105]),

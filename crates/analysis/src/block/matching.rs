@@ -636,9 +636,9 @@ impl<W: Watch> Matching<W> {
             for &at in &group {
                 let bio = self.bios.get(at);
                 bio.superseded |= bio.issued != NEVER;
-                let lost = bio.issued == NEVER && !bio.flush && Self::is_overtaken(&self.served, bio);
-                let fits = bio.undecided == NEVER && u64::from(bio.sectors) <= range.end - sector;
-                if fits && (lost || Self::waits_for_issue(bio)) {
+                // Of these two, the next issue is either's: neither is known to be in the device then.
+                if Self::waits_for_issue(bio) && bio.undecided == NEVER && u64::from(bio.sectors) <= range.end - sector
+                {
                     self.give_up(at);
                 }
             }
