@@ -4,7 +4,7 @@ use super::{Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step
 use crate::block::{BlockFound, FURTHER_FILES};
 use crate::calls::{is_read, is_write};
 use crate::units::{duration, size};
-use flashscope_trace::FileId;
+use flashscope_trace::{Device, FileId, own_data};
 
 /// With fewer reads or bytes it is not worth a mount option.
 const MIN_READS: u64 = 10;
@@ -47,12 +47,15 @@ fn changed_elsewhere(seen: &Seen<'_>) -> bool {
 }
 
 /// Bytes of files that were written there: a worker of the kernel writes them for a loop device, or for a program that changed them
-/// before the trace. The recorder writes a file of its own.
+/// before the trace. The recorder writes a file of its own, and the file system its journal and other inodes of its own.
 fn written_of_files(found: &BlockFound, mount: &Mount) -> u64 {
+    let kind = |device: Device| (device.to_string() == mount.device).then_some(mount.kind.as_str());
+    let is_there = |file: &FileId| {
+        file.device.is_some_and(|device| kind(device).is_some() && own_data(device, file.inode, kind).is_none())
+    };
     let of = groups(found, GroupBy::File).filter(|file| {
-        let is_there = FileId::parse(&file.name).and_then(|file| file.device).map(|device| device.to_string());
         let is_own = || file.path.as_deref().is_some_and(|path| path.starts_with("/run/flashscope/"));
-        file.name == FURTHER_FILES || is_there.as_deref() == Some(&mount.device) && !is_own()
+        file.name == FURTHER_FILES || FileId::parse(&file.name).as_ref().is_some_and(is_there) && !is_own()
     });
     of.filter_map(|file| file.written_bytes).fold(0, u64::saturating_add)
 }
@@ -194,6 +197,7 @@ mod tests {
             ("8:0 inode 13", "/data/file", 0),
             (FURTHER_FILES, "", 0),
             ("8:1 inode 13", "/other", 1),
+            ("8:0 inode 8", "(journal of 8:0)", 1),
             ("8:0 inode 13", "/run/flashscope/r", 1),
         ] {
             let mut files = work("rw,relatime");
