@@ -78,6 +78,10 @@ pub fn flash(report: &FlashReport) -> String {
 
 fn counts(report: &FlashReport) -> String {
     let counts = &report.found.counts;
+    // The page cache's events alone.
+    if counts.total.sum() == 0 && report.found.durations.is_empty() {
+        return String::new();
+    }
     let mut out = summary(&[
         (grouped(counts.total.reads), "page reads"),
         (grouped(counts.total.programs), "page programs"),

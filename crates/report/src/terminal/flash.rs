@@ -77,12 +77,19 @@ fn title(report: &FlashReport, width: usize) -> String {
     let found = &report.found;
     let total = &found.counts.total;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
-    out += &paragraph(
-        &format!(
-            "{} page reads, {} page programs, {} block erases; {} events in {}",
+    let operations = match total.sum() {
+        // Whether it would have recorded any is not known of a trace of the page cache alone.
+        0 => "no operation of raw flash in the trace".to_owned(),
+        _ => format!(
+            "{} page reads, {} page programs, {} block erases",
             grouped(total.reads),
             grouped(total.programs),
-            grouped(total.erases),
+            grouped(total.erases)
+        ),
+    };
+    out += &paragraph(
+        &format!(
+            "{operations}; {} events in {}",
             grouped(found.events),
             duration(found.end_ns.saturating_sub(found.begin_ns))
         ),
