@@ -27,6 +27,9 @@ pub struct Printed<'a> {
     comparison: &'a Comparison,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: &'a Vec<Checked>,
+    /// What of a JSON result is not compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: &'a Vec<String>,
 }
 
 pub fn run(args: &DiffArgs) -> Result<(), Failure> {
@@ -52,6 +55,9 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let (before, after) = inputs.split_at(before.len());
     let figures = |paths: &[PathBuf]| paths.iter().map(|path| run_figures(path)).collect::<Result<Vec<_>, Failure>>();
     let (a, b) = (figures(before)?, figures(after)?);
+    let left_out = a.iter().chain(&b).filter_map(|run| Some(format!("{}: {}", run.title, run.left_out.as_ref()?)));
+    let left_out: Vec<String> = left_out.collect();
+    left_out.iter().for_each(|what| flashscope_output::note(what));
     let comparison = Comparison::new(&a, &b);
     if comparison.changes.is_empty() {
         return Err(Failure::new(format!(
@@ -84,7 +90,14 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     }
     conditions::write(&args.limits, &checked, &given)?;
     if args.json {
-        out!("{}", flashscope_report::json::any(&Printed { comparison: &comparison, conditions: &checked }));
+        out!(
+            "{}",
+            flashscope_report::json::any(&Printed {
+                comparison: &comparison,
+                conditions: &checked,
+                left_out: &left_out
+            })
+        );
     } else {
         out!("{}", flashscope_report::terminal::comparison(&comparison, args.top, &style()));
     }

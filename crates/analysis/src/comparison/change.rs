@@ -24,6 +24,8 @@ pub struct RunFigures {
     pub unattributed_bytes: Option<u64>,
     /// Events that the recording lost, of all kinds.
     pub lost: u64,
+    /// What of it is not compared.
+    pub left_out: Option<String>,
     /// What its report says first; empty where it is no report.
     pub findings: Vec<Finding>,
 }
@@ -37,6 +39,7 @@ impl RunFigures {
             seconds: found.stages.end_ns.saturating_sub(found.stages.begin_ns) as f64 / 1e9,
             unattributed_bytes: found.originators.written_unknown_bytes.known().copied(),
             lost: sum_of(report.losses.iter().map(|loss| loss.count)),
+            left_out: None,
             findings: report.findings.clone(),
         }
     }
@@ -49,6 +52,7 @@ impl RunFigures {
             seconds: found.end_ns.saturating_sub(found.begin_ns) as f64 / 1e9,
             unattributed_bytes: None,
             lost: sum_of(report.losses.iter().map(|loss| loss.count)),
+            left_out: None,
             findings: report.findings.clone(),
         }
     }

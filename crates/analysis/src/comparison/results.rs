@@ -2,6 +2,7 @@
 
 use super::change::RunFigures;
 use super::figures::{Better, Figure, FigureUnit};
+use crate::units::grouped;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
 use std::fmt;
@@ -20,14 +21,23 @@ const MOST_LEVELS: usize = 32;
 
 /// All numbers of a document, each under its path; lists by what names their elements, else by number.
 pub(super) fn of_json(title: &str, text: &[u8]) -> RunFigures {
-    let mut kept = 0;
-    let seed = Kept { level: 0, kept: &mut kept };
+    let mut so_far = SoFar::default();
+    let seed = Kept { level: 0, so_far: &mut so_far };
     let document = seed.deserialize(&mut serde_json::Deserializer::from_slice(text));
     let mut figures = Vec::new();
+    let mut left_out = so_far.left_out;
     if let Ok(document) = document {
-        walk(&document.value, &mut String::new(), &mut figures);
+        left_out |= !walk(&document.value, &mut String::new(), &mut figures);
     }
-    RunFigures { title: title.to_owned(), figures, ..RunFigures::default() }
+    let left_out = left_out.then(|| {
+        format!(
+            "of a JSON result the first {} figures are compared, within {MOST_LEVELS} levels, with names of up to {} bytes: not what lies \
+             beyond",
+            grouped(MOST_FIGURES as u64),
+            grouped(MOST_NAME_BYTES as u64)
+        )
+    });
+    RunFigures { title: title.to_owned(), figures, left_out, ..RunFigures::default() }
 }
 
 /// A value with the numbers below it; nothing else of a document is held.
@@ -53,27 +63,36 @@ impl From<Value> for Named {
     }
 }
 
+/// Of a document, as far as it is read.
+#[derive(Default)]
+struct SoFar {
+    numbers: usize,
+    /// Something lies beyond the bounds.
+    left_out: bool,
+}
+
 /// Reads a value: its numbers, until there are as many as are compared.
 struct Kept<'a> {
     level: usize,
-    kept: &'a mut usize,
+    so_far: &'a mut SoFar,
 }
 
 impl Kept<'_> {
     fn below(&mut self) -> Kept<'_> {
-        Kept { level: self.level + 1, kept: self.kept }
+        Kept { level: self.level + 1, so_far: self.so_far }
     }
 
     /// Nothing below would be kept.
     fn is_done(&self) -> bool {
-        self.level >= MOST_LEVELS || *self.kept >= MOST_FIGURES
+        self.level >= MOST_LEVELS || self.so_far.numbers >= MOST_FIGURES
     }
 
     fn number(self, number: f64) -> Named {
-        if *self.kept >= MOST_FIGURES {
+        if self.so_far.numbers >= MOST_FIGURES {
+            self.so_far.left_out = true;
             return Value::Nothing.into();
         }
-        *self.kept += 1;
+        self.so_far.numbers += 1;
         Value::Number(number).into()
     }
 }
@@ -122,7 +141,9 @@ impl<'de> Visitor<'de> for Kept<'_> {
         let mut elements = Vec::new();
         for place in 0.. {
             if self.is_done() {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    self.so_far.left_out = true;
+                }
                 break;
             }
             match list.next_element_seed(self.below())? {
@@ -139,7 +160,9 @@ impl<'de> Visitor<'de> for Kept<'_> {
         let mut name: Option<(usize, String)> = None;
         while let Some(key) = map.next_key::<String>()? {
             let rank = NAMES.iter().position(|name| *name == key);
-            if SKIPPED.contains(&key.as_str()) || key.len() > MOST_NAME_BYTES || (self.is_done() && rank.is_none()) {
+            let is_beyond = key.len() > MOST_NAME_BYTES || (self.is_done() && rank.is_none());
+            if is_beyond || SKIPPED.contains(&key.as_str()) {
+                self.so_far.left_out |= is_beyond;
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -158,11 +181,12 @@ impl<'de> Visitor<'de> for Kept<'_> {
     }
 }
 
-fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) {
+/// Whether all names are short enough.
+fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) -> bool {
     if path.len() > MOST_NAME_BYTES {
-        return;
+        return false;
     }
-    let length = path.len();
+    let (length, mut all) = (path.len(), true);
     match value {
         Value::Number(number) => {
             let (unit, better) = unit(path);
@@ -174,7 +198,7 @@ fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) {
                     path.push('.');
                 }
                 path.push_str(name);
-                walk(member, path, figures);
+                all &= walk(member, path, figures);
                 path.truncate(length);
             }
         }
@@ -188,12 +212,13 @@ fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) {
                     Some(name) => path.extend(["[", name, "]"]),
                     None => path.push_str(&format!("[{place}]")),
                 }
-                walk(&element.value, path, figures);
+                all &= walk(&element.value, path, figures);
                 path.truncate(length);
             }
         }
         Value::Nothing => {}
     }
+    all
 }
 
 /// By the suffix of the last member's name, as all results of flashscope have it.
@@ -227,15 +252,21 @@ mod tests {
         assert_eq!(figures(text), expected(&names));
     }
 
-    /// Only so many numbers, levels and bytes of a name are held.
+    /// Only so many numbers, levels and bytes of a name are held, and what is not is said.
     #[test]
     fn what_is_kept_is_bounded() {
+        let says = |text: &str| of_json("r", text.as_bytes()).left_out.is_some();
+        let exactly = |n: usize| format!("{{\"n\": [{}0]}}", "0,".repeat(n - 1));
+        assert!(!says(&exactly(MOST_FIGURES)) && says(&exactly(MOST_FIGURES + 1)));
         let many = format!("{{\"n\": [{}0]}}", "0,".repeat(MOST_FIGURES + 10));
         assert_eq!(figures(&many).len(), MOST_FIGURES);
         let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         assert_eq!(figures(&nested(MOST_LEVELS)).len(), 1);
         assert_eq!(figures(&nested(MOST_LEVELS + 1)).len(), 0);
+        assert!(!says(&nested(MOST_LEVELS)) && says(&nested(MOST_LEVELS + 1)));
         let long = "n".repeat(MOST_NAME_BYTES + 1);
-        assert_eq!(figures(&format!("{{\"{long}\": 1, \"a\": 2}}")), expected(&[("a", 2.0)]));
+        let text = format!("{{\"{long}\": 1, \"a\": 2}}");
+        assert_eq!(figures(&text), expected(&[("a", 2.0)]));
+        assert!(says(&text) && says(&format!("{{\"a\": {{\"{}\": 1}}}}", &long[1..])));
     }
 }
