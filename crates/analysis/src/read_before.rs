@@ -21,7 +21,7 @@ const SECTORS: u64 = BLOCK_BYTES / 512;
 pub(crate) const PIECE: u64 = 64;
 /// Runs of whole pieces. A piece that has no room there keeps its bits.
 const MAX_RUNS: usize = 1 << 16;
-/// Of so few pieces each is looked up (16 MiB: larger than what a kernel makes of one bio).
+/// Of so few pieces each is looked up (16 MiB: most bios are much shorter).
 const FEW: u64 = 64;
 
 /// Bits of so many blocks of a piece, or pages, from one on.

@@ -31,8 +31,8 @@ pub(super) fn of_json(title: &str, text: &[u8]) -> RunFigures {
     }
     let left_out = left_out.then(|| {
         format!(
-            "of a JSON result the first {} figures are compared, within {MOST_LEVELS} levels, with names of up to {} bytes: not what lies \
-             beyond",
+            "only a part is compared: the first {} figures, to a depth of {MOST_LEVELS} levels, with names of up to {} bytes; the file has \
+             more",
             grouped(MOST_FIGURES as u64),
             grouped(MOST_NAME_BYTES as u64)
         )

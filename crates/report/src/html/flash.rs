@@ -78,7 +78,7 @@ pub fn flash(report: &FlashReport) -> String {
 
 fn counts(report: &FlashReport) -> String {
     let counts = &report.found.counts;
-    // The page cache's events alone.
+    // A trace of the page cache alone has none.
     if counts.total.sum() == 0 && report.found.durations.is_empty() {
         return String::new();
     }
