@@ -55,8 +55,6 @@ static const struct wanted wanted[] = {
 	{ BLOCK, "block", "block_split", false, "bios that were too large and were cut" },
 	{ BLOCK, "block", "block_bio_remap", false, "from which partition or mapped device a bio came" },
 	{ BLOCK, "block", "block_rq_remap", false, "from which mapped device a request came" },
-	{ BLOCK, "block", "block_plug", false, "when requests began to be held back for merging" },
-	{ BLOCK, "block", "block_unplug", false, "when held requests were let go" },
 	{ BLOCK, "block", "block_rq_requeue", false, "requests that the driver gave back" },
 	{ BLOCK | LAYERS, "block", "block_rq_issue", false, "when the driver got a request: device time" },
 	{ BLOCK | LAYERS, "block", "block_rq_complete", false, "when a request was done: device time" },
