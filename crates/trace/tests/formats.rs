@@ -49,7 +49,7 @@ const REFUSED: &[(&[u8], &[&str])] = &[
         b"execve(\"/bin/cat\", [\"cat\"], 0x7ffd /* 20 vars */) = 0\nopenat(AT_FDCWD, \"/etc/services\", O_RDONLY) = 3\n",
         &["strace's output", "no requests"],
     ),
-    (b"1234 10:20:30.5 read(3, \"x\"..., 4096) = 4096\n", &["strace's output"]),
+    (b"1234 10:20:30.5 read(3, \"x\"..., 4096) = 4096\n", &["strace's output", "bench import-strace FILE --under DIR"]),
     (b"[    0.000000] Linux version 6.1\n[    0.100000] sda: ok\n", &["dmesg"]),
     (b"8,0 1 0.000001 Q W 1000\n8,0 1 0.000009 D W 1000\n", &["`-f`", "blkparse -i NAME"]),
     (b"0.000001;8,16;C;R;1000;8\n", &["`-f`"]),
@@ -99,6 +99,9 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"1 12:00:00.000000001 0 fio (900) > read fd=3 size=4096\n", &["sysdig"]),
     (b"# event histogram\n#\n{ common_pid: 900 } hitcount: 3\n", &["event histogram"]),
     (b"\n\n", &["empty lines", "flashscope record"]),
+    // Of three of them the first two are the beginning of a packet of Perfetto.
+    (b"\n\n\n", &["empty lines"]),
+    (&[b'\n'; 40], &["empty lines"]),
     (b"========\n== dumpstate: 2026-11-27 12:00:00\n========\nBuild: AOSP\n", &["Android", "atrace"]),
     (
         b"\n Tracing meta data in file trace.dat:\n\t[Initial format]\n\t\t7\t[Version]\n",

@@ -66,6 +66,10 @@ pub(super) struct Index {
 
 /// Whether bytes begin as a trace: packets one behind the other, whose fields are those of a packet.
 pub(crate) fn looks_like(head: &[u8]) -> bool {
+    // Each empty line would be the tag of a packet, or its length.
+    if head.iter().all(|&byte| byte == b'\n') {
+        return false;
+    }
     let mut at = 0;
     let mut packets = 0;
     while packets < 4 && head.get(at) == Some(&0x0a) {

@@ -392,7 +392,7 @@ const MORE: &[Refused] = &[
     },
     Refused {
         what: "strace's output",
-        why: "it has system calls and no requests; RECORD",
+        why: "it has system calls and no requests; `flashscope bench import-strace FILE --under DIR` makes a replay script of it; RECORD",
         is: |_, lines| most(lines, is_strace) || any(lines, |l| all_in(l, &[b"% time", b"usecs/call", b"syscall"])),
     },
     Refused {
