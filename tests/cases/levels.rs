@@ -262,6 +262,28 @@ fn what_a_loop_devices_worker_does_counts_once_where_one_alone_is_there() {
     assert_eq!(["upper_bios", "lower_bytes", "mean_q2c_ns"].map(number), [5, 5 * 4096, 220_000]);
 }
 
+/// Since Linux 4.14 the remap to a partition names the disk, with the partition's sector.
+#[test]
+fn what_lies_on_partitions_counts_once() {
+    let report = report("stack-on-partition");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(7), Some(7), Some(7)]);
+    assert_eq!(report["block"]["groups"][0]["bytes"], 7 * 4096);
+    assert_eq!((figures(&report, "Q2C"), figures(&report, "D2C")[0]), ([7, 102_000, 330_000], 7));
+    let bytes = |owner: &str, what: &str| {
+        let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
+        owners.iter().find(|one| one["name"] == owner).expect(owner)[what].as_u64()
+    };
+    assert_eq!(
+        [bytes("app (700)", "written_bytes"), bytes("cat (701)", "read_bytes")],
+        [Some(5 * 4096), Some(2 * 4096)]
+    );
+    let levels = report["block"]["stack"].as_array().expect("levels");
+    let level = |one: &Value| (one["upper"].to_string(), one["upper_bios"].as_u64(), one["lower_bios"].as_u64());
+    let mut levels: Vec<_> = levels.iter().map(level).collect();
+    levels.sort();
+    assert_eq!(levels, [("\"254:0\"".to_owned(), Some(3), Some(3)), ("\"9:0\"".to_owned(), Some(2), Some(4))]);
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

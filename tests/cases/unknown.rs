@@ -61,6 +61,14 @@ const NEED_QUEUEING: &[&str] = &[
     "windows/most_in_flight",
     "flushes/empty_bios",
     "flushes/data_bios",
+    "stages/bios_below",
+    "stages/parts",
+    "stages/without_issue",
+    "errors/failed_below",
+    "interference/shared_requests",
+    "syncs/data_ns",
+    "syncs/journal_ns",
+    "syncs/rest_ns",
 ];
 const NEED_COMPLETIONS: &[&str] = &[
     "stages/bios_completed",
@@ -78,6 +86,9 @@ const NEED_COMPLETIONS: &[&str] = &[
     "errors/failed_below",
     "errors/retries",
     "errors/recovered",
+    "syncs/data_ns",
+    "syncs/journal_ns",
+    "syncs/rest_ns",
 ];
 const NEED_ISSUES: &[&str] = &[
     "over_time/sequential",
@@ -85,6 +96,9 @@ const NEED_ISSUES: &[&str] = &[
     "windows/seeks",
     "windows/in_device_milli",
     "flushes/requests_total_ns",
+    "stages/reissued",
+    "stages/without_issue",
+    "interference/shared_requests",
 ];
 const NEED_CLARITY: &[&str] = &[
     "stages/bios_queued",
@@ -222,4 +236,48 @@ fn odd_names_and_far_sectors_are_the_same_in_every_format() {
         let d2c = &block["stages"]["all"][6];
         assert_eq!([&d2c["n"], &d2c["min_ns"], &d2c["max_ns"]], [7, 100_000, 100_000], "{input}");
     }
+}
+
+/// A trace of the page cache alone says nothing of raw flash, of calls, of reads and of writes.
+#[test]
+fn what_the_page_cache_alone_does_not_show_is_not_0() {
+    let dir = flashscope_tests::TempDir::new("page-cache-alone");
+    let input = dir.path().join("input");
+    let line = |at: u64| {
+        format!(
+            "             cat-77      [000] ..... {}.{:06}: mm_filemap_add_to_page_cache: dev 8:1 ino 1f pfn=0x12a ofs={} order=0\n",
+            10,
+            at,
+            at * 4096
+        )
+    };
+    std::fs::write(&input, "# tracer: nop\n#\n".to_owned() + &(0..5).map(line).collect::<String>()).expect("written");
+    let report = report(input.to_str().expect("UTF-8"));
+    for figure in ["counts", "wear"] {
+        let why = report[figure]["unknown"].as_str().expect(figure);
+        assert!(why.contains("no events of raw flash"), "{why}");
+    }
+    assert_eq!(report["amplification"], Value::Array(Vec::new()));
+    assert!(["cut", "without_storage", "not_of_device"].iter().all(|count| report["calls"][count].is_null()));
+    let file = &report["names"]["files"][0];
+    assert_eq!([&file["read_bytes"], &file["written_bytes"]], [&Value::Null; 2]);
+    assert_eq!(file["cached_bytes"], 5 * 4096);
+}
+
+/// Nobody is known not to have waited where no request is seen.
+#[test]
+fn without_issues_nobody_waits_0() {
+    let dir = flashscope_tests::TempDir::new("without-issues");
+    let input = dir.path().join("input");
+    let whole = std::fs::read_to_string(top().join("tests/cases/two-direct-writers/input")).expect("read");
+    let kept = whole
+        .lines()
+        .filter(|line| !["block_rq_issue", "block_getrq", "merge:"].iter().any(|step| line.contains(step)));
+    std::fs::write(&input, kept.map(|line| line.to_owned() + "\n").collect::<String>()).expect("written");
+    let block = report(input.to_str().expect("UTF-8"))["block"].clone();
+    assert!(block["stages"]["bios_completed"].as_u64().is_some_and(|bios| bios > 0));
+    assert_eq!(block["interference"]["owners"], Value::Array(Vec::new()));
+    assert!(block["interference"]["unseen"]["unknown"].as_str().is_some_and(|why| why.contains("no issue")));
+    assert_eq!(numbers(&block, &["stages/requeues", "windows/merges"]), Vec::<String>::new());
+    assert_eq!(numbers(&block, NEED_ISSUES), Vec::<String>::new());
 }

@@ -65,8 +65,9 @@ pub struct CallsFound {
     pub by_file: Vec<CallGroup>,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
-    /// Reads and writes that touched no storage; of a recording with --device: of that device.
-    pub without_storage: u64,
+    /// Reads and writes that touched no storage; of a recording with --device: of that device. `None`, as the other counts, where the
+    /// trace has no call.
+    pub without_storage: Option<u64>,
     /// Of these, the ones of 1 ms and longer, most time first: what they wait for is in no other table. Of a recording with
     /// --device only those with a bio of a worker.
     #[serde(default)]
@@ -74,10 +75,10 @@ pub struct CallsFound {
     /// Other calls of a recording with --device in which no event of that device happened: of files that lie elsewhere, or with
     /// nothing to do there. They are in no sum.
     #[serde(default)]
-    pub not_of_device: u64,
+    pub not_of_device: Option<u64>,
     /// How many of these are `fsync` and the like.
     #[serde(default)]
-    pub not_of_device_syncs: u64,
+    pub not_of_device_syncs: Option<u64>,
     /// Calls that submit I/O and go on without it. What they submit is no call of its own, and in no sum; its bios are in the tables of
     /// bios. Most calls first.
     #[serde(default)]
@@ -86,7 +87,7 @@ pub struct CallsFound {
     #[serde(default)]
     pub refused: Vec<RefusedCalls>,
     /// Calls that began before the trace or had not ended.
-    pub cut: u64,
+    pub cut: Option<u64>,
     /// Calls and faults that were not followed, because too many threads were in one.
     #[serde(skip)]
     pub not_followed: u64,
@@ -518,6 +519,8 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
     fn finish(mut self) -> CallsFound {
         self.cut += (self.open.len() + self.faults.len()) as u64;
         self.keep_slowest();
+        let any = self.begun + self.cut > 0 || !self.asynchronous.is_empty();
+        let count = |n: u64| any.then_some(n);
         let mut asynchronous: Vec<AsynchronousCalls> = Vec::new();
         for ((call, name), &n) in &self.asynchronous {
             asynchronous.push(AsynchronousCalls { call: call.clone(), name: name.clone(), n });
@@ -531,11 +534,11 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
             by_process: self.by_process.finish(),
             by_file: self.by_file.finish(),
             slowest: self.listed.iter().map(Listed::call).collect(),
-            without_storage: self.without_storage,
+            without_storage: count(self.without_storage),
             long_without_storage: self.unseen.finish(),
-            not_of_device: self.not_of_device,
-            not_of_device_syncs: self.not_of_device_syncs,
-            cut: self.cut,
+            not_of_device: count(self.not_of_device),
+            not_of_device_syncs: count(self.not_of_device_syncs),
+            cut: count(self.cut),
             not_followed: self.not_followed,
             wanted: self.wanted,
         }
@@ -572,7 +575,7 @@ mod tests {
         let found = calls.finish();
         let of = |call: &str, name: &str, n| AsynchronousCalls { call: call.into(), name: name.into(), n };
         assert_eq!(found.asynchronous, [of("io_uring_enter", "app (7)", 2), of("io_submit", "app (8)", 1)]);
-        assert!(found.is_empty() && found.cut == 0, "{found:?}");
+        assert!(found.is_empty() && found.cut == Some(0), "{found:?}");
     }
 
     #[test]
@@ -593,7 +596,10 @@ mod tests {
         }
         let found = calls.finish();
         assert_eq!((found.by_process.len(), found.by_process[0].total_ns), (1, 500));
-        assert_eq!((found.not_of_device, found.not_of_device_syncs, found.without_storage), (2, 1, 1));
+        assert_eq!(
+            (found.not_of_device, found.not_of_device_syncs, found.without_storage),
+            (Some(2), Some(1), Some(1))
+        );
     }
 
     #[test]
@@ -638,7 +644,7 @@ mod tests {
         let first: Vec<_> = found.by_process.iter().map(|g| (g.call.as_str(), g.name.as_str(), g.total_ns)).collect();
         assert_eq!(first, [("fsync", "logger (7)", 1000), (FAULT, "logger (7)", 100), ("write", "logger (7)", 50)]);
         assert_eq!((found.by_file[0].name.as_str(), found.by_process[2].bytes), ("8:1 inode 12", 80));
-        assert_eq!((found.without_storage, found.cut), (1, 2));
+        assert_eq!((found.without_storage, found.cut), (Some(1), Some(2)));
         let slow = &found.slowest[0];
         assert_eq!((slow.number, slow.call.as_str(), slow.file.as_deref()), (3, "fsync", Some("8:1 inode 12")));
         assert_eq!(found.total(is_sync), (1, 1000));
@@ -682,7 +688,7 @@ mod tests {
         assert_eq!((long.call.as_str(), long.name.as_str(), long.n), ("pread64", "reader (7)", 2));
         assert_eq!((long.total_ns, long.longest_ns), (109 * MS + 10, 90 * MS + 5));
         assert_eq!((long.with_worker_bio, long.worker_bios_ns), (1, 10 * MS));
-        assert_eq!((found.without_storage, found.by_process[0].ns.n), (3, 1));
+        assert_eq!((found.without_storage, found.by_process[0].ns.n), (Some(3), 1));
     }
 
     #[test]

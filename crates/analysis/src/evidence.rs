@@ -75,6 +75,16 @@ impl<T> Evidence<T> {
     }
 }
 
+impl<T> Evidence<Evidence<T>> {
+    /// Unknown for the outer reason, else for the inner one.
+    pub fn flatten(self) -> Evidence<T> {
+        match self {
+            Evidence::Known(inner) => inner,
+            Evidence::Unknown(why) => Evidence::Unknown(why),
+        }
+    }
+}
+
 impl<T: Default> Default for Evidence<T> {
     fn default() -> Evidence<T> {
         Evidence::Known(T::default())

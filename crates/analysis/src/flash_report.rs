@@ -5,13 +5,13 @@ use crate::flash::{
     LatencyHistogram, LatencyNs, LayerBytes, Life, Phases, PhasesFound, TaskOps, Timeline, TimelineFold, UbiRegion,
     Wear, WearFold, Yaffs2Fold,
 };
-use crate::{Analysis, Lookup, OwnWear};
+use crate::{Analysis, Evidence, Lookup, OwnWear, Unknown};
 use flashscope_trace::{Event, EventKind, FlashOp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of [`FlashReport`]'s shape; raised when a field changes its meaning.
-pub const FLASH_REPORT_SCHEMA: u32 = 1;
+pub const FLASH_REPORT_SCHEMA: u32 = 2;
 
 /// A report on one trace. Free of host time and host paths.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -109,7 +109,8 @@ pub struct FlashFindings {
     pub events: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
-    pub counts: LabelledCounts,
+    /// Unknown where the trace would not show any operation of raw flash.
+    pub counts: Evidence<LabelledCounts>,
     pub by_task: Vec<TaskOps>,
     pub phases: PhasesFound,
     /// Unmarked phases that the file systems' own work shows.
@@ -120,7 +121,8 @@ pub struct FlashFindings {
     pub yaffs2: Activities,
     pub timeline: Timeline,
     pub blocks: BlockMap,
-    pub wear: Wear,
+    /// Unknown as `counts` are.
+    pub wear: Evidence<Wear>,
     /// Bytes at each layer, from the calls down.
     #[serde(default)]
     pub amplification: Vec<LayerBytes>,
@@ -148,6 +150,8 @@ pub struct FlashAnalysis<L> {
     timeline: TimelineFold,
     blocks: Blocks,
     durations: [LatencyHistogram; 3],
+    /// Its traces would show operations of raw flash.
+    shows_operations: bool,
 }
 
 impl<L: Lookup<Name: AsRef<str>> + Clone> FlashAnalysis<L> {
@@ -173,7 +177,14 @@ impl<L: Lookup<Name: AsRef<str>> + Clone> FlashAnalysis<L> {
             timeline: TimelineFold::default(),
             blocks: Blocks::new(chips),
             durations: Default::default(),
+            shows_operations: true,
         }
+    }
+
+    /// Whether the traces would show operations of raw flash: where they would not, that there are none is no figure.
+    pub fn shows_operations(mut self, shows: bool) -> Self {
+        self.shows_operations = shows;
+        self
     }
 
     /// These of the partitions have a YAFFS2, as the recording says.
@@ -207,20 +218,28 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for FlashAnalysis<L> {
 
     fn finish(self) -> FlashFindings {
         let (begin_ns, end_ns) = self.time.unwrap_or((0, 0));
-        let wear = self.wear.finish();
+        let (counts, wear) = (self.counts.finish(), self.wear.finish());
+        let amplification = self.amplification.finish(&wear);
+        let mut phases = self.phases.finish();
+        let is_known = self.shows_operations || counts.total.sum() + counts.mtd_calls.sum() > 0;
+        let why = (!is_known).then(not_shown);
+        if let Some(why) = &why {
+            phases.has_no_counts(why);
+        }
         FlashFindings {
             events: self.events,
             begin_ns,
             end_ns,
-            counts: self.counts.finish(),
+            counts: why.clone().map_or(Evidence::Known(counts), Evidence::Unknown),
             by_task: self.by_task.finish(),
-            phases: self.phases.finish(),
+            phases,
             activities: self.activities.finish(),
             yaffs2: self.yaffs2.finish(),
             timeline: self.timeline.finish(),
             blocks: self.blocks.finish(),
-            amplification: self.amplification.finish(&wear),
-            wear,
+            // Of layers below the calls nothing is known.
+            amplification: if is_known { amplification } else { Vec::new() },
+            wear: why.map_or(Evidence::Known(wear), Evidence::Unknown),
             durations: [FlashOp::Read, FlashOp::Program, FlashOp::Erase]
                 .into_iter()
                 .map(|op| OpDurations { op, latency_ns: self.durations[op as usize].finish() })
@@ -228,6 +247,14 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for FlashAnalysis<L> {
                 .collect(),
         }
     }
+}
+
+/// Why what happened in raw flash is unknown.
+fn not_shown() -> Unknown {
+    Unknown::new(
+        "the trace has no events of raw flash (flashscope:nand_read, nand_program, nand_erase): what happened there is unknown",
+        "record with `flashscope record --events flash,cache,syscall`",
+    )
 }
 
 #[cfg(test)]
@@ -251,10 +278,10 @@ mod tests {
         }
         let found = pass.finish();
         assert_eq!((found.events, found.begin_ns, found.end_ns), (5, 10, 40));
-        assert_eq!(found.counts.total.sum(), 2);
+        assert_eq!(found.counts.known().expect("counts").total.sum(), 2);
         assert_eq!(found.by_task[0].task, "cat");
         assert_eq!(found.by_task[1].task, "tid 8");
-        assert_eq!(found.phases.phases[0].counts.reads, 1);
+        assert_eq!(found.phases.phases[0].counts.known().expect("counts").reads, 1);
         assert_eq!(found.timeline.points.len(), 2);
         assert_eq!(found.blocks.blocks.len(), 1);
         assert_eq!(found.blocks.blocks[0].block, 1);

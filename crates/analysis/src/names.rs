@@ -9,7 +9,8 @@ use crate::bounded::{BoundedMap, Full};
 use crate::calls::{CallsFound, SlowCall};
 use crate::{Evidence, FlashReport};
 use flashscope_trace::{
-    Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TaskId, TimeNs, file_label, own_data,
+    CacheShown, Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TaskId, TimeNs,
+    file_label, own_data,
 };
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -120,15 +121,16 @@ pub struct FileUse {
     /// Why there is no path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<String>,
-    pub read_bytes: u64,
+    /// `None` where the trace does not show reads of files; `written_bytes`: where it does not show writes.
+    pub read_bytes: Option<u64>,
     /// Came into the page cache.
     pub cached_bytes: u64,
-    pub written_bytes: u64,
+    pub written_bytes: Option<u64>,
 }
 
 impl FileUse {
     fn bytes(&self) -> u64 {
-        self.read_bytes.max(self.cached_bytes).saturating_add(self.written_bytes)
+        self.read_bytes.unwrap_or(0).max(self.cached_bytes).saturating_add(self.written_bytes.unwrap_or(0))
     }
 }
 
@@ -231,6 +233,7 @@ struct Bytes {
 pub struct FileUses<'f, L> {
     lookup: L,
     files: &'f FileNames,
+    shown: CacheShown,
     /// By number; the first is of those without a name.
     whos: Vec<String>,
     numbers: HashMap<String, u32>,
@@ -239,11 +242,12 @@ pub struct FileUses<'f, L> {
 }
 
 impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
-    /// `lookup` returns the owner that a thread counts as.
-    pub fn new(lookup: L, files: &'f FileNames) -> Self {
+    /// `lookup` returns the owner that a thread counts as; `shown`: what the traces show.
+    pub fn new(lookup: L, files: &'f FileNames, shown: CacheShown) -> Self {
         FileUses {
             lookup,
             files,
+            shown,
             whos: vec![String::new()],
             numbers: HashMap::new(),
             pairs: BoundedMap::new(MAX_PAIRS, Full::Refuse),
@@ -322,9 +326,9 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
                     path,
                     what,
                     unnamed: why,
-                    read_bytes: bytes.read,
+                    read_bytes: (self.shown.reads || bytes.read > 0).then_some(bytes.read),
                     cached_bytes: bytes.cached,
-                    written_bytes: written,
+                    written_bytes: (self.shown.written_files || written > 0).then_some(written),
                 }
             })
             .collect();
@@ -387,7 +391,7 @@ pub fn name_block_files(report: &mut BlockReport, files: &FileNames) {
 
 /// Puts paths into the tables of files of a report of flash.
 pub fn name_flash_files(report: &mut FlashReport, files: &FileNames) {
-    for file in &mut report.found.wear.by_file {
+    for file in report.found.wear.known_mut().into_iter().flat_map(|wear| &mut wear.by_file) {
         let device = file.device.as_deref().and_then(Device::parse);
         file.path = device.and_then(|device| files.display(device, file.inode));
     }
@@ -440,14 +444,14 @@ mod tests {
             {"device": "7:0", "inode": 12, "path": "/a", "state": "deleted", "until_ns": 100},
             {"device": "7:0", "inode": 12, "path": "/b"}]}});
         let names = FileNames::of_facts(&facts);
-        let mut uses = FileUses::new(|_, _| Some("cp"), &names);
+        let mut uses = FileUses::new(|_, _| Some("cp"), &names, CacheShown::ALL);
         for (time, step, bytes) in
             [(50, FileStep::Write, 10), (101, FileStep::Write, 20), (102, FileStep::Dirtied, 4096)]
         {
             uses.event(&Event { time: TimeNs(time), ..event(TaskId(1), step, 12, bytes) });
         }
         let found = uses.finish(&DeviceNames::of_facts(&facts));
-        let rows: Vec<_> = found.files.iter().map(|f| (f.path.as_deref(), f.written_bytes)).collect();
+        let rows: Vec<_> = found.files.iter().map(|f| (f.path.as_deref(), f.written_bytes.expect("bytes"))).collect();
         assert_eq!(rows, [(Some("/b"), 20), (Some("/a (deleted)"), 10)]);
     }
 
@@ -458,8 +462,11 @@ mod tests {
             "files": [{"device": "7:0", "inode": 12, "path": "/mnt/a"}, {"device": "7:0", "inode": 13, "why": "deleted"},
                       {"device": "7:0", "inode": 8, "why": "metadata"}]}});
         let names = FileNames::of_facts(&facts);
-        let mut uses =
-            FileUses::new(|tid, _| (tid < TaskId(9)).then_some(if tid < TaskId(3) { "vlc" } else { "cp" }), &names);
+        let mut uses = FileUses::new(
+            |tid, _| (tid < TaskId(9)).then_some(if tid < TaskId(3) { "vlc" } else { "cp" }),
+            &names,
+            CacheShown::ALL,
+        );
         for (tid, step, inode, bytes) in [
             (1, FileStep::Read, 12, 4000),
             (2, FileStep::Cached, 12, 8192),
@@ -475,7 +482,15 @@ mod tests {
         let rows: Vec<_> = found
             .files
             .iter()
-            .map(|f| (f.who.as_str(), f.path.as_deref(), f.read_bytes, f.cached_bytes, f.written_bytes))
+            .map(|f| {
+                (
+                    f.who.as_str(),
+                    f.path.as_deref(),
+                    f.read_bytes.expect("bytes"),
+                    f.cached_bytes,
+                    f.written_bytes.expect("bytes"),
+                )
+            })
             .collect();
         assert_eq!(
             rows,

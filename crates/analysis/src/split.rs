@@ -69,7 +69,10 @@ impl SplitReport {
     pub fn of_flash(report: &FlashReport, by: SplitBy) -> SplitReport {
         let empty = SplitReport::new(&report.title, by, &report.losses);
         let (files, wear) = match by {
-            SplitBy::File => (report.names.files.clone(), report.found.wear.by_file.clone()),
+            SplitBy::File => (
+                report.names.files.clone(),
+                report.found.wear.known().map_or_else(Vec::new, |wear| wear.by_file.clone()),
+            ),
             SplitBy::Device | SplitBy::Call => Default::default(),
         };
         let chips = if by == SplitBy::Device { chips(report) } else { Vec::new() };

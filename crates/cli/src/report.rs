@@ -239,7 +239,7 @@ fn read_block(
     let at = &Cell::new(0);
     let attribution = Attribution::new(inputs, args);
     let (files, devices) = inputs.names();
-    let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files);
+    let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files, cache_shown(inputs));
     let new = |by: Option<ReportBy>| {
         let attribution = by.map_or(attribution, |by| attribution.by(by));
         let lookup = move |tid, time| attribution.lasting_member(at.get(), tid, time);
@@ -417,10 +417,11 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         .collect();
     let attribution = Attribution::new(inputs, args);
     let (files, devices) = inputs.names();
-    let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files);
+    let mut uses = FileUses::new(|tid, time| attribution.member(at.get(), tid, time), &files, cache_shown(inputs));
     let mut analysis =
         FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&attribution, at.get(), tid, time))
-            .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
+            .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips))
+            .shows_operations(inputs.traces().any(is_of_flash));
     let mut first = None;
     let mut accuracy = Accuracy::of(cache_shown(inputs));
     let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
@@ -459,7 +460,9 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
     let life = match &args.endurance {
         Some(cycles) => {
             let cycles = endurance(cycles)?;
-            chips.iter().filter_map(|chip| life(&findings.wear, chip.chip, cycles, used(inputs, chip.chip))).collect()
+            let wear = findings.wear.known();
+            let of = |chip: &ChipShape| life(wear?, chip.chip, cycles, used(inputs, chip.chip));
+            chips.iter().filter_map(of).collect()
         }
         None => Vec::new(),
     };

@@ -69,6 +69,7 @@ pub fn failed(found: &BlockFound) -> Option<String> {
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
     let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
     let what = match (known(&e.failed), known(&e.failed_below)) {
+        _ if e.failed.known().is_none() => format!("An unknown number of {unit}s"),
         (failed, 0) => counted(failed, unit),
         (0, below) => format!("No {unit} of a program, but {} at lower levels", grouped(below)),
         (failed, below) => format!("{}, and {} below at lower levels,", counted(failed, unit), grouped(below)),
@@ -143,19 +144,20 @@ pub fn flushes(found: &BlockFound) -> Vec<String> {
 pub fn syncs_line(found: &BlockFound) -> Option<String> {
     let s = &found.syncs;
     (s.durations.n > 0).then(|| {
-        let known = s.calls.iter().any(|call| call.waits.known().is_some());
+        let known = s.data_ns.known().is_some();
+        let time = |ns: &Evidence<u64>| ns.known().map_or("an unknown part of that".to_owned(), |&ns| duration(ns));
         let waited = format!(
             " They waited {} for their own data, {} for the journal, {} for flushes of the device; {} were for no bio.",
-            duration(s.data_ns),
-            duration(s.journal_ns),
-            s.flush_ns.known().map_or("an unknown part of that".to_owned(), |&ns| duration(ns)),
-            duration(s.rest_ns)
+            time(&s.data_ns),
+            time(&s.journal_ns),
+            time(&s.flush_ns),
+            time(&s.rest_ns)
         );
         let longest = s.calls.first().and_then(|call| {
             let wait = longest_wait(call.waits.known()?.longest.as_ref()?);
             Some(format!(" The longest is {} {}: it waited longest for {wait}.", call.call, grouped(call.number)))
         });
-        let why = s.calls.iter().find_map(|call| call.waits.why());
+        let why = s.data_ns.why();
         format!(
             "{} took {} on average, {} in the median, {} at most.{}",
             counted(s.durations.n, "call"),
@@ -577,7 +579,7 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
     const ENOUGH: u64 = 30;
     let i = &found.interference;
     let counted = [
-        (i.shared_requests, "requests had bios of several originators."),
+        (i.shared_requests.known().copied().unwrap_or(0), "requests had bios of several originators."),
         (i.not_measured, "bios whose wait was not measured: there are too many originators."),
         (
             i.further_owners,
@@ -611,8 +613,11 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("issue and completion lost: the same sectors were queued again", s.given_up.issue_lost),
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
         ("bios given up: too many in flight", s.given_up.too_many),
-        ("bios completed without an issue (D2C unknown)", s.without_issue),
-        ("repeated issues of a request in the device, without a requeue (D2C is from the last)", s.reissued),
+        ("bios completed without an issue (D2C unknown)", s.without_issue.known().copied().unwrap_or(0)),
+        (
+            "repeated issues of a request in the device, without a requeue (D2C is from the last)",
+            s.reissued.known().copied().unwrap_or(0),
+        ),
         ("requests allocated without their bio", u.got),
         ("merges without their bio", u.merged),
         ("inserts without their bios", u.inserted),

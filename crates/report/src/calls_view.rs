@@ -36,7 +36,7 @@ pub fn by_call(calls: &CallsFound, most: usize) -> Rows {
 
 /// Calls that are left out, since they are not known to be of the recorded device.
 pub fn left_out(calls: &CallsFound) -> Option<String> {
-    let (all, syncs) = (calls.not_of_device, calls.not_of_device_syncs);
+    let (all, syncs) = (calls.not_of_device.unwrap_or(0), calls.not_of_device_syncs.unwrap_or(0));
     (all > 0).then(|| {
         format!(
             "{} further calls ({} of them fsync or the like) caused no event on the recorded device: their files lie elsewhere, or \

@@ -71,21 +71,28 @@ fn basis(basis: Basis) -> &'static str {
 pub fn flash(report: &FlashReport, raw: bool) -> String {
     let mut out = "scope,name,begin_ns,end_ns,reads,programs,erases\n".to_owned();
     let found = &report.found;
-    let mut add = |scope: &str, name: &str, begin: String, end: String, c: &OpCounts| {
-        let fields = [c.reads, c.programs, c.erases].map(|n| n.to_string());
-        let [reads, programs, erases] = fields;
+    let mut add = |scope: &str, name: &str, begin: String, end: String, c: Option<&OpCounts>| {
+        // What is not known is empty.
+        let [reads, programs, erases] =
+            c.map_or_else(Default::default, |c| [c.reads, c.programs, c.erases].map(|n| n.to_string()));
         row(&mut out, &[scope.to_owned(), field(name, raw), begin, end, reads, programs, erases]);
     };
-    add("total", "", found.begin_ns.to_string(), found.end_ns.to_string(), &found.counts.total);
+    add(
+        "total",
+        "",
+        found.begin_ns.to_string(),
+        found.end_ns.to_string(),
+        found.counts.known().map(|counts| &counts.total),
+    );
     for task in &found.by_task {
-        add("task", &task.task, String::new(), String::new(), &task.counts);
+        add("task", &task.task, String::new(), String::new(), Some(&task.counts));
     }
     for phase in &found.phases.phases {
-        add("phase", &phase.name, phase.begin_ns.to_string(), phase.end_ns.to_string(), &phase.counts);
+        add("phase", &phase.name, phase.begin_ns.to_string(), phase.end_ns.to_string(), phase.counts.known());
     }
     for block in &found.blocks.blocks {
         let name = format!("{}:{}", block.chip, block.block);
-        add("block", &name, String::new(), String::new(), &block.counts);
+        add("block", &name, String::new(), String::new(), Some(&block.counts));
     }
     out
 }

@@ -87,7 +87,7 @@ pub fn call_for_people(path: &CallPath, names: &NamesFound) -> CallPath {
 /// The same of flash.
 pub fn flash_for_people(report: &FlashReport) -> FlashReport {
     let mut shown = report.clone();
-    for file in &mut shown.found.wear.by_file {
+    for file in shown.found.wear.known_mut().into_iter().flat_map(|wear| &mut wear.by_file) {
         if let Some(device) = &mut file.device {
             *device = report.names.device(device).to_owned();
         }
@@ -122,11 +122,12 @@ pub fn add_to_json(value: &mut Value, names: &NamesFound) {
 pub fn files(names: &NamesFound, most: usize) -> Rows {
     let heads = &["who", "file", "device", "read", "into the\ncache", "written"];
     let used: Vec<&FileUse> = names.files.iter().collect();
+    let bytes = |known: Option<u64>| known.map_or_else(|| "unknown".to_owned(), size);
     Rows::new("tttnnn", heads, used.into_iter(), most, |file| {
         let path = file.path.clone().or_else(|| file.what.clone()).unwrap_or_else(|| format!("inode {}", file.inode));
         let who = if file.who.is_empty() { "not named".to_owned() } else { file.who.clone() };
         let device = names.device(&file.device).to_owned();
-        vec![who, path, device, size(file.read_bytes), size(file.cached_bytes), size(file.written_bytes)]
+        vec![who, path, device, bytes(file.read_bytes), size(file.cached_bytes), bytes(file.written_bytes)]
     })
 }
 
@@ -189,9 +190,9 @@ mod tests {
             path: Some("/mnt/a\u{1b}".into()),
             what: None,
             unnamed: None,
-            read_bytes: 0,
+            read_bytes: Some(0),
             cached_bytes: 4096,
-            written_bytes: 0,
+            written_bytes: Some(0),
         };
         NamesFound { devices: vec![device], files: vec![file], ..NamesFound::default() }
     }

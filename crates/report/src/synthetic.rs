@@ -315,7 +315,7 @@ pub fn flash() -> FlashReport {
             begin_ns,
             end_ns: begin_ns + phase.duration_ns,
             ended: true,
-            counts: phase.counts,
+            counts: phase.counts.into(),
         });
         begin_ns += phase.duration_ns;
     }
@@ -383,7 +383,7 @@ pub fn flash() -> FlashReport {
             events: counts.total.sum() + 6,
             begin_ns: 0,
             end_ns: group.timeline.end_ns,
-            counts,
+            counts: counts.into(),
             by_task: group
                 .by_task
                 .iter()
@@ -394,7 +394,7 @@ pub fn flash() -> FlashReport {
             yaffs2: flashscope_analysis::flash::Activities::default(),
             timeline: group.timeline,
             amplification: amplification(&group.by_task),
-            wear: wear(&group.by_task, &group.blocks),
+            wear: wear(&group.by_task, &group.blocks).into(),
             blocks: flashscope_analysis::flash::BlockMap { blocks: group.blocks, not_placed: OpCounts::default() },
             durations: vec![OpDurations {
                 op: FlashOp::Read,

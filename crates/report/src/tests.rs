@@ -457,8 +457,8 @@ fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
 fn errors_of_the_flash_are_told_where_nothing_was_written() {
     use flashscope_analysis::flash::Health;
     let mut report = synthetic::flash();
-    report.found.wear.programmed_pages = 0;
-    report.found.wear.erased_blocks = 0;
+    let wear = report.found.wear.known_mut().expect("wear");
+    (wear.programmed_pages, wear.erased_blocks) = (0, 0);
     report.health = vec![
         Health { mtd: 0, corrected_bits: 4, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 0 },
         Health { mtd: 1, corrected_bits: 1, ecc_failures: 2, blocks_gone_bad: 0, bad_blocks: 3 },

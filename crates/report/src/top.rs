@@ -3,13 +3,14 @@
 //! Input: the report on the last seconds. Output: a row for each owner, file or device, as plain data.
 
 use flashscope_analysis::block::{BlockFound, BlockReport, Group, GroupBy, OwnerLoad, RequestKind, device_and_kind};
+use flashscope_analysis::cache::AccuracyFindings;
 use flashscope_analysis::{Evidence, FlashReport, LatencyNs, NamesFound};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 
 /// Version of [`TopSnapshot`].
-pub const TOP_SCHEMA: u32 = 1;
+pub const TOP_SCHEMA: u32 = 2;
 /// Rows of one table at most; the others are counted.
 const MOST_ROWS: usize = 200;
 
@@ -57,18 +58,19 @@ pub struct TopRow {
     /// `None` where the trace does not distinguish reads from writes of this row.
     pub read_bytes_per_s: Option<f64>,
     pub written_bytes_per_s: Option<f64>,
-    /// Bios; on raw NAND reads, programs and erases of flash.
-    pub ios_per_s: f64,
+    /// Bios; on raw NAND reads, programs and erases of flash. `None` where one I/O may be several bios.
+    pub ios_per_s: Option<f64>,
     /// Queueing to completion; `None` where nothing was completed.
     pub times: Option<TopTimes>,
-    /// Completed fsyncs and fdatasyncs.
-    pub syncs_per_s: f64,
-    pub errors: u64,
-    /// Whom it waited for longest, and how long per second.
+    /// Calls of fsync and similar that ended; `None` where these were not recorded, and of files and devices.
+    pub syncs_per_s: Option<f64>,
+    /// `None` of files and of raw NAND.
+    pub errors: Option<u64>,
+    /// Whom it waited for longest, and how long per second; `None` where its waits were not measured, and of files and devices.
     pub waits_behind: Option<String>,
-    pub waits_ns_per_s: f64,
+    pub waits_ns_per_s: Option<f64>,
     /// Erased blocks of raw NAND.
-    pub erases_per_s: f64,
+    pub erases_per_s: Option<f64>,
 }
 
 /// All of one interval: a line of `top --json`.
@@ -88,14 +90,14 @@ pub struct TopSnapshot {
     pub most_in_flight: Evidence<u64>,
     /// Read-ahead pages that came and were not used within the window, of all that came.
     pub readahead_unused: Evidence<f64>,
-    /// Erases of the block that was erased most within the window.
-    pub most_erases_of_a_block: u64,
+    /// Erases of the block that was erased most within the window; `None` of block I/O.
+    pub most_erases_of_a_block: Option<u64>,
     /// Sub-buffers of events that came faster than they were looked at, and are in no figure.
     pub dropped: u64,
 }
 
 impl TopSnapshot {
-    /// An interval in which nothing happened.
+    /// An interval without events.
     pub fn empty(time_s: f64, interval_s: f64) -> TopSnapshot {
         TopSnapshot {
             schema: TOP_SCHEMA,
@@ -106,9 +108,12 @@ impl TopSnapshot {
             file: Vec::new(),
             device: Vec::new(),
             further_rows: 0,
-            most_in_flight: 0.into(),
+            most_in_flight: Evidence::unknown(
+                "no event in this interval: what was queued before it may still be in flight",
+                "",
+            ),
             readahead_unused: Evidence::unknown("no file was read in this interval", ""),
-            most_erases_of_a_block: 0,
+            most_erases_of_a_block: None,
             dropped: 0,
         }
     }
@@ -123,16 +128,23 @@ impl TopSnapshot {
     }
 
     /// Of a report whose figures are those of the interval, and of the same by application where that is looked at.
-    pub fn of_block(report: &BlockReport, apps: Option<&BlockFound>, time_s: f64, interval_s: f64) -> TopSnapshot {
+    /// `shows_syncs`: calls of fsync and similar were recorded.
+    pub fn of_block(
+        report: &BlockReport,
+        apps: Option<&BlockFound>,
+        shows_syncs: bool,
+        time_s: f64,
+        interval_s: f64,
+    ) -> TopSnapshot {
         let found = &report.found;
         let mut top = TopSnapshot::empty(time_s, interval_s);
-        top.process = processes(found, interval_s);
-        top.app = apps.map(|apps| processes(apps, interval_s)).unwrap_or_default();
+        top.process = processes(found, shows_syncs, interval_s);
+        top.app = apps.map(|apps| processes(apps, shows_syncs, interval_s)).unwrap_or_default();
         top.device = devices(report, interval_s);
         top.file = files(report, interval_s);
         top.most_in_flight = found.over_time.most_in_flight.clone();
         if let Some(found) = &report.readahead {
-            top.readahead_unused = found.clone().map(|found| unused(&found));
+            top.readahead_unused = unused(found);
         }
         top.bounded()
     }
@@ -147,8 +159,8 @@ impl TopSnapshot {
             name: name.to_owned(),
             read_bytes_per_s: page.map(|page| reads as f64 * page / interval_s),
             written_bytes_per_s: page.map(|page| programs as f64 * page / interval_s),
-            ios_per_s: (reads + programs + erases) as f64 / interval_s,
-            erases_per_s: erases as f64 / interval_s,
+            ios_per_s: Some((reads + programs + erases) as f64 / interval_s),
+            erases_per_s: Some(erases as f64 / interval_s),
             ..TopRow::default()
         };
         top.process = found
@@ -156,19 +168,24 @@ impl TopSnapshot {
             .iter()
             .map(|task| row(&task.task, task.counts.reads, task.counts.programs, task.counts.erases))
             .collect();
-        let total = found.counts.total;
-        top.device = vec![row("raw NAND", total.reads, total.programs, total.erases)];
-        top.most_erases_of_a_block = found.blocks.blocks.iter().map(|block| block.counts.erases).max().unwrap_or(0);
+        let total = found.counts.known().map(|counts| counts.total);
+        top.device = total.iter().map(|total| row("raw NAND", total.reads, total.programs, total.erases)).collect();
+        top.most_erases_of_a_block = found.blocks.blocks.iter().map(|block| block.counts.erases).max();
+        top.most_in_flight = Evidence::unknown("operations of raw NAND have no queue", "");
         if let Some(found) = &report.readahead {
-            top.readahead_unused = found.clone().map(|found| unused(&found));
+            top.readahead_unused = unused(found);
         }
         top.bounded()
     }
 
     fn bounded(mut self) -> TopSnapshot {
         for rows in [&mut self.process, &mut self.app, &mut self.file, &mut self.device] {
-            rows.retain(|row| row.ios_per_s > 0.0 || row.syncs_per_s > 0.0 || row.errors > 0);
-            rows.sort_by(|a, b| bytes(b).total_cmp(&bytes(a)).then(b.ios_per_s.total_cmp(&a.ios_per_s)));
+            let ios = |row: &TopRow| row.ios_per_s.unwrap_or(0.0);
+            rows.retain(|row| {
+                let some = [ios(row), bytes(row), row.syncs_per_s.unwrap_or(0.0)].iter().any(|n| *n > 0.0);
+                some || row.errors.is_some_and(|n| n > 0)
+            });
+            rows.sort_by(|a, b| bytes(b).total_cmp(&bytes(a)).then(ios(b).total_cmp(&ios(a))));
             self.further_rows += rows.len().saturating_sub(MOST_ROWS) as u64;
             rows.truncate(MOST_ROWS);
         }
@@ -181,9 +198,14 @@ pub fn bytes(row: &TopRow) -> f64 {
     row.read_bytes_per_s.unwrap_or(0.0) + row.written_bytes_per_s.unwrap_or(0.0)
 }
 
-fn unused(found: &flashscope_analysis::cache::AccuracyFindings) -> f64 {
-    let total = &found.total;
-    if total.ahead == 0 { 0.0 } else { total.ahead_unused() as f64 / total.ahead as f64 }
+fn unused(found: &Evidence<AccuracyFindings>) -> Evidence<f64> {
+    match found {
+        Evidence::Unknown(why) => Evidence::Unknown(why.clone()),
+        Evidence::Known(found) if found.total.ahead == 0 => {
+            Evidence::unknown("no page was read ahead in this interval", "")
+        }
+        Evidence::Known(found) => (found.total.ahead_unused() as f64 / found.total.ahead as f64).into(),
+    }
 }
 
 fn times(group: &Group) -> Option<TopTimes> {
@@ -193,7 +215,7 @@ fn times(group: &Group) -> Option<TopTimes> {
 }
 
 /// Owners: bytes from who requested them, times and numbers of bios from their groups.
-fn processes(found: &BlockFound, interval_s: f64) -> Vec<TopRow> {
+fn processes(found: &BlockFound, shows_syncs: bool, interval_s: f64) -> Vec<TopRow> {
     let mut rows: BTreeMap<&str, TopRow> = BTreeMap::new();
     for one in &found.originators.originators {
         let row = rows.entry(&one.name).or_default();
@@ -202,18 +224,18 @@ fn processes(found: &BlockFound, interval_s: f64) -> Vec<TopRow> {
     }
     for group in found.groups.iter().filter(|group| group.by == GroupBy::Owner) {
         let row = rows.entry(&group.name).or_default();
-        row.ios_per_s = group.bios as f64 / interval_s;
+        row.ios_per_s = Some(group.bios as f64 / interval_s);
         row.times = times(group);
     }
-    for call in &found.syncs.calls {
-        rows.entry(&call.task).or_default().syncs_per_s += 1.0 / interval_s;
+    for one in &found.syncs.by_task {
+        *rows.entry(&one.task).or_default().syncs_per_s.get_or_insert(0.0) += one.calls as f64 / interval_s;
     }
     for failure in found.errors.failures.iter().filter(|one| !one.below) {
-        rows.entry(&failure.owner).or_default().errors += 1;
+        *rows.entry(&failure.owner).or_default().errors.get_or_insert(0) += 1;
     }
     for load in &found.interference.owners {
         if let Some(row) = rows.get_mut(load.owner.as_str()) {
-            row.waits_ns_per_s += waited(load) / interval_s;
+            *row.waits_ns_per_s.get_or_insert(0.0) += waited(load) / interval_s;
         }
     }
     // The longest come first.
@@ -222,7 +244,13 @@ fn processes(found: &BlockFound, interval_s: f64) -> Vec<TopRow> {
             row.waits_behind = Some(pair.behind.clone());
         }
     }
-    let named = rows.into_iter().map(|(name, row)| TopRow { name: name.to_owned(), ..row });
+    let known = found.errors.failed.known().is_some();
+    let named = rows.into_iter().map(|(name, row)| TopRow {
+        name: name.to_owned(),
+        syncs_per_s: row.syncs_per_s.or(shows_syncs.then_some(0.0)),
+        errors: row.errors.or(known.then_some(0)),
+        ..row
+    });
     named.collect()
 }
 
@@ -238,7 +266,7 @@ fn files(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
         processes: users(&report.names, &group.name),
         read_bytes_per_s: group.read_bytes.map(|bytes| bytes as f64 / interval_s),
         written_bytes_per_s: group.written_bytes.map(|bytes| bytes as f64 / interval_s),
-        ios_per_s: group.bios as f64 / interval_s,
+        ios_per_s: Some(group.bios as f64 / interval_s),
         times: times(group),
         ..TopRow::default()
     })
@@ -264,7 +292,7 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
     for group in report.found.groups.iter().filter(|group| group.by == GroupBy::Device) {
         let Some((device, kind)) = device_and_kind(&group.name) else { continue };
         let (row, most) = rows.entry(device).or_default();
-        row.ios_per_s += group.bios as f64 / interval_s;
+        *row.ios_per_s.get_or_insert(0.0) += group.bios as f64 / interval_s;
         let rate = group.bytes as f64 / interval_s;
         match kind {
             RequestKind::Read => row.read_bytes_per_s = Some(rate),
@@ -276,9 +304,10 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
             row.times = times(group);
         }
     }
+    let known = report.found.errors.failed_below.known().is_some();
     for failure in &report.found.errors.failures {
         if let Some((row, _)) = rows.get_mut(failure.device.as_str()) {
-            row.errors += 1;
+            *row.errors.get_or_insert(0) += 1;
         }
     }
     rows.into_iter()
@@ -287,6 +316,7 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
             label: other_than(report.names.device(name).to_owned(), name),
             read_bytes_per_s: row.read_bytes_per_s.or(Some(0.0)),
             written_bytes_per_s: row.written_bytes_per_s.or(Some(0.0)),
+            errors: row.errors.or(known.then_some(0)),
             ..row
         })
         .collect()
@@ -301,15 +331,15 @@ pub fn prometheus(top: &TopSnapshot) -> String {
     let figures: [Gauge; 7] = [
         ("read_bytes_per_second", "bytes read a second", |row| row.read_bytes_per_s),
         ("written_bytes_per_second", "bytes written a second", |row| row.written_bytes_per_s),
-        ("ios_per_second", "bios queued a second", |row| Some(row.ios_per_s)),
+        ("ios_per_second", "bios queued a second", |row| row.ios_per_s),
         ("latency_p50_seconds", "median of queueing to completion", |row| {
             row.times.map(|times| times.p50_ns as f64 / 1e9)
         }),
         ("latency_p99_seconds", "99th percentile of queueing to completion", |row| {
             row.times.map(|times| times.p99_ns as f64 / 1e9)
         }),
-        ("wait_seconds_per_second", "time spent waiting for others", |row| Some(row.waits_ns_per_s / 1e9)),
-        ("errors", "failed bios of the last interval", |row| Some(row.errors as f64)),
+        ("wait_seconds_per_second", "time spent waiting for others", |row| Some(row.waits_ns_per_s? / 1e9)),
+        ("errors", "failed bios of the last interval", |row| Some(row.errors? as f64)),
     ];
     for (name, help, figure) in figures {
         out += &format!("# HELP flashscope_{name} {help}\n# TYPE flashscope_{name} gauge\n");
@@ -380,7 +410,8 @@ mod tests {
 
     #[test]
     fn every_series_is_there_once_whatever_processes_are_called() {
-        let row = |name: &str, ios_per_s| TopRow { name: name.to_owned(), ios_per_s, ..TopRow::default() };
+        let row =
+            |name: &str, ios_per_s| TopRow { name: name.to_owned(), ios_per_s: Some(ios_per_s), ..TopRow::default() };
         // Names that end up alike: an escape, the letters of that escape; two that are cut at the same place.
         let long = "x".repeat(100_000);
         let names = ["\u{1b}a", "\\x1ba", "a\"b\\", "a\nb", &(long.clone() + "1"), &(long + "2")];

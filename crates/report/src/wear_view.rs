@@ -7,8 +7,8 @@ use flashscope_analysis::{FlashReport, OwnWear};
 
 /// The whole of it, and what is not known; each a sentence.
 pub fn sentences(report: &FlashReport) -> Vec<String> {
-    let wear = &report.found.wear;
     let mut out = Vec::new();
+    let Some(wear) = report.found.wear.known() else { return out };
     let of = |pages: u64, bytes: Option<u64>, what: &str| match bytes {
         Some(bytes) => format!("{} {what} ({})", grouped(pages), size(bytes)),
         None => format!("{} {what}", grouped(pages)),

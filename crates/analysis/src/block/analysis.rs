@@ -125,7 +125,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
                 self.followed.file(file, event.tid, event.time);
             }
             EventKind::Block(block) => {
-                self.followed.remap(block, event.time);
+                self.followed.remap(block, event.tid, event.time);
                 let mut owner = 0;
                 if block.action == BlockAction::Queue {
                     let file;
@@ -197,7 +197,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
             interference: interference.finish(&devices, name, shown),
             flushes: flushes.finish(&lacks, &flush_requests),
             errors: errors.finish(&lacks, &devices, name),
-            syncs: syncs.finish(counts.unit(), &devices, name),
+            syncs: syncs.finish(counts.unit(), &lacks, &devices, name),
             loops: loops.found(&devices, &originators, &levels),
             stack: levels,
             originators: originators.finish(),
@@ -208,6 +208,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
                 format!("the file of CPU {} is missing: other users of the devices are unknown", cpus.join(", "));
             found.interference.has_unseen(&Unknown::new(missing, "copy all of NAME.blktrace.*"));
         }
+        found.interference.lacks(&lacks);
         if let Some(why) = lacks.queueing.as_ref().or(lacks.unclear.as_ref()) {
             found.originators.is_unknown(why);
         }

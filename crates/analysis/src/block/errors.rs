@@ -166,6 +166,7 @@ impl Errors {
         // Flushes that no bio of this trace waited for.
         std::mem::take(&mut self.flushes).into_values().for_each(|one| self.add(one));
         let known_count = |count| known(count, &[&lacks.completions]);
+        let failed_below = known(self.failed_below, &[&lacks.queueing, &lacks.completions]);
         let failure = |one: &Failed| {
             let begin = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
             let known = |ns: u64| match begin {
@@ -189,7 +190,7 @@ impl Errors {
         };
         ErrorsFound {
             failed: known_count(self.failed),
-            failed_below: known_count(self.failed_below),
+            failed_below,
             retries: known_count(self.retries),
             recovered: known_count(self.recovered),
             failures: self.failures.iter().map(failure).collect(),

@@ -82,10 +82,13 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
 
     /// A bio is remapped, if the event says so.
     #[inline]
-    pub fn remap(&mut self, block: &BlockEvent, time: TimeNs) {
+    pub fn remap(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
         if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
-            self.originators.remapped(block.device, device, block.sector, sector);
-            self.matching.remapped((block.device, block.sector), (device, sector), time.0);
+            // What takes bios itself has files of its own, and may lie on a partition: where it lies on the disk is not in the remap.
+            if !self.matching.devices.contains(&device) {
+                self.originators.remapped(block.device, device, block.sector, sector);
+            }
+            self.matching.remapped((block.device, block.sector), (device, sector), tid, time.0);
         }
     }
 

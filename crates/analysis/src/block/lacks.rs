@@ -25,6 +25,11 @@ fn no_splits() -> Unknown {
     Unknown::new(missing, "record it too (flashscope record --events block, blktrace without -a)")
 }
 
+fn no_requeues() -> Unknown {
+    let missing = "the trace has no event of requeues (block_rq_requeue, blktrace's R): how many requests came back from the driver";
+    Unknown::new(missing, "record it too (flashscope record --events block, blktrace without -a)")
+}
+
 fn no_ends(device: Device) -> Unknown {
     let missing = format!(
         "the trace has no completion of {device}, whose driver takes bios without requests: how many were completed, and when"
@@ -51,6 +56,8 @@ pub(super) struct Lacks {
     pub issues: Option<Unknown>,
     /// It has bios, and no request.
     pub requests: Option<Unknown>,
+    /// It shows no requeue; or it has issues, and would show one as a second issue.
+    pub requeues: Option<Unknown>,
     /// It shows neither splits nor the requests of all bios.
     pub splits: Option<Unknown>,
     /// One I/O may be two bios in it.
@@ -66,6 +73,7 @@ impl Lacks {
             ends: counts.endless.filter(|_| counts.completions).map(no_ends),
             issues: (any && !queued && !counts.issues).then(no_issues),
             requests: (queued && !counts.issues).then(no_requests),
+            requeues: (counts.requeues == 0 && (!counts.issues || counts.reissued > 0)).then(no_requeues),
             splits: counts.parts_unknown.then(no_splits),
             unclear: unclear.cloned(),
         }

@@ -307,7 +307,7 @@ impl StackSurvey {
     pub fn event(&mut self, event: &Event) {
         let (EventKind::Block(block), matching) = (&event.kind, &mut self.0) else { return };
         if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
-            matching.remapped((block.device, block.sector), (device, sector), event.time.0);
+            matching.remapped((block.device, block.sector), (device, sector), event.tid, event.time.0);
         }
         if block.action == BlockAction::Queue {
             match (block.kind(), block.bytes) {

@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn one_bio_of_the_disk_does_the_work_of_two_of_the_loop_device() {
         let found = found(&facts(0), &reads());
-        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (2.into(), 1));
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (2.into(), 1.into()));
         let level = &found.stack[0];
         assert_eq!(
             (level.upper.as_str(), level.lower.as_str(), level.file.as_deref()),
@@ -516,7 +516,7 @@ mod tests {
             (99, WORKER, block(Complete, DISK, "W", 1002 * 8, 8)),
         ];
         let found = found(&facts(0), &events);
-        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (1.into(), 1));
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (1.into(), 1.into()));
         assert_eq!((found.stack[0].cached_bios, found.stack[0].cached_bytes), (1, 4096));
         let owners: Vec<_> =
             found.originators.originators.iter().map(|one| (one.name.as_str(), one.written_bytes)).collect();
@@ -528,7 +528,7 @@ mod tests {
     #[test]
     fn a_loop_device_without_facts_says_what_is_missing() {
         let found = found(&json!({}), &reads());
-        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (3.into(), 0));
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (3.into(), 0.into()));
         assert!(found.stack.is_empty());
         let why = found.loops[0].backing.why().expect("a reason");
         assert!(why.missing.contains("backing file of loop device 7:0") && why.next.contains("block,cache"), "{why:?}");

@@ -369,9 +369,9 @@ impl<W: Watch> Matching<W> {
     }
 
     /// A bio is remapped to a lower device, or a part of one.
-    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), now: u64) {
+    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), tid: TaskId, now: u64) {
         let queues = self.devices.contains(&from.0);
-        self.stack.remapped(to, from, queues, now);
+        self.stack.remapped(to, from, (queues, tid), now);
     }
 
     /// The upper bio that lies at a sector of an upper device, or a part of it.

@@ -67,7 +67,7 @@ pub use rows::{BIO_COLUMNS, IoRow, IoRows, NamedRow, REQUEST_COLUMNS, ROWS_SCHEM
 pub use sizes::Sizes;
 pub use stack::{StackAlone, StackHints, StackLeg, StackLevel};
 pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound};
-pub use syncs::{LongestWait, SyncCall, SyncTimes, SyncWait, SyncsFound};
+pub use syncs::{LongestWait, SyncCall, SyncTask, SyncTimes, SyncWait, SyncsFound, begins_sync};
 
 use crate::cache::AccuracyFindings;
 use crate::clip::clip;

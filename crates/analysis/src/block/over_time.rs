@@ -104,6 +104,7 @@ pub(super) struct OverTime {
     /// The last sector, by device: there are no more of them than matching distinguishes.
     heads: Vec<u64>,
     sequential: u64,
+    shows_merges: bool,
     /// How far the device moves for the request that is being issued.
     moved: Option<u64>,
     seeks: LatencyHistogram,
@@ -254,8 +255,8 @@ impl OverTime {
                     completed: when(counts.completed, &[issues, completions, ends]),
                     read_bytes: when(counts.read_bytes, &[issues, completions, ends]),
                     written_bytes: when(counts.written_bytes, &[issues, completions, ends]),
-                    // A trace without queueing may have merges all the same.
-                    merges: if counts.merges > 0 { Some(counts.merges) } else { when(0, &[queueing]) },
+                    // Each bio gets a request or is merged: a trace with neither event would not show merges.
+                    merges: self.shows_merges.then_some(counts.merges),
                     seeks: when(counts.seeks, of_issues),
                     in_flight_milli: when((sum.in_flight * 1000 / lasted) as u64, of_bios),
                     in_device_milli: when((sum.in_device * 1000 / lasted) as u64, of_requests),
@@ -281,7 +282,13 @@ impl Watch for OverTime {
     fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
         match block.action {
             BlockAction::Issue => self.issue(usize::from(device), block),
-            BlockAction::BackMerge | BlockAction::FrontMerge if shown => self.at(now).window.merges += 1,
+            BlockAction::GetRq => self.shows_merges = true,
+            BlockAction::BackMerge | BlockAction::FrontMerge => {
+                self.shows_merges = true;
+                if shown {
+                    self.at(now).window.merges += 1;
+                }
+            }
             _ => {}
         }
     }

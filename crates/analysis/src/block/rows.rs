@@ -291,7 +291,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         match &event.kind {
             EventKind::File(file) => self.followed.file(file, tid, time),
             EventKind::Block(block) => {
-                self.followed.remap(block, time);
+                self.followed.remap(block, tid, time);
                 let mut owner = 0;
                 match block.action {
                     BlockAction::Queue => {

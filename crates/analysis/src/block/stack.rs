@@ -17,7 +17,7 @@
 
 use super::in_flight::{Bio, NEVER};
 use crate::bounded::{BoundedMap, Full};
-use flashscope_trace::Device;
+use flashscope_trace::{Device, TaskId};
 use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,8 @@ struct Sums {
 #[derive(Clone, Copy)]
 struct Remap {
     from: (Device, u64),
+    /// Who did it.
+    tid: TaskId,
     time: u64,
 }
 
@@ -299,12 +301,27 @@ impl Stack {
     }
 
     /// A bio moves to a lower device. `queues`: the upper device is one to which bios are queued.
-    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), queues: bool, time: u64) {
+    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), (queues, tid): (bool, TaskId), time: u64) {
         self.edge(from.0, to.0);
-        if !queues && (self.remaps.is_empty() || !self.remaps.contains_key(&from)) {
+        if !queues && (self.remaps.is_empty() || !self.leads_to(from, to.0, tid)) {
             return;
         }
-        self.remaps.insert(to, Remap { from, time });
+        self.remaps.insert(to, Remap { from, tid, time });
+    }
+
+    /// Whether a remap leads to this place of a partition. Since Linux 4.14 a remap to a partition has the number of its disk and the
+    /// partition's sector (`bio_dev` in include/linux/bio.h); the partition's own remap follows at once, by the same thread.
+    fn leads_to(&mut self, place: (Device, u64), disk: Device, tid: TaskId) -> bool {
+        if self.remaps.contains_key(&place) {
+            return true;
+        }
+        let named_by_disk = (disk, place.1);
+        let Some(remap) = self.remaps.get(&named_by_disk).filter(|remap| remap.tid == tid).copied() else {
+            return false;
+        };
+        self.remaps.remove(&named_by_disk);
+        self.remaps.insert(place, remap);
+        true
     }
 
     /// Where a bio that is queued here comes from: the highest device and sector to which remaps lead.
@@ -317,7 +334,7 @@ impl Stack {
         if self.remaps.is_empty() {
             return None;
         }
-        let Remap { mut from, mut time } = self.remaps.remove(&at)?;
+        let Remap { mut from, mut time, .. } = self.remaps.remove(&at)?;
         // A partition lies between.
         while let Some(higher) = self.remaps.remove(&from) {
             (from, time) = (higher.from, higher.time);
@@ -528,7 +545,7 @@ mod tests {
     fn of_too_many_remaps_the_oldest_is_forgotten() {
         let (upper, lower) = (Device::new(253, 0), Device::new(8, 0));
         let (mut stack, last) = (Stack::default(), MAX_REMAPS as u64);
-        (0..=last).for_each(|at| stack.remapped((lower, at), (upper, at + 7), true, at));
+        (0..=last).for_each(|at| stack.remapped((lower, at), (upper, at + 7), (true, TaskId(1)), at));
         let origins = [0, 1, last].map(|at| stack.origin((lower, at)));
         assert_eq!(origins, [None, Some((upper, 8)), Some((upper, last + 7))]);
         assert_eq!(stack.remaps_forgotten(), 1);

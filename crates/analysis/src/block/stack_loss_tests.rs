@@ -157,7 +157,7 @@ fn ways<'a>(events: impl Iterator<Item = &'a Recorded>, missing: bool) -> HashMa
     (matching.whole_trace, matching.missing) = (!missing, missing);
     for Recorded { time, tid, block, .. } in events {
         if let BlockDetail::Remap { device, sector } = block.detail {
-            matching.remapped((block.device, block.sector), (device, sector), *time);
+            matching.remapped((block.device, block.sector), (device, sector), *tid, *time);
         }
         if block.action == BlockAction::Queue {
             if block.kind() == RequestKind::Flush {

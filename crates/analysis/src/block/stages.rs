@@ -191,22 +191,22 @@ pub struct StagesFound {
     pub bios_queued: Evidence<u64>,
     pub bios_completed: Evidence<u64>,
     /// Bios of lower devices that did the work of those, and are not among them.
-    pub bios_below: u64,
+    pub bios_below: Evidence<u64>,
     /// Requests whose queueing is not in the trace, and those of them that were completed.
     pub requests: Evidence<u64>,
     pub requests_completed: Evidence<u64>,
     /// Parts that splits added to the bios.
     pub parts: Evidence<u64>,
-    pub requeues: u64,
+    pub requeues: Evidence<u64>,
     /// Issues of a request that was in the device already, without a requeue: D2C is from the last one.
     #[serde(default)]
-    pub reissued: u64,
+    pub reissued: Evidence<u64>,
     /// Commands of a driver's own without data, which are in no stage.
     pub without_data: u64,
     /// Bios that were still on their way at the end.
     pub unfinished: Evidence<u64>,
     /// Completed bios whose issue is not in the trace: their Q2C is known, their D2C is not.
-    pub without_issue: u64,
+    pub without_issue: Evidence<u64>,
     /// Bios whose end is not known, by what was lost.
     pub given_up: GivenUp,
     /// Events of devices beyond those that are distinguished; their bios are in no stage.
@@ -350,7 +350,7 @@ pub(super) fn stages_found(
     counts: &MatchCounts,
     lacks: &Lacks,
 ) -> StagesFound {
-    let Lacks { queueing, completions, ends, issues, splits, unclear, .. } = lacks;
+    let Lacks { queueing, completions, ends, issues, requests, requeues, splits, unclear, .. } = lacks;
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -404,15 +404,15 @@ pub(super) fn stages_found(
         devices,
         bios_queued: known(counts.queued, &[queueing, unclear]),
         bios_completed: known(counts.completed, &[queueing, unclear, completions, ends]),
-        bios_below: counts.below,
+        bios_below: known(counts.below, &[queueing]),
         requests: known(counts.requests, &[issues]),
         requests_completed: known(counts.requests_completed, &[issues, completions]),
-        parts: known(counts.parts, &[splits]),
-        requeues: counts.requeues,
-        reissued: counts.reissued,
+        parts: known(counts.parts, &[queueing, splits]),
+        requeues: known(counts.requeues, &[requeues]),
+        reissued: known(counts.reissued, &[issues, requests]),
         without_data: counts.without_data,
         unfinished: known(counts.unfinished, &[unclear, completions, ends, issues]),
-        without_issue: counts.without_issue,
+        without_issue: known(counts.without_issue, &[queueing, requests]),
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,
         unmatched: match unit {
@@ -541,8 +541,8 @@ mod tests {
             (40, Complete, "R", 16, 8, NO),
         ]);
         assert_eq!(
-            (found.parts.clone(), found.requeues, found.bios_queued.clone(), found.bios_completed.clone()),
-            (1.into(), 1, 1.into(), 1.into())
+            (found.parts.clone(), found.requeues.clone(), found.bios_queued.clone(), found.bios_completed.clone()),
+            (1.into(), 1.into(), 1.into(), 1.into())
         );
         // One bio: from its first issue (the last one of a request that came back) to its last part's completion.
         assert_eq!(of(&found, Stage::D2c), (1, 28, 28));
@@ -557,17 +557,20 @@ mod tests {
         let found = run(&[&first[..], &again].concat());
         assert_eq!((of(&found, Stage::D2c), of(&found, Stage::Q2c)), ((2, 50, 50), (2, 89, 90)));
         assert_eq!(
-            (found.reissued, found.requests.clone(), found.unmatched.sum(), found.given_up.sum()),
-            (1, 0.into(), 0, 0)
+            (found.reissued.clone(), found.requests.clone(), found.unmatched.sum(), found.given_up.sum()),
+            (1.into(), 0.into(), 0, 0)
         );
         // A request was allocated in between: the second issue is another's, whose queueing is not there.
         let another = [again[0], (30, GetRq, "R", 8, 8, NO), again[1], again[2]];
         let found = run(&[&first[..], &another].concat());
-        assert_eq!((found.reissued, found.requests, found.unmatched.issued), (0, 1.into(), 1));
+        assert_eq!((found.reissued, found.requests, found.unmatched.issued), (0.into(), 1.into(), 1));
         // So it is where it has other sectors.
         let longer = [again[0], (40, Issue, "R", 8, 24, NO), again[2]];
         let found = run(&[&first[..], &longer].concat());
-        assert_eq!((found.reissued, found.requests.clone(), of(&found, Stage::D2c)), (0, 1.into(), (2, 80, 80)));
+        assert_eq!(
+            (found.reissued.clone(), found.requests.clone(), of(&found, Stage::D2c)),
+            (0.into(), 1.into(), (2, 80, 80))
+        );
     }
 
     #[test]

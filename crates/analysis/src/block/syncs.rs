@@ -6,8 +6,9 @@
 
 use super::counts::Unit;
 use super::in_flight::{Bio, NEVER};
+use super::lacks::{Lacks, known};
 use super::watch::Watch;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Unknown};
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashSet};
@@ -16,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// Calls that are listed, the longest ones.
 const MAX_LISTED: usize = 64;
+/// Tasks whose calls are counted apart; of more there is one row.
+const MAX_TASKS: usize = 4096;
 /// Calls on their way at one time, owners of journals, and bios of one call, that are followed.
 const MAX_OPEN: usize = 4096;
 const MAX_WAITS: usize = 4096;
@@ -68,15 +71,25 @@ pub struct SyncCall {
     pub waits: Evidence<SyncTimes>,
 }
 
+/// How many calls a task made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct SyncTask {
+    pub task: String,
+    pub calls: u64,
+}
+
 /// All calls that began and ended in the trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncsFound {
     pub durations: LatencyNs,
-    /// Of all calls together.
-    pub data_ns: u64,
-    pub journal_ns: u64,
+    /// Of all calls together; unknown where there are none, or where the trace does not show the bios that they waited for.
+    pub data_ns: Evidence<u64>,
+    pub journal_ns: Evidence<u64>,
     pub flush_ns: Evidence<u64>,
-    pub rest_ns: u64,
+    pub rest_ns: Evidence<u64>,
+    /// Most calls first.
+    #[serde(default)]
+    pub by_task: Vec<SyncTask>,
     /// The longest first.
     pub calls: Vec<SyncCall>,
 }
@@ -114,6 +127,9 @@ pub(super) struct Syncs {
     bios_flush: bool,
     durations: LatencyHistogram,
     times: [u64; 3],
+    /// Calls by owner; those of further owners.
+    counts: HashMap<u32, u64>,
+    further: u64,
     closed: Vec<Closed>,
 }
 
@@ -133,6 +149,11 @@ fn call(name: &str) -> Option<(&str, bool)> {
 
 fn is_sync(call: &str) -> bool {
     matches!(call, "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range")
+}
+
+/// Whether an event of this name begins a call of `fsync` or similar.
+pub fn begins_sync(name: &str) -> bool {
+    call(name).is_some_and(|(_, begins)| begins)
 }
 
 impl Syncs {
@@ -170,6 +191,10 @@ impl Syncs {
     fn close(&mut self, open: Open, now: u64) {
         let duration = now.saturating_sub(open.begin);
         self.durations.add(duration);
+        match self.counts.len() < MAX_TASKS || self.counts.contains_key(&open.owner) {
+            true => *self.counts.entry(open.owner).or_default() += 1,
+            false => self.further += 1,
+        }
         let times = shares(&open.spans);
         for (sum, time) in self.times.iter_mut().zip(times) {
             *sum += time;
@@ -196,31 +221,51 @@ impl Syncs {
         )
     }
 
-    pub fn finish(mut self, unit: Unit, devices: &[Device], owner: impl Fn(u32) -> String) -> SyncsFound {
+    pub fn finish(
+        mut self,
+        unit: Unit,
+        lacks: &Lacks,
+        devices: &[Device],
+        owner: impl Fn(u32) -> String,
+    ) -> SyncsFound {
         self.keep_longest();
+        let queueing = (unit == Unit::Request).then(|| {
+            Unknown::new(
+                "the trace lacks block_bio_queue, so the requests that a call waited for are unknown",
+                "record block:block_bio_queue too",
+            )
+        });
+        let none = (self.durations.finish().n == 0)
+            .then(|| Unknown::new("no call of fsync or similar began and ended in the trace", ""));
+        let bios = [&queueing, &lacks.completions, &lacks.ends];
+        let of_all = |ns: Evidence<u64>| match known((), &[&[&none], &bios[..]].concat()) {
+            Evidence::Known(()) => ns,
+            Evidence::Unknown(why) => Evidence::Unknown(why),
+        };
         let calls = self.closed.iter().map(|one| SyncCall {
             call: one.open.name.clone(),
             number: one.open.number,
             task: owner(one.open.owner),
             begin_ns: one.open.begin,
             duration_ns: one.duration,
-            waits: match unit {
-                Unit::Bio => Evidence::Known(one.waits(devices, |ns| self.flush_time(ns))),
-                Unit::Request => Evidence::unknown(
-                    "the trace lacks block_bio_queue, so the requests that a call waited for are unknown",
-                    "record block:block_bio_queue too",
-                ),
-            },
+            waits: known((), &bios).map(|()| one.waits(devices, |ns| self.flush_time(ns))),
         });
         let [data_ns, journal_ns, flush_ns] = self.times;
         let durations = self.durations.finish();
         let all = self.durations.total_ns();
+        let mut by_task: Vec<SyncTask> =
+            self.counts.iter().map(|(&one, &calls)| SyncTask { task: owner(one), calls }).collect();
+        by_task.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.task.cmp(&b.task)));
+        if self.further > 0 {
+            by_task.push(SyncTask { task: "(further tasks)".to_owned(), calls: self.further });
+        }
         SyncsFound {
             durations,
-            data_ns,
-            journal_ns,
-            flush_ns: self.flush_time(flush_ns),
-            rest_ns: all.saturating_sub(data_ns + journal_ns + flush_ns),
+            data_ns: of_all(data_ns.into()),
+            journal_ns: of_all(journal_ns.into()),
+            flush_ns: of_all(self.flush_time(flush_ns)),
+            rest_ns: of_all(all.saturating_sub(data_ns + journal_ns + flush_ns).into()),
+            by_task,
             calls: calls.collect(),
         }
     }

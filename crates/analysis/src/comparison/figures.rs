@@ -280,9 +280,10 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
         crate::flash::FlashOp::Program => "program",
         crate::flash::FlashOp::Erase => "erase",
     };
-    let total = found.counts.total;
-    for (name, n) in [("reads", total.reads), ("programs", total.programs), ("erases", total.erases)] {
-        figures.push(count(name, n, Better::Neither));
+    if let Some(total) = found.counts.known().map(|counts| counts.total) {
+        for (name, n) in [("reads", total.reads), ("programs", total.programs), ("erases", total.erases)] {
+            figures.push(count(name, n, Better::Neither));
+        }
     }
     let mut tasks: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for task in &found.by_task {

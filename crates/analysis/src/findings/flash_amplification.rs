@@ -10,7 +10,7 @@ const MIN_TIMES: f64 = 3.0;
 const MIN_BYTES: u64 = 256 << 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let Some(wear) = seen.flash.map(|flash| &flash.wear) else { return Vec::new() };
+    let Some(wear) = seen.flash.and_then(|flash| flash.wear.known()) else { return Vec::new() };
     let (Some(written), Some(programmed)) = (wear.written_bytes, wear.programmed_bytes) else { return Vec::new() };
     let times = programmed as f64 / written.max(1) as f64;
     if written == 0 || programmed < MIN_BYTES || times < MIN_TIMES {
@@ -67,7 +67,7 @@ mod tests {
 
     fn work(written: u64, programmed: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
-        let wear = &mut work.flash().wear;
+        let wear = work.flash().wear.known_mut().expect("wear");
         (wear.written_bytes, wear.programmed_bytes) = (Some(written), Some(programmed));
         work
     }

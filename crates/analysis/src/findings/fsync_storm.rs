@@ -231,13 +231,14 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
     // What all calls waited for is what this process waited for where the others hardly count.
     if let Some(syncs) = seen.block.map(|block| &block.syncs)
         && percent(ns, syncs.durations.mean.saturating_mul(syncs.durations.n)) > MOST_OF_ALL_PERCENT
-        && syncs.calls.iter().any(|call| call.waits.known().is_some())
+        && let (Some(&data), Some(&journal), Some(&rest)) =
+            (syncs.data_ns.known(), syncs.journal_ns.known(), syncs.rest_ns.known())
     {
         let all = ns.max(1);
-        journal_percent = percent(syncs.journal_ns, all);
+        journal_percent = percent(journal, all);
         let parts = [
-            ("its own data", Some(syncs.data_ns)),
-            ("the journal", Some(syncs.journal_ns)),
+            ("its own data", Some(data)),
+            ("the journal", Some(journal)),
             ("flushes of the device", syncs.flush_ns.known().copied()),
         ];
         for (what, part) in parts.iter().filter_map(|(what, part)| Some((what, (*part)?))) {
@@ -245,7 +246,6 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
             evidence.push(measure(&format!("waited for {what}"), part as f64, MeasureUnit::Ns, source));
         }
         let most = parts.iter().filter_map(|(what, part)| Some((*what, (*part)?))).max_by_key(|(_, part)| *part);
-        let rest = syncs.rest_ns;
         waited = match most {
             Some((_, part)) if rest > part => {
                 evidence.push(measure("for no bio", rest as f64, MeasureUnit::Ns, "the rest of their time"));
@@ -350,7 +350,7 @@ mod tests {
             work.call("fsync", "logger (7)", 200, 800_000_000, 0);
             let syncs = &mut work.block().syncs;
             syncs.durations = LatencyNs { n: 200, mean: 4_000_000, ..LatencyNs::default() };
-            (syncs.data_ns, syncs.rest_ns) = (data_ns, rest_ns);
+            (syncs.data_ns, syncs.journal_ns, syncs.rest_ns) = (data_ns.into(), 0.into(), rest_ns.into());
             let times = SyncTimes { data_ns, journal_ns: 0, flush_ns: 0.into(), rest_ns, longest: None };
             let call = |waits| SyncCall {
                 call: "fsync".to_owned(),

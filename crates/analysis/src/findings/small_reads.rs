@@ -151,7 +151,10 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
     let reads = || seen.calls.by_file.iter().filter(|group| is_read(&group.call));
     let opened = match reads().filter(|group| group.name.starts_with(&head)).count() as u64 {
         0 => opened,
-        read if opened == 0 || seen.calls.not_of_device > 0 || reads().any(|group| group.name == FURTHER) => {
+        read if opened == 0
+            || seen.calls.not_of_device.is_some_and(|n| n > 0)
+            || reads().any(|group| group.name == FURTHER) =>
+        {
             opened.max(read)
         }
         read => opened.min(read),

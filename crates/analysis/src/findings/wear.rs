@@ -13,9 +13,9 @@ const MIN_ERASES: u64 = 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    let spends = seen.flash.and_then(|flash| flash.wear.by_task.first());
+    let spends = seen.flash.and_then(|flash| flash.wear.known()?.by_task.first());
     for life in seen.life {
-        let erased = seen.flash.map_or(0, |flash| flash.wear.erased_blocks);
+        let erased = seen.flash.and_then(|flash| flash.wear.known()).map_or(0, |wear| wear.erased_blocks);
         if life.even_years >= MIN_YEARS || erased < MIN_ERASES {
             continue;
         }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_short_life_is_told() {
         let mut work = Work::new(1_000_000_000);
-        work.flash().wear.erased_blocks = 500;
+        work.flash().wear.known_mut().expect("wear").erased_blocks = 500;
         work.life.push(life(1.5));
         assert!(only(find(&work.seen())).what.starts_with("The flash lasts 1.5 years"));
     }
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn a_long_one_or_a_handful_of_erases_is_not() {
         let mut work = Work::new(1_000_000_000);
-        work.flash().wear.erased_blocks = 500;
+        work.flash().wear.known_mut().expect("wear").erased_blocks = 500;
         work.life.push(life(15.0));
         assert!(find(&work.seen()).is_empty());
         work.life[0] = life(1.0);
-        work.flash().wear.erased_blocks = 3;
+        work.flash().wear.known_mut().expect("wear").erased_blocks = 3;
         assert!(find(&work.seen()).is_empty());
     }
 

@@ -1,8 +1,8 @@
 //! How many operations in each phase that the recording itself names.
 
 use super::OpCounts;
-use crate::Analysis;
 use crate::clip::clip;
+use crate::{Analysis, Evidence, Unknown};
 use flashscope_trace::{Event, EventKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,8 @@ pub struct PhaseOps {
     pub end_ns: u64,
     /// False where the recording stopped inside the phase: `end_ns` is then the time of its last event.
     pub ended: bool,
-    pub counts: OpCounts,
+    /// Unknown where the trace would not show any operation of raw flash.
+    pub counts: Evidence<OpCounts>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -31,6 +32,13 @@ pub struct PhasesFound {
     pub ends_without_begin: u64,
     /// Phases beyond the limits on number and nesting.
     pub not_kept: u64,
+}
+
+impl PhasesFound {
+    /// What happened in raw flash is not in the trace.
+    pub(crate) fn has_no_counts(&mut self, why: &Unknown) {
+        self.phases.iter_mut().for_each(|phase| phase.counts = Evidence::Unknown(why.clone()));
+    }
 }
 
 /// Counts by phase. Reads events in order of time.
@@ -54,7 +62,7 @@ impl Phases {
             begin_ns: time_ns,
             end_ns: time_ns,
             ended: false,
-            counts: OpCounts::default(),
+            counts: OpCounts::default().into(),
         });
     }
 
@@ -81,7 +89,9 @@ impl Analysis for Phases {
             EventKind::PhaseEnd { name } => self.end(event.time.0, name),
             EventKind::Flash(access) => {
                 for &i in &self.open {
-                    self.found.phases[i].counts.add(access.op);
+                    if let Some(counts) = self.found.phases[i].counts.known_mut() {
+                        counts.add(access.op);
+                    }
                 }
             }
             _ => {}
@@ -126,9 +136,9 @@ mod tests {
             panic!("{found:?}");
         };
         assert_eq!((outer.begin_ns, outer.end_ns, outer.ended), (2, 9, true));
-        assert_eq!(outer.counts, counts(2, 1));
+        assert_eq!(outer.counts, counts(2, 1).into());
         assert_eq!((inner.begin_ns, inner.end_ns, inner.ended), (4, 7, true));
-        assert_eq!(inner.counts, counts(1, 1));
+        assert_eq!(inner.counts, counts(1, 1).into());
     }
 
     #[test]
@@ -140,7 +150,7 @@ mod tests {
             flash(4, 1, access(Read, 0)),
             end(5, "mount"),
         ]);
-        let reads: Vec<u64> = found.phases.iter().map(|p| p.counts.reads).collect();
+        let reads: Vec<u64> = found.phases.iter().filter_map(|p| Some(p.counts.known()?.reads)).collect();
         assert_eq!(reads, [0, 1]);
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use flashscope_analysis::block::begins_sync;
 use flashscope_report::top::{TopSnapshot, prometheus};
 use flashscope_targets::{Job, OpenOptions};
 use flashscope_trace::{Event, EventKind, Session, SessionOptions, StreamWindow, TimeNs};
@@ -305,7 +306,8 @@ fn snapshot(
     let snapshot = if inputs.traces().any(report::is_of_block_io) {
         let by_app = with_apps.then_some(ReportBy::App);
         let (by_process, by_app) = report::block_report_and(&inputs, &args, by_app)?;
-        TopSnapshot::of_block(&by_process, by_app.as_ref(), time_s, interval_s)
+        let shows_syncs = inputs.traces().any(|trace| trace.schemas().any(|schema| begins_sync(&schema.name)));
+        TopSnapshot::of_block(&by_process, by_app.as_ref(), shows_syncs, time_s, interval_s)
     } else {
         TopSnapshot::of_flash(&report::flash_report(&inputs, &args)?, time_s, interval_s)
     };

@@ -35,9 +35,9 @@ impl Sort {
     fn value(self, row: &TopRow) -> f64 {
         match self {
             Sort::Bytes => bytes(row),
-            Sort::Ios => row.ios_per_s,
+            Sort::Ios => row.ios_per_s.unwrap_or(0.0),
             Sort::P99 => row.times.map_or(0.0, |times| times.p99_ns as f64),
-            Sort::Waits => row.waits_ns_per_s,
+            Sort::Waits => row.waits_ns_per_s.unwrap_or(0.0),
         }
     }
 }
@@ -281,8 +281,8 @@ fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> 
     if let Some(unused) = top.readahead_unused.known() {
         second += &format!("; read-ahead not used {:.0} %", unused * 100.0);
     }
-    if top.most_erases_of_a_block > 0 {
-        second += &format!("; most erased block {}×", top.most_erases_of_a_block);
+    if let Some(erases) = top.most_erases_of_a_block.filter(|erases| *erases > 0) {
+        second += &format!("; most erased block {erases}×");
     }
     if top.dropped > 0 {
         second += &format!("; {} sub-buffers of events were dropped: figures are too low", top.dropped);
@@ -311,25 +311,28 @@ fn fitted(name: &str, width: usize) -> String {
 fn cells(row: &TopRow, by: TopBy, name_width: usize) -> Vec<String> {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let bytes = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| size(value.round() as u64));
+    let rate = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"));
+    let errors = || row.errors.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let mut cells = vec![
         fitted(&visible(shown_name(row)), name_width),
         bytes(row.read_bytes_per_s),
         bytes(row.written_bytes_per_s),
-        format!("{:.0}", row.ios_per_s),
+        rate(row.ios_per_s),
         time(row.times.map(|times| times.p50_ns)),
         time(row.times.map(|times| times.p99_ns)),
     ];
     match by {
         TopBy::Process | TopBy::App => cells.extend([
-            format!("{:.0}", row.syncs_per_s),
-            row.errors.to_string(),
-            match &row.waits_behind {
-                Some(other) => format!("{}/s {}", duration(row.waits_ns_per_s.round() as u64), visible(other)),
-                None => String::new(),
+            rate(row.syncs_per_s),
+            errors(),
+            match (&row.waits_behind, row.waits_ns_per_s) {
+                (Some(other), Some(ns)) => format!("{}/s {}", duration(ns.round() as u64), visible(other)),
+                (None, Some(_)) => String::new(),
+                (_, None) => "-".to_owned(),
             },
         ]),
         TopBy::File => cells.push(visible(&row.processes.join(", ")).into_owned()),
-        TopBy::Device => cells.push(row.errors.to_string()),
+        TopBy::Device => cells.push(errors()),
     }
     cells
 }
@@ -344,7 +347,7 @@ mod tests {
             name: name.to_owned(),
             read_bytes_per_s: Some(read),
             written_bytes_per_s: Some(written),
-            ios_per_s: ios,
+            ios_per_s: Some(ios),
             ..TopRow::default()
         };
         TopSnapshot {

@@ -77,8 +77,8 @@ pub fn flash(report: &FlashReport) -> String {
 }
 
 fn counts(report: &FlashReport) -> String {
-    let counts = &report.found.counts;
     // A trace of the page cache alone has none.
+    let Some(counts) = report.found.counts.known() else { return String::new() };
     if counts.total.sum() == 0 && report.found.durations.is_empty() {
         return String::new();
     }
@@ -128,7 +128,7 @@ fn counts(report: &FlashReport) -> String {
 fn tasks_and_phases(report: &FlashReport) -> String {
     let found = &report.found;
     let numbers = "<th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n";
-    let rows = found.by_task.iter().take(MAX_ROWS).map(|t| (t.task.as_str(), None, &t.counts));
+    let rows = found.by_task.iter().take(MAX_ROWS).map(|t| (t.task.as_str(), None, Some(&t.counts)));
     let mut out = table("By task", &format!("<tr><th>task</th>{numbers}"), &operations(rows));
     out += &more(found.by_task.len(), "tasks");
     let did = activities(&found.activities, found.begin_ns, None);
@@ -138,7 +138,7 @@ fn tasks_and_phases(report: &FlashReport) -> String {
     let phases = &found.phases;
     let rows = phases.phases.iter().take(MAX_ROWS).map(|p| {
         let lasted = duration(p.end_ns.saturating_sub(p.begin_ns));
-        (p.name.as_str(), Some(if p.ended { lasted } else { format!("{lasted}, cut") }), &p.counts)
+        (p.name.as_str(), Some(if p.ended { lasted } else { format!("{lasted}, cut") }), p.counts.known())
     });
     out += &table("By phase", &format!("<tr><th>phase</th><th class=\"num\">lasted</th>{numbers}"), &operations(rows));
     out += &more(phases.phases.len(), "phases");
@@ -154,7 +154,7 @@ fn tasks_and_phases(report: &FlashReport) -> String {
 }
 
 fn wear(report: &FlashReport) -> String {
-    let wear = &report.found.wear;
+    let Some(wear) = report.found.wear.known() else { return String::new() };
     if wear.programmed_pages + wear.erased_blocks == 0 {
         return String::new();
     }
@@ -209,8 +209,7 @@ fn recorded_on(report: &FlashReport) -> String {
         "<tr><th>event</th><th>operation</th><th>kernel function</th><th>level</th><th>does not see</th></tr>\n",
         &body(&rows),
     );
-    let mtd = &report.found.counts.mtd_calls;
-    if mtd.sum() > 0 {
+    if let Some(mtd) = report.found.counts.known().map(|counts| counts.mtd_calls).filter(|mtd| mtd.sum() > 0) {
         _ = writeln!(
             out,
             "<p class=\"note\">Cross-count at the MTD layer, where a call may span many pages: {} reads, {} writes, {} erases.</p>",

@@ -123,15 +123,16 @@ fn body(rows: &str) -> String {
 }
 
 /// Rows of a name and its operations.
-fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, &'a OpCounts)>) -> String {
+fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, Option<&'a OpCounts>)>) -> String {
     let mut out = String::new();
     for (name, extra, c) in rows {
         _ = write!(out, "<tr><td>{}</td>", escape(name));
         if let Some(extra) = extra {
             _ = write!(out, "<td class=\"num\">{}</td>", escape(&extra));
         }
-        for n in [c.reads, c.programs, c.erases] {
-            _ = write!(out, "<td class=\"num\">{}</td>", grouped(n));
+        for n in [c.map(|c| c.reads), c.map(|c| c.programs), c.map(|c| c.erases)] {
+            let shown = n.map_or_else(|| "unknown".to_owned(), grouped);
+            _ = write!(out, "<td class=\"num\">{shown}</td>");
         }
         out.push_str("</tr>\n");
     }

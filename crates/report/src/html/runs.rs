@@ -35,7 +35,7 @@ fn of_group(group: &RunGroup) -> String {
         board,
         ("tracer", tracer(group.tracer).to_owned()),
     ];
-    let tasks = group.by_task.iter().map(|task| (task.task.as_str(), None, &task.counts));
+    let tasks = group.by_task.iter().map(|task| (task.task.as_str(), None, Some(&task.counts)));
     let head = "<tr><th>task</th><th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n";
     let by_task = match group.by_task.is_empty() {
         true => String::new(),

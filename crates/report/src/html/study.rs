@@ -170,12 +170,12 @@ fn group_operations(index: usize, group: &Group) -> String {
     };
     if !group.phases.is_empty() {
         let rows = group.phases.iter().take(super::MAX_ROWS);
-        let rows = rows.map(|p| (p.phase.as_str(), Some(duration(p.duration_ns)), &p.counts));
+        let rows = rows.map(|p| (p.phase.as_str(), Some(duration(p.duration_ns)), Some(&p.counts)));
         out += &table("By phase", &head("phase", "<th class=\"num\">lasted</th>"), &operations(rows));
         out += &super::more(group.phases.len(), "phases");
     }
     if !group.by_task.is_empty() {
-        let rows = group.by_task.iter().take(super::MAX_ROWS).map(|t| (t.task.as_str(), None, &t.counts));
+        let rows = group.by_task.iter().take(super::MAX_ROWS).map(|t| (t.task.as_str(), None, Some(&t.counts)));
         out += &table("By task", &head("task", ""), &operations(rows));
         out += &super::more(group.by_task.len(), "tasks");
     }

@@ -18,7 +18,6 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     let width = style.width();
     let report = &crate::names::flash_for_people(report);
     let found = &report.found;
-    let total = &found.counts.total;
     let mut out = title(report, width);
     if let Some(line) = wear_view::failed(report) {
         out += &paragraph(&line, width, 0, 2);
@@ -27,21 +26,21 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     out += &super::calls(&report.calls, found.begin_ns, &style);
     let mut table = Table::new("tnn");
     table.head(["what a command moved", "reads", "programs"]);
-    if total.sum() > 0 {
-        for (name, reads, programs) in kinds(&found.counts.reads, &found.counts.programs) {
+    if let Some(counts) = found.counts.known().filter(|counts| counts.total.sum() > 0) {
+        for (name, reads, programs) in kinds(&counts.reads, &counts.programs) {
             table.row([name.to_owned(), grouped(reads), grouped(programs)]);
         }
     }
     out += &style.section("By kind", &table.render(width));
     out += &times(report, &style);
-    let tasks = found.by_task.iter().map(|t| (visible(&t.task).into_owned(), None, t.counts));
+    let tasks = found.by_task.iter().map(|t| (visible(&t.task).into_owned(), None, Some(t.counts)));
     out += &style.section("By task", &operations("task", tasks, width));
     let phases = &found.phases;
     if !phases.phases.is_empty() {
         out += &style.heading("By phase");
         let rows = phases.phases.iter().map(|p| {
             let lasted = duration(p.end_ns.saturating_sub(p.begin_ns)) + if p.ended { "" } else { ", cut" };
-            (visible(&p.name).into_owned(), Some(lasted), p.counts)
+            (visible(&p.name).into_owned(), Some(lasted), p.counts.known().copied())
         });
         out += &operations("phase", rows, width);
     }
@@ -60,7 +59,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         } else {
             grouped(b.block.into())
         };
-        (name, None, b.counts)
+        (name, None, Some(b.counts))
     });
     out += &style.section("Busiest blocks", &operations("block", busiest, width));
 
@@ -75,12 +74,10 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
 /// What it is of, how much there was, and what recorded it.
 fn title(report: &FlashReport, width: usize) -> String {
     let found = &report.found;
-    let total = &found.counts.total;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
-    let operations = match total.sum() {
-        // Whether it would have recorded any is not known of a trace of the page cache alone.
-        0 => "no operation of raw flash in the trace".to_owned(),
-        _ => format!(
+    let operations = match found.counts.known().map(|counts| counts.total).filter(|total| total.sum() > 0) {
+        None => "no operation of raw flash in the trace".to_owned(),
+        Some(total) => format!(
             "{} page reads, {} page programs, {} block erases",
             grouped(total.reads),
             grouped(total.programs),
@@ -129,12 +126,12 @@ fn times(report: &FlashReport, style: &Style) -> String {
 
 /// What the recording's own events say of the wear; without any, what the device says of itself.
 fn wear(report: &FlashReport, style: &Style) -> String {
-    let (found, width) = (&report.found.wear, style.width());
-    if found.programmed_pages + found.erased_blocks == 0 {
+    let width = style.width();
+    let Some(found) = report.found.wear.known().filter(|wear| wear.programmed_pages + wear.erased_blocks > 0) else {
         let said: Vec<String> = report.system.wear.iter().map(|said| said.sentence()).collect();
         let lines: String = said.iter().map(|sentence| paragraph(&visible(sentence), width, 2, 4)).collect();
         return if said.is_empty() { lines } else { style.heading("Wear") + &lines };
-    }
+    };
     let mut out = style.heading("Wear");
     for sentence in wear_view::sentences(report) {
         out += &paragraph(&visible(&sentence), width, 2, 4);
@@ -201,7 +198,7 @@ fn errors(report: &FlashReport, style: &Style, width: usize) -> String {
 /// Rows of a name and its operations, the first ones of many.
 pub(super) fn operations(
     what: &str,
-    rows: impl ExactSizeIterator<Item = (String, Option<String>, OpCounts)>,
+    rows: impl ExactSizeIterator<Item = (String, Option<String>, Option<OpCounts>)>,
     width: usize,
 ) -> String {
     let all = rows.len();
@@ -211,7 +208,8 @@ pub(super) fn operations(
     let lasted = timed.then_some("lasted");
     table.head([what].into_iter().chain(lasted).chain(["reads", "programs", "erases"]));
     for (name, lasted, c) in rows {
-        let numbers = [c.reads, c.programs, c.erases].map(grouped);
+        let numbers =
+            c.map_or_else(|| [(); 3].map(|()| "unknown".to_owned()), |c| [c.reads, c.programs, c.erases].map(grouped));
         table.row([name].into_iter().chain(lasted).chain(numbers));
     }
     let mut out = table.render(width);

@@ -43,13 +43,15 @@ pub fn flash_by(report: &FlashReport, by: SplitBy, style: &Style) -> String {
     let most = style.rows(MAX_ROWS);
     let mut tables = String::new();
     if by == SplitBy::File {
-        tables += &section("Programmed for which file", &wear_view::files(&report.found.wear, most), style);
+        if let Some(wear) = report.found.wear.known() {
+            tables += &section("Programmed for which file", &wear_view::files(wear, most), style);
+        }
         tables += &names_section(&report.names, style, most);
     }
     let chips = SplitReport::of_flash(report, by).chips;
     if !chips.is_empty() {
         let name = |one: &ChipOps| one.chip.map_or_else(|| "(unknown)".to_owned(), |chip| chip.to_string());
-        let rows = chips.iter().map(|one| (name(one), None, one.counts));
+        let rows = chips.iter().map(|one| (name(one), None, Some(one.counts)));
         tables += &style.section("By chip", &operations("chip", rows, style.width()));
     }
     tables += &of_calls(&report.calls, by, report.found.begin_ns, style);

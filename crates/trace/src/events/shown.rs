@@ -12,6 +12,8 @@ pub struct CacheShown {
     pub reads: bool,
     /// Writes into files, pages that become dirty, or calls that write.
     pub writes: bool,
+    /// Of these, what names the file.
+    pub written_files: bool,
     /// Faults of mapped files.
     pub faults: bool,
     /// Pages that leave the cache.
@@ -19,7 +21,8 @@ pub struct CacheShown {
 }
 
 impl CacheShown {
-    pub const ALL: CacheShown = CacheShown { reads: true, writes: true, faults: true, departures: true };
+    pub const ALL: CacheShown =
+        CacheShown { reads: true, writes: true, written_files: true, faults: true, departures: true };
 
     pub fn of<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> CacheShown {
         let mut shown = CacheShown::default();
@@ -28,7 +31,7 @@ impl CacheShown {
                 (Some(FileStep::Read), _) | (_, "mm_filemap_get_pages") => shown.reads = true,
                 (Some(FileStep::Fault), _) | (_, "mm_filemap_fault") => shown.faults = true,
                 (Some(FileStep::Uncached), _) => shown.departures = true,
-                (Some(FileStep::Write | FileStep::Dirtied), _) => shown.writes = true,
+                (Some(FileStep::Write | FileStep::Dirtied), _) => (shown.writes, shown.written_files) = (true, true),
                 (_, "sys_enter_write" | "sys_enter_pwrite64") => shown.writes = true,
                 _ => {}
             }
@@ -41,6 +44,7 @@ impl CacheShown {
         CacheShown {
             reads: self.reads || other.reads,
             writes: self.writes || other.writes,
+            written_files: self.written_files || other.written_files,
             faults: self.faults || other.faults,
             departures: self.departures || other.departures,
         }

@@ -363,13 +363,13 @@ impl Hash for Said<'_> {
     }
 }
 
-/// A step of a bio or a request that cannot come twice at one time.
+/// A step of a bio or a request that cannot come twice at one time, as those of zone appends can.
 fn is_once(parsed: &Parsed<'_>) -> bool {
     let field = |name: &str| parsed.fields.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     let has_a_place = ["nr_sector", "new_sector"].iter().any(|name| matches!(field(name), Some(Value::Unsigned(1..))));
     parsed.name.starts_with("block_")
         && has_a_place
-        && matches!(field("rwbs"), Some(Value::Text(letters)) if !letters.contains(&b'Z'))
+        && matches!(field("rwbs"), Some(Value::Text(letters)) if !letters.starts_with(b"ZA"))
 }
 
 /// System, name, and the names and kinds of the fields.
@@ -449,5 +449,22 @@ fn encode(out: &mut Vec<u8>, id: u16, tid: TaskId, text: &[u8], flags: &[u8], fi
         if let Value::Text(text) = value {
             out.extend_from_slice(text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_come_once_at_a_time_are_all_but_zone_appends_and_those_without_sectors() {
+        let step = |letters: &'static str, sectors: u64| Parsed {
+            system: "block",
+            name: "block_bio_queue".to_owned(),
+            fields: vec![("rwbs", Value::Text(letters.as_bytes())), ("nr_sector", Value::Unsigned(sectors))],
+        };
+        let once = ["R", "WS", "D", "DE", "WZ", "WZS", "ZR"].map(|letters| is_once(&step(letters, 8)));
+        assert_eq!(once, [true; 7]);
+        assert_eq!([is_once(&step("ZA", 8)), is_once(&step("FWS", 0))], [false; 2]);
     }
 }

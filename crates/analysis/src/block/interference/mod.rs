@@ -32,6 +32,7 @@ mod processors;
 use super::by_owner::MAX_OWNERS;
 use super::groups::size_class;
 use super::in_flight::{Bio, NEVER};
+use super::lacks::{Lacks, known};
 use super::watch::{Step, Watch};
 use crate::{Evidence, LatencyHistogram, Unknown};
 use device::{OneDevice, Own, OwnerHere, Place, SIZES, Waits, float};
@@ -169,7 +170,7 @@ pub struct InterferenceFound {
     /// Bios whose waits were not measured: their owners were too many.
     pub not_measured: u64,
     /// Requests with bios of several owners.
-    pub shared_requests: u64,
+    pub shared_requests: Evidence<u64>,
     /// Owners of a device that have no row of their own in `pairs`: they are "(further owners)" there, and exact in `owners`.
     #[serde(default)]
     pub further_owners: u64,
@@ -179,6 +180,17 @@ pub struct InterferenceFound {
 }
 
 impl InterferenceFound {
+    /// What rests on events that are not in the trace is unknown.
+    pub(super) fn lacks(&mut self, lacks: &Lacks) {
+        self.shared_requests =
+            known(std::mem::take(&mut self.shared_requests), &[&lacks.queueing, &lacks.requests]).flatten();
+        // Where a bio waited shows at its issue.
+        if let Some(why) = &lacks.requests {
+            (self.owners, self.pairs, self.own_work) = Default::default();
+            self.unseen = Some(why.clone());
+        }
+    }
+
     pub(super) fn has_unseen(&mut self, why: &Unknown) {
         for owner in &mut self.owners {
             owner.mean_device_excess_ns = Evidence::Unknown(why.clone());
@@ -396,7 +408,7 @@ impl Interference {
     ) -> InterferenceFound {
         let mut found = InterferenceFound {
             not_measured: self.not_measured,
-            shared_requests: self.shared,
+            shared_requests: self.shared.into(),
             ..InterferenceFound::default()
         };
         for (one, device) in self.devices.iter_mut().zip(devices) {

@@ -52,7 +52,7 @@ fn a_wait_belongs_to_whom_the_device_serves() {
     assert_eq!(second.mean_device_excess_ns, Evidence::Known(0));
     assert_eq!(second.mean_alone_ns, Evidence::Known(103));
     assert_eq!((of("task 1").mean_q2c_ns, of("task 1").mean_behind_ns), (103, 0));
-    assert_eq!((found.not_measured, found.shared_requests), (0, 0));
+    assert_eq!((found.not_measured, found.shared_requests), (0, 0.into()));
 }
 
 /// bfq keeps the device idle for task 1, whose request was the last; task 2's request is in the scheduler meanwhile. Alone, it is issued
