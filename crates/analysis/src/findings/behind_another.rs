@@ -1,6 +1,6 @@
 //! A program that waits behind another one's I/O.
 
-use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, discard_stalls, measure, percent};
 use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::is_read;
 use crate::kernel_threads::is_worker;
@@ -67,7 +67,16 @@ pub(super) fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) ->
     (read > written && asked.saturating_mul(2) >= read && !submits).then(|| mine().map(|group| group.total_ns).sum())
 }
 
-fn later_trim(culprit: &str, gain: Evidence<Gain>) -> (String, Remedy) {
+fn later_trim(seen: &Seen<'_>, culprit: &str, device: &str, gain: Evidence<Gain>) -> (String, Remedy) {
+    // A worker frees what files had that were removed, where a mount option has it do so.
+    let mount = seen.storage.mounts_of(device).find(|mount| mount.has("discard"));
+    if let Some(mount) = mount.filter(|_| is_worker(culprit)) {
+        let cause = format!(
+            "{culprit} sends the discards that the mount option discard of {} asks for, and other I/O waits meanwhile.",
+            mount.target
+        );
+        return (cause, discard_stalls::without(mount, gain));
+    }
     let remedy = Remedy {
         what: "Trim when nothing else is done, once a week".to_owned(),
         steps: vec![Step::Run { command: "systemctl list-timers fstrim.timer".to_owned(), names: Vec::new() }],
@@ -89,7 +98,8 @@ pub(super) fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a
         }
     }
     // A journal does what the syncs and changes of programs cause, the waiting one's among them.
-    culprits.retain(|(name, _)| !name.contains(" journal ["));
+    // And who made a page of several programs dirty, or the file system's own, is nobody whose priority can be lowered: `(shared page)`.
+    culprits.retain(|(name, _)| !name.contains(" journal [") && !name.starts_with('('));
     culprits.iter().max_by_key(|(_, ns)| *ns).map(|(name, _)| *name)
 }
 
@@ -249,7 +259,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let gain = Evidence::unknown(most, "try it, and compare two recordings: flashscope diff");
     let at = Waits { culprit, reader_behind_writer, no_scheduler: disk.filter(|_| no_scheduler), device: &device };
     let (cause, remedy) = match trims(found, culprit) {
-        true => later_trim(culprit, gain),
+        true => later_trim(seen, culprit, &load.device, gain),
         false => cause_and_remedy(seen, &at, gain),
     };
     let (cause, advice) = match served_last(seen, load, percent(behind, all)) {
@@ -459,6 +469,27 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.cause.starts_with("backup (9) trims the device (frees unused blocks)"), "{}", finding.cause);
         assert!(finding.advice[0].what.starts_with("Trim when nothing else is done"));
+    }
+
+    #[test]
+    fn a_worker_that_trims_does_so_for_a_mount_option() {
+        let cause_and_step = |option: &str| {
+            let mut work = work(100, 4_000_000, OwnerKind::Task);
+            work.mount("/data", "ext4", option);
+            let found = work.block();
+            let worker = &mut found.originators.originators[1];
+            (worker.name, worker.kind, worker.written_bytes) = ("kworker/1:1".into(), OwnerKind::Unknown, 0);
+            worker.covered_bytes = 40 << 20;
+            for pair in &mut found.interference.pairs {
+                pair.behind = "kworker/1:1 (9)".into();
+            }
+            let finding = only(find(&work.seen()));
+            (finding.cause.contains("the mount option discard of /data"), finding.advice[0].steps[0].clone())
+        };
+        let (is_option, step) = cause_and_step("rw,discard");
+        assert!(is_option && matches!(step, Step::Remount { .. }), "{step:?}");
+        let (is_option, step) = cause_and_step("rw");
+        assert!(!is_option && matches!(step, Step::Run { .. }), "{step:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Discards that a device takes long for, one by one.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, stage};
+use super::{Finding, Gain, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, stage};
+use crate::Evidence;
 use crate::units::{counted, duration};
 
 const MIN_DISCARDS: u64 = 5;
@@ -38,25 +39,33 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             ],
             lost_ns: q2c.total_ns.into(),
             lost_bytes: None,
-            advice: vec![Remedy {
-                what: "Mount without discard, and trim once a week when nothing else is done".to_owned(),
-                steps: vec![
-                    Step::Remount { target: mount.target.clone(), options: "nodiscard".into(), undo: "discard".into() },
-                    Step::Run { command: "fstrim".to_owned(), names: vec![mount.target.clone()] },
-                ],
-                gain: Gain {
+            advice: vec![without(
+                mount,
+                Gain {
                     of: format!("time of discards of {}", mount.target),
                     least_percent: 90.0,
                     most_percent: 100.0,
                     basis: "the file system sends none any more".to_owned(),
                 }
                 .into(),
-                risk: "until the weekly trim the device has less spare room".to_owned(),
-            }],
+            )],
             uncertain: None,
         });
     }
     found
+}
+
+/// The file system sends no discards, and is trimmed seldom.
+pub(super) fn without(mount: &Mount, gain: Evidence<Gain>) -> Remedy {
+    Remedy {
+        what: "Mount without discard, and trim once a week when nothing else is done".to_owned(),
+        steps: vec![
+            Step::Remount { target: mount.target.clone(), options: "nodiscard".into(), undo: "discard".into() },
+            Step::Run { command: "fstrim".to_owned(), names: vec![mount.target.clone()] },
+        ],
+        gain,
+        risk: "until the weekly trim the device has less spare room".to_owned(),
+    }
 }
 
 #[cfg(test)]
