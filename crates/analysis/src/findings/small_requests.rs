@@ -8,7 +8,8 @@ use crate::units::{duration, grouped, size};
 const MOST_SET_KIB: u64 = 32;
 /// Each bio is cut into so many requests or more, on average.
 const MIN_PARTS: u64 = 4;
-const MIN_BIOS: u64 = 50;
+/// Fewer requests than these are no habit; large bios are few.
+const MIN_REQUESTS: u64 = 200;
 /// `BLK_DEF_MAX_SECTORS` of Linux before 6.8 (include/linux/blkdev.h): 1,280 KiB.
 const DEFAULT_KIB: u64 = 1280;
 
@@ -25,7 +26,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             let q2c = stage(group, "Q2C").map_or(0, |stage| stage.total_ns);
             (bios + group.bios, bytes.saturating_add(group.bytes), ns.saturating_add(q2c))
         });
-        if bios < MIN_BIOS || seen.of_span(ns) < super::MIN_SPAN_PERCENT {
+        if bytes / (most_kib << 10) < MIN_REQUESTS || seen.of_span(ns) < super::MIN_SPAN_PERCENT {
             continue;
         }
         let device = seen.storage.device_name(&disk.device);
@@ -105,6 +106,20 @@ mod tests {
         let step = Step::Run { command: "echo 1280 | tee".into(), names };
         assert_eq!(finding.advice[0].steps, [step]);
         assert_eq!(finding.advice[0].gain.known().map(|gain| gain.most_percent.round()), Some(97.0));
+    }
+
+    /// cat of 50 MiB with a read-ahead of 4 MiB.
+    #[test]
+    fn few_large_bios_are_many_requests() {
+        let mut work = work(4, 3200);
+        for group in &mut work.block().groups {
+            (group.bios, group.bytes) = (16, 16 * (3200 << 10));
+        }
+        assert!(only(find(&work.seen())).what.contains("16 bios of sda"));
+        for group in &mut work.block().groups {
+            (group.bios, group.bytes) = (2, 2 * (128 << 10));
+        }
+        assert!(find(&work.seen()).is_empty(), "64 requests");
     }
 
     #[test]
