@@ -1,10 +1,11 @@
 //! The findings of a trace, all of them, with causes, sources, every step and its risk.
 
-use flashscope_analysis::findings::{Finding, Step};
+use flashscope_analysis::findings::{Finding, Rule, Step};
 use flashscope_output::quote;
 use flashscope_report::findings_view;
 use flashscope_report::terminal::text;
 use flashscope_report::visible;
+use flashscope_trace::Facts;
 
 use super::{Printed, SCHEMA};
 use crate::args::ReportArgs;
@@ -23,6 +24,29 @@ pub fn of_trace(inputs: &Inputs) -> Result<Vec<Finding>, Failure> {
     } else {
         Ok(Vec::new())
     }
+}
+
+/// Where read-ahead is off, the finding turns it on with a window of its own: the one that is predicted goes before it, so that a setting
+/// has one value.
+pub fn with_window(found: &[Finding], kib: Option<u64>, facts: &Facts, knobs: &[String]) -> Vec<Finding> {
+    let mut found = found.to_vec();
+    let Some(kib) = kib else { return found };
+    let is_known = |name: &str| {
+        let number =
+            facts.block.iter().find(|disk| disk.name.as_deref() == Some(name)).and_then(|disk| disk.device.as_ref());
+        number.is_some_and(|number| knobs.contains(number))
+    };
+    let small_reads = found.iter_mut().filter(|finding| finding.rule == Rule::SmallReads);
+    for step in small_reads.flat_map(|finding| &mut finding.advice).flat_map(|remedy| &mut remedy.steps) {
+        if let Step::Set { path, value } = step
+            && let Some(name) =
+                path.strip_prefix("/sys/block/").and_then(|rest| rest.strip_suffix("/queue/read_ahead_kb"))
+            && is_known(name)
+        {
+            *value = kib.to_string();
+        }
+    }
+    found
 }
 
 /// As text; nothing where there are none.
@@ -91,4 +115,43 @@ pub fn knobs(findings: &[Finding]) -> Vec<(String, String)> {
         }
     }
     knobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_analysis::Evidence;
+    use flashscope_analysis::findings::{Remedy, Weight};
+
+    #[test]
+    fn a_setting_has_the_value_that_is_predicted() {
+        let facts = Facts::of(
+            &serde_json::json!({"block": [{"name": "loop1", "device": "7:1"}, {"name": "sda", "device": "8:0"}]}),
+        );
+        let of = |name: &str, kib| {
+            let path = format!("/sys/block/{name}/queue/read_ahead_kb");
+            let finding = Finding {
+                rule: Rule::SmallReads,
+                weight: Weight::Cost,
+                what: String::new(),
+                cause: String::new(),
+                evidence: Vec::new(),
+                lost_ns: Evidence::unknown("", ""),
+                lost_bytes: None,
+                advice: vec![Remedy {
+                    what: String::new(),
+                    steps: vec![Step::Set { path, value: "64".to_owned() }],
+                    gain: Evidence::unknown("", ""),
+                    risk: String::new(),
+                }],
+                uncertain: None,
+            };
+            let found = with_window(&[finding], kib, &facts, &["7:1".to_owned()]);
+            match &found[0].advice[0].steps[0] {
+                Step::Set { value, .. } => value.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!([of("loop1", Some(32)), of("loop1", None), of("sda", Some(32))], ["32", "64", "64"]);
+    }
 }

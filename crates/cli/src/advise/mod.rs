@@ -142,6 +142,11 @@ fn of_readahead(
     if from.is_none() || !storage.weighed || few {
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
     }
+    let predicted = advice.iter().find_map(|one| match one.change {
+        Change::SetReadahead { kib } => Some(kib),
+        _ => None,
+    });
+    let found = findings::with_window(found, predicted, trace.facts(), &storage.knobs);
     told.extend(no_range(&advice, other.as_ref()));
     told.extend(predictor.overlap().map(predict::overlap_note));
     told.extend(predict::windows_note(&predictor));
@@ -158,7 +163,7 @@ fn of_readahead(
             OfReadahead { model: kernel.name(), readahead_kib_now, silent: cases, error, error_other_options: other };
         let all = Printed {
             schema: SCHEMA,
-            findings: found,
+            findings: &found,
             advice: list.collect(),
             notes: told,
             readahead: Some(readahead),
@@ -166,7 +171,7 @@ fn of_readahead(
         out!("{}", flashscope_report::json::any(&all));
         return Ok(());
     }
-    findings::print(found)?;
+    findings::print(&found)?;
     let said = match &readahead_kib_now {
         Evidence::Known(now) => format!("{now} KiB, {}", from.unwrap_or_default()),
         Evidence::Unknown(why) => format!("unknown: {}; {}", why.missing, why.next),
@@ -184,11 +189,7 @@ fn of_readahead(
         out!("{}", text(note, &style(), 2, 4));
     }
     if args.apply {
-        let kib = advice.iter().find_map(|one| match one.change {
-            Change::SetReadahead { kib } => Some(kib),
-            _ => None,
-        });
-        apply::apply(args, quiet, trace.facts(), &knobs(found, kib, &storage)?)?;
+        apply::apply(args, quiet, trace.facts(), &knobs(&found, predicted, &storage)?)?;
     }
     Ok(())
 }
