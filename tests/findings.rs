@@ -29,6 +29,11 @@ impl Drop for Disk {
 
 impl Disk {
     pub fn new(label: &str, mib: u32, options: &str) -> Option<Disk> {
+        Disk::made_with("", label, mib, options)
+    }
+
+    /// `mkfs`: options of mkfs.ext4.
+    fn made_with(mkfs: &str, label: &str, mib: u32, options: &str) -> Option<Disk> {
         if !is_root() {
             skip(&format!("{label}: loop devices need root"));
             return None;
@@ -38,7 +43,7 @@ impl Disk {
         work("x86_64", "findings/work.c", dir.path());
         let make = format!(
             "dd if=/dev/zero of=image bs=1M count={mib} 2> log; mkdir m; \
-             mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 image; sync -f image"
+             mkfs.ext4 -q -m 0 {mkfs} -E lazy_itable_init=0,lazy_journal_init=0 image; sync -f image"
         );
         let sh = |script: &str| output(Command::new("sh").current_dir(dir.path()).args(["-ec", script]));
         let made = sh(&format!("{make}; losetup -f --show --direct-io=on image"));
@@ -95,7 +100,7 @@ pub fn gained(finding: &Value, before: f64, after: f64) {
 }
 
 /// Time of a kind of call by the program, nanoseconds.
-fn time(report: &Value, call: &str) -> f64 {
+pub fn time(report: &Value, call: &str) -> f64 {
     let all = report["calls"]["by_process"].as_array().expect("calls").iter();
     let of =
         all.filter(|one| one["call"] == call && one["name"].as_str().is_some_and(|name| name.starts_with("work (")));
@@ -194,6 +199,31 @@ fn faults_on_a_disk_are_found_and_mended() {
     }
     // What syncs once at its end has no storm.
     assert!(!before["rare"]["findings"].to_string().contains("fsync_storm"), "{:#}", before["rare"]["findings"]);
+}
+
+/// A journal of 1 MiB for 2,000 new directories, and one as large as is advised.
+#[test]
+fn a_journal_that_is_full_again_and_again() {
+    let Some(disk) = Disk::made_with("-b 1024 -i 4096 -J size=1", "findings-journal", 128, "noatime") else { return };
+    let commits = || {
+        let text = stdout(flashscope().current_dir(disk.path()).args(["export", "--to", "text", "-o", "-", "t.dat"]));
+        let thread = format!("jbd2/{}-", disk.device.trim_start_matches("/dev/"));
+        text.lines().filter(|line| line.contains("jbd2_start_commit") && line.contains(&thread)).count() as f64
+    };
+    let job = "mkdir m/d; cd m/d; seq 2000 | xargs mkdir";
+    let found = disk.first(&disk.report(job));
+    assert_eq!(found["rule"], "small_journal", "{found:#}");
+    let before = commits();
+    assert!(disk.sh("rm -r m/d"));
+    for step in found["advice"][0]["steps"].as_array().expect("steps") {
+        let names = step["names"].as_array().expect("names").iter();
+        let names: Vec<_> = names.map(|name| name.as_str().expect("a name")).collect();
+        let command = format!("{} {}", step["command"].as_str().expect("a command"), names.join(" "));
+        assert!(disk.sh(&command), "{command}");
+    }
+    let report = disk.report(job);
+    assert!(!report["findings"].to_string().contains("small_journal"), "{:#}", report["findings"]);
+    gained(&found, before, commits());
 }
 
 #[test]

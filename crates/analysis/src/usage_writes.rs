@@ -22,7 +22,8 @@ pub struct TaskWrites {
     pub metadata_bytes: u64,
     /// Of all its writes.
     pub bytes: u64,
-    /// From the first sector that it wrote to the last, of the file system's own where it wrote any: of a journal's thread, the journal.
+    /// From the first sector to the last of what it wrote in order, each bio behind the one before; of the file system's own where it wrote
+    /// any so. Of a journal's thread that is the journal: a superblock lies elsewhere.
     pub range_bytes: u64,
     /// From the queueing of the first to that of the last.
     pub active_ns: u64,
@@ -35,6 +36,8 @@ struct Of {
     bytes: u64,
     /// Sectors of the file system's own, and of the rest.
     ranges: [Option<(u64, u64)>; 2],
+    /// The sector behind the last bio.
+    end: Option<u64>,
     first_at: u64,
     last_at: u64,
 }
@@ -62,8 +65,10 @@ impl Writes {
         }
         of.bytes = of.bytes.saturating_add(block.bytes);
         let (begin, end) = (block.sector, block.sector.saturating_add(block.bytes.div_ceil(512)));
-        let range = &mut of.ranges[usize::from(!block.flags.has(RequestFlags::META))];
-        *range = Some(range.map_or((begin, end), |(low, high)| (low.min(begin), high.max(end))));
+        if of.end.replace(end) == Some(begin) {
+            let range = &mut of.ranges[usize::from(!block.flags.has(RequestFlags::META))];
+            *range = Some(range.map_or((begin, end), |(low, high)| (low.min(begin), high.max(end))));
+        }
         of.last_at = at;
     }
 
@@ -104,7 +109,11 @@ mod tests {
             (100, 7, "WS", 80, 4096),
             (200, 7, "WFS", 800, 512),
             (250, 7, "WSM", 80_000, 1024),
-            (300, 7, "WSM", 8, 1024),
+            // A superblock, then three blocks of a journal, of which the first has none before it.
+            (300, 7, "WSM", 2, 1024),
+            (310, 7, "WSM", 90_000, 1024),
+            (320, 7, "WSM", 90_002, 1024),
+            (330, 7, "WSM", 90_004, 1024),
             (400, 7, "W", 88, 4096),
             (500, 7, "R", 8000, 4096),
             (600, 7, "FWS", 0, 0),
@@ -121,12 +130,12 @@ mod tests {
             tid: TaskId(7),
             sync_bios: 2,
             sync_bytes: 4608,
-            metadata_bios: 2,
-            metadata_bytes: 2048,
-            bytes: 10_752,
-            range_bytes: (80_002 - 8) * 512,
+            metadata_bios: 5,
+            metadata_bytes: 5120,
+            bytes: 13_824,
+            range_bytes: 2048,
             active_ns: 300,
         };
-        assert_eq!((all.len(), &all[0], (all[1].sync_bios, all[1].range_bytes)), (2, &first, (1, 512)));
+        assert_eq!((all.len(), &all[0], (all[1].sync_bios, all[1].range_bytes)), (2, &first, (1, 0)));
     }
 }

@@ -54,6 +54,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// Each sync flushes once or twice, and on a loop device so does the disk beneath.
+const FLUSHES_OF_SYNC: u64 = 4;
+
+/// Whether calls that sync explain the flushes: else commits of a journal do.
+pub(super) fn is_by_syncs(seen: &Seen<'_>) -> bool {
+    let flushes = seen.block.map_or(0, |found| found.flushes.requests.n);
+    seen.calls.total(is_sync).0.saturating_mul(FLUSHES_OF_SYNC) >= flushes
+}
+
 /// Who waits longest in calls that sync.
 fn most_syncs(seen: &Seen<'_>) -> Option<String> {
     let syncs =

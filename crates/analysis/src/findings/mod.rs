@@ -178,6 +178,11 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     {
         all[storm..=flash].rotate_right(1);
     }
+    // Each commit of a journal flushes: where few others sync, fewer commits are the advice, and that is given already.
+    let commits = |finding: &Finding| matches!(finding.rule, Rule::SmallJournal | Rule::ShortCommit);
+    if all.iter().any(commits) && !flush_stalls::is_by_syncs(seen) {
+        all.retain(|finding| finding.rule != Rule::FlushStalls);
+    }
     // Flushes are what syncs and synchronous writes cause: who asks for them comes first.
     let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
     let asks = [Rule::FsyncStorm, Rule::SmallSyncWrites, Rule::SmallJournal].into_iter().filter_map(place).min();
