@@ -90,6 +90,9 @@ pub struct TaskReads {
     pub first_bytes: u64,
     /// Of the pieces of 256 KiB in which it read four times or more; `None`: there were too many.
     pub extent_bytes: Option<u64>,
+    /// Reads that lie in these pieces.
+    #[serde(skip)]
+    pub extent_reads: u64,
     /// From the queueing of the first to that of the last.
     pub active_ns: u64,
     /// How long behind the one before each was queued: how many in `2^n .. 2^(n+1)` nanoseconds.
@@ -196,8 +199,8 @@ struct OfTask {
 }
 
 impl OfTask {
-    /// `cached`: the inode of the page that the thread put into the page cache last.
-    fn read(&mut self, block: &BlockEvent, at: u64, again: u64, cached: Option<u64>) {
+    /// `is_own`: what is read ahead is the file system's own.
+    fn read(&mut self, block: &BlockEvent, at: u64, again: u64, is_own: bool) {
         let end = block.sector.saturating_add(block.bytes.div_ceil(512));
         if self.bios == 0 {
             self.first_at = at;
@@ -209,8 +212,7 @@ impl OfTask {
         }
         self.bios += 1;
         self.bytes = self.bytes.saturating_add(block.bytes);
-        // block/bdev.c: the inode number of a device's own page cache is its number.
-        let ahead = block.flags.has(RequestFlags::AHEAD) && cached == Some(u64::from(block.device.0));
+        let ahead = block.flags.has(RequestFlags::AHEAD) && is_own;
         let flagged = block.flags.has(RequestFlags::META);
         self.flagged_bios += u64::from(flagged);
         if flagged || ahead {
@@ -259,6 +261,10 @@ pub struct Usage {
     fault_ends: BoundedMap<(TaskId, FileId), u64>,
     /// By thread: the inode of the page that it put into the page cache last.
     cached: BoundedMap<TaskId, u64>,
+    /// Only pages of files are in the trace, and no others.
+    of_files_alone: bool,
+    /// By thread, where that is so: bytes of pages that it put into the page cache and that no bio has read yet.
+    unread: BoundedMap<TaskId, u64>,
     file_faults: BoundedMap<FileId, OfFaults>,
     idle_requests: BoundedMap<TaskId, u64>,
     /// By thread and device. At most [`MAX_FILES`].
@@ -287,6 +293,12 @@ impl Default for Usage {
 }
 
 impl Usage {
+    /// Of a recording of one device with events of the page cache: it has the pages of files there, and none of the device's own cache.
+    pub fn of_files_alone(mut self, is_so: bool) -> Usage {
+        self.of_files_alone = is_so;
+        self
+    }
+
     fn within(limits: Limits) -> Usage {
         Usage {
             commits: BTreeMap::new(),
@@ -299,6 +311,8 @@ impl Usage {
             faults_elsewhere: 0,
             fault_ends: BoundedMap::new(limits.files, Full::Refuse),
             cached: BoundedMap::new(limits.files, Full::Refuse),
+            of_files_alone: false,
+            unread: BoundedMap::new(limits.files, Full::Refuse),
             file_faults: BoundedMap::new(limits.files, Full::Refuse),
             idle_requests: BoundedMap::new(limits.files, Full::Refuse),
             readers: HashMap::new(),
@@ -315,11 +329,20 @@ impl Usage {
         let sums = self.devices.entry(block.device).or_default();
         (sums.0, sums.1) = (sums.0.saturating_add(block.bytes), sums.1.saturating_add(again));
         let full = self.readers.len() >= self.limits.files;
+        // block/bdev.c: the inode number of a device's own page cache is its number. A recording of one device has the pages of files on it
+        // alone: what comes without any is the file system's own.
         let cached = self.cached.get(&tid).copied();
+        let is_own = cached == Some(u64::from(block.device.0))
+            || self.of_files_alone && self.unread.get(&tid).is_none_or(|&bytes| bytes == 0);
+        if self.of_files_alone
+            && let Some(bytes) = self.unread.get_mut(&tid)
+        {
+            *bytes = bytes.saturating_sub(block.bytes);
+        }
         match self.readers.entry((tid, block.device)) {
-            Entry::Occupied(of) => of.into_mut().read(block, at, again, cached),
+            Entry::Occupied(of) => of.into_mut().read(block, at, again, is_own),
             Entry::Vacant(_) if full => self.not_followed.reader_bios += 1,
-            Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again, cached),
+            Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again, is_own),
         }
         if self.further_regions {
             return;
@@ -419,7 +442,14 @@ impl Analysis for Usage {
             EventKind::File(file) => match file.step {
                 FileStep::Read => self.read_file(file, event.tid),
                 FileStep::Fault => self.fault(file, event.tid),
-                FileStep::Cached => drop(self.cached.insert(event.tid, file.inode)),
+                FileStep::Cached => {
+                    self.cached.insert(event.tid, file.inode);
+                    if self.of_files_alone
+                        && let Some(bytes) = self.unread.entry(event.tid, || 0)
+                    {
+                        *bytes = bytes.saturating_add(file.bytes);
+                    }
+                }
                 FileStep::Write => {
                     if let Some(device) = file.device {
                         *self.writes.entry(device).or_default() += 1;
@@ -454,13 +484,14 @@ impl Analysis for Usage {
             read_bytes,
             read_again_bytes,
         };
-        let mut often: HashMap<(TaskId, Device), u64> = HashMap::new();
-        for (tid, device, _) in self.regions.iter().filter(|(_, reads)| **reads >= MIN_REGION_READS).map(|(of, _)| *of)
-        {
-            *often.entry((tid, device)).or_default() += 1;
+        // Pieces, and the reads in them.
+        let mut often: HashMap<(TaskId, Device), (u64, u64)> = HashMap::new();
+        for (&(tid, device, _), &reads) in self.regions.iter().filter(|(_, reads)| **reads >= MIN_REGION_READS) {
+            let sums = often.entry((tid, device)).or_default();
+            *sums = (sums.0 + 1, sums.1 + u64::from(reads));
         }
-        let extent =
-            |of: &(TaskId, Device)| (!self.further_regions).then(|| often.get(of).copied().unwrap_or(0) * REGION_BYTES);
+        let often = |of: &(TaskId, Device)| often.get(of).copied().unwrap_or_default();
+        let extent = |of: &(TaskId, Device)| (!self.further_regions).then(|| often(of).0 * REGION_BYTES);
         let mut readers: Vec<(&(TaskId, Device), &OfTask)> = self.readers.iter().collect();
         readers.sort_by_key(|(of, reads)| (Reverse(reads.bios), **of));
         readers.truncate(MAX_READERS);
@@ -475,6 +506,7 @@ impl Analysis for Usage {
             flagged_bios: of.flagged_bios,
             first_bytes: of.first_bytes,
             extent_bytes: extent(key),
+            extent_reads: often(key).1,
             active_ns: of.last_at.saturating_sub(of.first_at),
             gaps: of.gaps.clone(),
         };
@@ -601,6 +633,7 @@ mod tests {
         assert_eq!((reader.tid.0, reader.bios, reader.bytes, reader.sequential), (7, 4, 16_384, 1));
         // The last was read before; four lie in the same 256 KiB, and a single one elsewhere is no region.
         assert_eq!((reader.first_bytes, reader.extent_bytes, reader.active_ns), (12_288, Some(256 << 10), 601_500));
+        assert_eq!((reader.extent_reads, found.readers[1].extent_reads), (4, 0));
         assert_eq!(found.readers[1].extent_bytes, Some(0));
         // Behind one another by 1, 598 and 2.5 µs, whose powers of two are 512, 524,288 and 2,048 ns.
         assert_eq!([1, 513, 2_048, 524_288, 524_289].map(|ns| reader.apart(ns)), [3, 2, 2, 1, 0]);
@@ -633,6 +666,33 @@ mod tests {
         let found = usage.finish();
         let reader = &found.readers[0];
         assert_eq!((reader.bios, reader.flagged_bios, reader.metadata_bios, reader.metadata_bytes), (4, 1, 2, 8192));
+    }
+
+    /// A recording of one device has no event of the device's own cache.
+    #[test]
+    fn what_is_read_ahead_without_a_page_of_a_file_is_the_file_systems_own() {
+        let of = |of_files_alone| {
+            let mut usage = Usage::default().of_files_alone(of_files_alone);
+            let device = Device::new(7, 0);
+            let mut step = |at, kind| usage.event(&event(at, 1, kind));
+            let read = |letters: &str, sector, bytes| {
+                let flags = RequestFlags::from_letters(letters.as_bytes());
+                let (action, detail) = (BlockAction::Queue, BlockDetail::None);
+                EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
+            };
+            step(1, read("RM", 0, 4096));
+            step(2, read("RA", 8, 4096));
+            // 16 KiB of a file, in two bios; then a table of inodes.
+            let (step_of, device, size, got, block) = (FileStep::Cached, Some(device), None, None, 0);
+            let (inode, offset, bytes) = (12, 0, 16_384);
+            step(3, EventKind::File(FileEvent { step: step_of, device, inode, offset, bytes, size, got, block }));
+            step(4, read("RA", 16, 8192));
+            step(5, read("RA", 80, 8192));
+            step(6, read("RA", 160, 4096));
+            let reader = usage.finish().readers.remove(0);
+            (reader.bios, reader.flagged_bios, reader.metadata_bios)
+        };
+        assert_eq!((of(true), of(false)), ((5, 1, 3), (5, 1, 1)));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::inputs::Inputs;
 pub struct FindingInputs<L> {
     calls: Calls<L>,
     usage: Usage,
+    is_of_process: bool,
     /// Times of the first and the last event that is shown.
     span: Option<(u64, u64)>,
 }
@@ -21,7 +22,11 @@ pub struct FindingInputs<L> {
 impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
         let calls = Calls::new(lookup).only(process).files(&inputs.names().0).of_device(inputs.is_of_device());
-        FindingInputs { calls, usage: Usage::default(), span: None }
+        // A recording of one device leaves out what comes into that device's own cache.
+        let has_pages =
+            inputs.traces().any(|trace| trace.schemas().any(|one| one.name == "mm_filemap_add_to_page_cache"));
+        let usage = Usage::default().of_files_alone(inputs.is_of_device() && has_pages);
+        FindingInputs { calls, usage, is_of_process: process.is_some(), span: None }
     }
 
     #[inline]
@@ -53,7 +58,13 @@ impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
         let (begin, end) = self.span.unwrap_or((0, 0));
         let mut calls = self.calls.finish();
         name_calls(&mut calls, &inputs.names().0);
-        OfTrace { storage: storage(inputs), calls, usage: self.usage.finish(), span_ns: end.saturating_sub(begin) }
+        OfTrace {
+            storage: storage(inputs),
+            calls,
+            usage: self.usage.finish(),
+            is_of_process: self.is_of_process,
+            span_ns: end.saturating_sub(begin),
+        }
     }
 
     pub fn of_block(self, inputs: &Inputs, report: &mut BlockReport) {
@@ -87,6 +98,7 @@ struct OfTrace {
     storage: StorageFacts,
     calls: CallsFound,
     usage: UsageFound,
+    is_of_process: bool,
     span_ns: u64,
 }
 
@@ -107,6 +119,7 @@ impl OfTrace {
             calls: &self.calls,
             usage: &self.usage,
             losses,
+            is_of_process: self.is_of_process,
             span_ns: self.span_ns,
         }
     }

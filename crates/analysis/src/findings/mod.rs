@@ -59,6 +59,8 @@ pub struct Seen<'a> {
     pub calls: &'a CallsFound,
     pub usage: &'a UsageFound,
     pub losses: &'a [LossCount],
+    /// Only what one program did is shown (`--process`).
+    pub is_of_process: bool,
     /// From the first event that is shown to the last.
     pub span_ns: u64,
 }

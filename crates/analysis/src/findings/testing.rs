@@ -22,6 +22,7 @@ pub struct Work {
     pub calls: CallsFound,
     pub losses: Vec<LossCount>,
     pub span_ns: u64,
+    pub is_of_process: bool,
 }
 
 impl Work {
@@ -37,6 +38,7 @@ impl Work {
             calls: CallsFound::default(),
             losses: Vec::new(),
             span_ns,
+            is_of_process: false,
         }
     }
 
@@ -52,6 +54,7 @@ impl Work {
             calls: &self.calls,
             losses: &self.losses,
             span_ns: self.span_ns,
+            is_of_process: self.is_of_process,
         }
     }
 

@@ -22,8 +22,7 @@ const OF_BTRFS: &str = "btrfs hands changed pages to workers of the kernel, and 
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    // What the recorder itself did is no workload.
-    let all: Vec<_> = found.originators.originators.iter().filter(|one| !one.name.starts_with(OWN_RECORDING)).collect();
+    let all = shown(seen, found);
     let mut findings = Vec::new();
     for (verb, done, of) in [
         ("writes", "written", (|one| one.written_bytes) as fn(&Originator) -> u64),
@@ -102,6 +101,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 _ if peers > 0 => {
                     format!("{name} {verb_of} {}, and {} as much.", size(first.bytes), counted(peers, "other program"))
                 }
+                _ if seen.is_of_process && first.bytes == sum => format!("{name} {verb_of} {}.", size(sum)),
                 Some(_) => format!("{name} {verb_of} most: {}.", size(first.bytes)),
                 None => format!(
                     "{name} {verb_of} most: {} of {} ({:.0} %).",
@@ -119,6 +119,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// What the recorder itself did is no workload. Where one program is shown, others have no group.
+fn shown<'a>(seen: &Seen<'_>, found: &'a BlockFound) -> Vec<&'a Originator> {
+    let has_group = |one: &Originator| {
+        let is_it = |name: &str| name == one.name || name == format!("{} ({})", one.name, one.tid);
+        groups(found, GroupBy::Owner).any(|group| is_it(&group.name))
+    };
+    let all = found.originators.originators.iter().filter(|one| !one.name.starts_with(OWN_RECORDING));
+    all.filter(|one| !seen.is_of_process || has_group(one)).collect()
 }
 
 /// Tasks of one name: a script starts the same program again and again, and each does little.
@@ -213,6 +223,17 @@ fn is_on_btrfs(seen: &Seen<'_>) -> bool {
 mod tests {
     use super::super::testing::Work;
     use super::*;
+
+    #[test]
+    fn of_one_program_no_other_is_named() {
+        let mut work = Work::new(1_000_000);
+        work.bios_of("player", 10, "R", 1_000, 9_000);
+        work.owner("tar", OwnerKind::Task, 1 << 20, 3 << 20);
+        assert_eq!(find(&work.seen()).len(), 2);
+        work.is_of_process = true;
+        let found = find(&work.seen());
+        assert_eq!(found.iter().map(|one| one.what.as_str()).collect::<Vec<_>>(), ["player (7) reads 40 KiB."]);
+    }
 
     #[test]
     fn the_most_is_named_for_each_direction() {
