@@ -8,7 +8,7 @@ use flashscope_tests::{Plan, TempDir, flashscope, is_root, null_block_device, ou
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
-use super::findings::{first_is, gained, on_board};
+use super::findings::{first_is, gained, on_board, time};
 
 /// A job: its name, what comes before the recording, and what is recorded.
 type Job = (&'static str, &'static str, &'static str);
@@ -75,7 +75,7 @@ fn whole(finding: &Value) -> String {
 }
 
 /// A disk that takes one request at a time, 1.5 ms each: a backup beside a player; 2 MiB of read-ahead for bytes here and there of a
-/// mapped file; small files, small reads in order and at random.
+/// mapped file; small files, small reads in order and at random; two readers side by side; parts of blocks that are written.
 #[test]
 fn readers_on_a_slow_disk() {
     const SLOW: [(&str, &str); 2] = [("completion_ns", "1500000"), ("queue_depth", "1")];
@@ -89,6 +89,12 @@ fn readers_on_a_slow_disk() {
         &[
             ("backup", MAKE, BACKUP),
             ("alone", "busybox rm /mnt/backup", "/work play 150 /mnt/film"),
+            (
+                "together",
+                "busybox true",
+                "busybox cat /mnt/film > /dev/null & busybox cat /mnt/photos > /dev/null; wait",
+            ),
+            ("one-after", "busybox true", "busybox cat /mnt/film > /dev/null; busybox cat /mnt/photos > /dev/null"),
             (
                 "mapped",
                 "busybox rm /mnt/film /mnt/photos; busybox dd if=/dev/zero of=/mnt/map bs=64k count=700; \
@@ -110,6 +116,8 @@ fn readers_on_a_slow_disk() {
             ("in-order", "busybox true", "/work direct 1000 4096 seq /mnt/small"),
             ("in-order-64", "busybox true", "/work direct 63 65536 seq /mnt/small"),
             ("random", "busybox true", "/work direct 2000 4096 random /mnt/small"),
+            ("parts", "busybox true", "/work parts 150 200 /mnt/small"),
+            ("whole", "busybox true", "/work parts 150 4096 /mnt/small"),
         ],
     );
     let backup = first_is(&said["backup"], "behind_another");
@@ -119,6 +127,13 @@ fn readers_on_a_slow_disk() {
     let price = backup["lost_ns"].as_f64().expect("a price");
     assert!((price - (with - without)).abs() < with * 0.15, "{price} of {with}, {without} alone: {backup:#}");
     assert!(!said["alone"]["findings"].to_string().contains("behind_another"));
+
+    let together = first_is(&said["together"], "behind_another");
+    assert!(whole(&together).contains("at the same time and wait for one another"), "{together:#}");
+    let both_ns =
+        |report: &Value| stage_ns(report, "owner", "busybox (", "Q2C") + stage_ns(report, "owner", "cat (", "Q2C");
+    gained(&together, both_ns(&said["together"]), both_ns(&said["one-after"]));
+    assert!(!said["one-after"]["findings"].to_string().contains("behind_another"));
 
     let mapped = first_is(&said["mapped"], "readahead_wasted");
     gained(&mapped, bytes_read(&said["mapped"]), bytes_read(&said["mapped-128"]));
@@ -155,6 +170,11 @@ fn readers_on_a_slow_disk() {
     let random = first_is(&said["random"], "small_reads");
     assert!(whole(&random).contains("at random, and of nearly all"), "{random:#}");
     gained(&random, own_ns(&said["random"]), own_ns(&said["in-order-64"]));
+
+    let parts = first_is(&said["parts"], "read_before_write");
+    let in_writes = |report: &Value| time(report, "pwrite64");
+    gained(&parts, in_writes(&said["parts"]), in_writes(&said["whole"]));
+    assert!(!said["whole"]["findings"].to_string().contains("read_before_write"));
 }
 
 /// A disk that takes 64 requests at once, 1.5 ms each: twelve readers with a queue of four requests; a search of a tree.

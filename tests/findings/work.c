@@ -11,6 +11,7 @@
  *   work play N FILE          N reads of 32 KiB past the page cache, 10 ms between them
  *   work map N FILE           a byte of each of N pages here and there of a mapped file
  *   work remove N DIR         N files of 64 KiB, synced; of each the one that is four older is removed
+ *   work parts N SIZE FILE    N pwrite() of SIZE bytes, each into another block of the file here and there
  *   work sector FILE OFFSET   pread() of 4096 bytes past the page cache; a failure is what is wanted
  */
 #define _GNU_SOURCE
@@ -168,6 +169,18 @@ static int removed(int n, const char *dir)
 	return 0;
 }
 
+/* 61 is no divisor of a file of a power of two: no block comes twice. */
+static int parts(int n, int size, const char *path)
+{
+	int fd = open(path, O_WRONLY);
+	off_t blocks = fd < 0 ? 0 : lseek(fd, 0, SEEK_END) / PAGE;
+
+	for (int i = 0; blocks > 0 && i < n; i++)
+		if (pwrite(fd, buffer, size, i * 61L % blocks * PAGE) != size)
+			return failed(path);
+	return blocks > 0 ? 0 : failed(path);
+}
+
 static int sector(const char *path, off_t offset)
 {
 	int fd = open(path, O_RDONLY | O_DIRECT);
@@ -197,6 +210,8 @@ int main(int argc, char **argv)
 		return direct(atoi(argv[2]), 32768, 1, 10000, argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "map"))
 		return map(atoi(argv[2]), argv[3]);
+	if (argc == 5 && !strcmp(argv[1], "parts"))
+		return parts(atoi(argv[2]), atoi(argv[3]), argv[4]);
 	if (argc == 4 && !strcmp(argv[1], "remove"))
 		return removed(atoi(argv[2]), argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "sector"))

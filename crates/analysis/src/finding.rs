@@ -17,6 +17,7 @@ pub enum Rule {
     SmallJournal,
     Atime,
     SmallSyncWrites,
+    ReadBeforeWrite,
     BehindAnother,
     DirtyLimit,
     DiscardStalls,

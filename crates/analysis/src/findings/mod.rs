@@ -20,6 +20,7 @@ mod metadata;
 mod metadata_reads;
 mod random_reads;
 mod read_again;
+mod read_before_write;
 mod read_together;
 mod readahead_wasted;
 mod short_commit;
@@ -148,6 +149,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         small_journal::find,
         atime::find,
         small_sync_writes::find,
+        read_before_write::find,
         behind_another::find,
         read_together::find,
         dirty_limit::find,

@@ -2,7 +2,7 @@
 
 use super::{
     Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent,
-    stage,
+    read_before_write, stage,
 };
 use crate::Evidence;
 use crate::block::{BlockFound, OwnerKind};
@@ -45,6 +45,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         // Its bios may be reads, too.
         let what = if asked > 0 { format!("{} each", size(asked)) } else { format!("bios of {}", size(of_bio)) };
         let waits = call.ns.mean >= MIN_MEAN_NS && seen.matters(ns);
+        if read_before_write::of_call(seen, call).is_some() {
+            continue;
+        }
         if n < MIN_WRITES || own.bios * 2 < n || of_bio.max(asked) > MAX_BYTES || !waits {
             continue;
         }
