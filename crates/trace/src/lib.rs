@@ -29,7 +29,6 @@
 //! ```
 
 mod bytes;
-mod crc32;
 mod decode;
 mod error;
 mod events;

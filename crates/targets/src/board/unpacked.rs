@@ -151,19 +151,13 @@ fn find_arm(packed: &[u8], ram_base: u32) -> Option<Payload<'_>> {
         // xz's decoder comes before the stream, with the magic in it: a stream's flags have their own check sum.
         at.filter(|(_, bytes)| *bytes == packing.magic)
             .map(|(at, _)| table + at)
-            .find(|at| packing.command[0] != "xz" || word(packed, at + 8) == packed.get(at + 6..at + 8).map(crc32))
+            .find(|at| {
+                packing.command[0] != "xz" || word(packed, at + 8) == packed.get(at + 6..at + 8).map(crc32fast::hash)
+            })
             .map(|at| (packing, at))
     })?;
     let end = if packing.appended { length_at } else { length_at + 4 };
     Some(Payload { image: Image::Arm { load }, packing, bytes: &packed[start..end], unpacked })
-}
-
-/// Of a few bytes (IEEE 802.3, as xz has it).
-fn crc32(bytes: &[u8]) -> u32 {
-    let byte = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
-    };
-    !bytes.iter().fold(!0, byte)
 }
 
 impl Payload<'_> {

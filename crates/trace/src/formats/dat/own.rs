@@ -1,7 +1,6 @@
 //! What flashscope adds to a trace.dat: a section between the header and the CPU data, where trace-cmd has padding and
 //! never looks. An option of our own would make `trace-cmd report` print "unknown option" on every file.
 
-use crate::crc32::crc32;
 use crate::events::phase::Phases;
 use crate::ids::TaskId;
 use crate::losses::Losses;
@@ -37,7 +36,7 @@ pub(crate) fn encode(own: &Own) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(HEADER + json.len());
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&(json.len() as u64).to_le_bytes());
-    out.extend_from_slice(&crc32(&json).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&json).to_le_bytes());
     out.extend_from_slice(&json);
     Ok(out)
 }
@@ -52,7 +51,7 @@ pub(crate) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
 }
 
 pub(crate) fn decode(json: &[u8], crc: u32) -> Option<Own> {
-    if crc32(json) != crc || !crate::bytes::has_few_values(json, MAX_VALUES) {
+    if crc32fast::hash(json) != crc || !crate::bytes::has_few_values(json, MAX_VALUES) {
         return None;
     }
     serde_json::from_slice(json).ok()

@@ -1,7 +1,6 @@
 //! Frames of `agent/protocol.h` out of bytes: no I/O, any bytes, bounded work.
 
 use crate::bytes::Endian;
-use crate::crc32::crc32;
 
 /// `FS_MAGIC`: the bytes "FSC1".
 pub(crate) const MAGIC: [u8; 4] = *b"FSC1";
@@ -170,7 +169,7 @@ impl Scanner {
 
     fn check(&self, bytes: &[u8], header: &Header) -> bool {
         let payload = &bytes[HEADER..header.frame_size()];
-        header.crc == if header.folded { folded(payload) } else { crc32(payload) }
+        header.crc == if header.folded { folded(payload) } else { crc32fast::hash(payload) }
     }
 
     /// Up to the next magic after the first byte.
@@ -199,7 +198,7 @@ fn folded(payload: &[u8]) -> u32 {
     }
     let mut all: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
     all.extend_from_slice(rest);
-    crc32(&all)
+    crc32fast::hash(&all)
 }
 
 fn find_magic(bytes: &[u8]) -> Option<usize> {
@@ -219,7 +218,7 @@ pub fn encode_frame(kind: u16, source: u16, seq: u32, payload: &[u8]) -> Vec<u8>
     out.extend_from_slice(&source.to_le_bytes());
     out.extend_from_slice(&seq.to_le_bytes());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    let check = if kind == kind::DATA_FOLDED { folded(payload) } else { crc32(payload) };
+    let check = if kind == kind::DATA_FOLDED { folded(payload) } else { crc32fast::hash(payload) };
     out.extend_from_slice(&check.to_le_bytes());
     out.extend_from_slice(payload);
     out
@@ -267,9 +266,9 @@ mod tests {
     #[test]
     fn a_folded_checksum_is_the_agents() {
         let bytes: Vec<u8> = (0..100u8).map(|i| i.wrapping_mul(7)).collect();
-        assert_eq!(folded(&[]), crc32(&[0; 32]));
-        assert_eq!(folded(b"123456789"), crc32(&[&[0; 32][..], b"123456789"].concat()));
-        assert_eq!(folded(&bytes[..32]), crc32(&bytes[..32]));
+        assert_eq!(folded(&[]), crc32fast::hash(&[0; 32]));
+        assert_eq!(folded(b"123456789"), crc32fast::hash(&[&[0; 32][..], b"123456789"].concat()));
+        assert_eq!(folded(&bytes[..32]), crc32fast::hash(&bytes[..32]));
         assert_eq!(folded(&bytes), 0x96f9_6f85);
     }
 
