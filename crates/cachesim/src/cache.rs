@@ -1,6 +1,6 @@
 //! The page cache: which pages of which files are there, in order of use, never more than the budget.
 
-use crate::hash::Map;
+use foldhash::HashMap;
 
 const NONE: u32 = u32::MAX;
 
@@ -39,7 +39,7 @@ pub struct Removed {
 }
 
 pub struct PageCache {
-    by_page: Map<(u32, u64), u32>,
+    by_page: HashMap<(u32, u64), u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     newest: u32,
@@ -52,7 +52,7 @@ pub struct PageCache {
 impl PageCache {
     pub fn new(budget_pages: usize) -> PageCache {
         PageCache {
-            by_page: Map::default(),
+            by_page: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
             newest: NONE,

@@ -21,7 +21,6 @@
 //! ```
 
 mod cache;
-mod hash;
 mod kernel;
 mod mapping;
 mod simulator;

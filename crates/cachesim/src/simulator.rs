@@ -2,12 +2,12 @@
 
 use crate::PAGE_BYTES;
 use crate::cache::PageCache;
-use crate::hash::Map;
 use crate::mapping::squashfs::{Buffer, Squashfs};
 use crate::mapping::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 use crate::mapping::{Mapping, Window};
 use crate::types::{Access, Cause, Kernel, MapAdvice, OpenId, PageEvent, PageStep, Settings};
 use flashscope_trace::FileId;
+use foldhash::HashMap;
 
 /// Open files and files that are kept at once; the oldest are forgotten, which costs their windows (sizes, in files' case).
 const MAX_OPEN: usize = 1 << 16;
@@ -25,9 +25,9 @@ pub struct Simulator {
     kernel: Kernel,
     settings: Settings,
     cache: PageCache,
-    files: Map<FileKey, u32>,
+    files: HashMap<FileKey, u32>,
     known: Vec<Known>,
-    open: Map<(u32, u64), Window>,
+    open: HashMap<(u32, u64), Window>,
     most_open: usize,
     windows_forgotten: u64,
     tells_uses: bool,
@@ -35,7 +35,7 @@ pub struct Simulator {
     /// What squashfs keeps beside the page cache.
     buffer: Buffer,
     /// Files on a mount with `bulk_read`.
-    bulk: Map<u32, (InARow, NodeRuns)>,
+    bulk: HashMap<u32, (InARow, NodeRuns)>,
 }
 
 /// A file of one simulator ([`Simulator::number_of`]).
@@ -67,15 +67,15 @@ impl Simulator {
             kernel,
             settings,
             cache: PageCache::new(settings.budget_pages),
-            files: Map::default(),
+            files: HashMap::default(),
             known: Vec::new(),
-            open: Map::default(),
+            open: HashMap::default(),
             most_open: MAX_OPEN,
             windows_forgotten: 0,
             tells_uses: false,
             tells_blocks: false,
             buffer: Buffer::default(),
-            bulk: Map::default(),
+            bulk: HashMap::default(),
         }
     }
 
