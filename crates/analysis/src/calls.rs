@@ -548,19 +548,17 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::event;
+    use crate::testing::{block, call, event};
     use flashscope_trace::Device;
-    use flashscope_trace::{BlockDetail, RequestFlags};
     use std::cell::RefCell;
     use std::rc::Rc;
 
     fn other(name: &str) -> EventKind {
-        EventKind::Other { system: "syscalls".into(), name: name.into(), result: None }
+        call(name, None)
     }
 
     fn file(step: FileStep, inode: u64, bytes: u64) -> EventKind {
-        let device = Some(Device::new(8, 1));
-        EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None })
+        EventKind::File(crate::testing::file(step, Some(Device::new(8, 1)), inode, 0, bytes))
     }
 
     #[test]
@@ -651,9 +649,7 @@ mod tests {
     }
 
     fn bio(action: BlockAction, sector: u64) -> EventKind {
-        let flags = RequestFlags::from_letters(b"R");
-        let (device, detail) = (Device::new(8, 0), BlockDetail::None);
-        EventKind::Block(BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail })
+        EventKind::Block(block(action, Device::new(8, 0), "R", sector, 4096))
     }
 
     #[test]
@@ -710,9 +706,8 @@ mod tests {
     fn a_read_is_of_no_more_than_its_file_has() {
         let mut calls = Calls::new(|_, _| Some("dd"));
         for (time, offset) in [(100, 0), (200, 8192), (300, 10_000)] {
-            let (device, step) = (Some(Device::new(8, 1)), FileStep::Read);
-            let read =
-                FileEvent { step, device, inode: 12, offset, bytes: 8192, size: Some(10_000), block: 0, got: None };
+            let file = crate::testing::file(FileStep::Read, Some(Device::new(8, 1)), 12, offset, 8192);
+            let read = FileEvent { size: Some(10_000), ..file };
             calls.event(&event(time, 7, other("sys_enter_read")));
             calls.event(&event(time + 10, 7, EventKind::File(read)));
             calls.event(&event(time + 20, 7, other("sys_exit_read")));
@@ -778,8 +773,7 @@ mod tests {
     #[test]
     fn a_write_without_such_an_event_is_of_what_it_returns() {
         let mut calls = Calls::new(|_, _| Some("app"));
-        let returns =
-            |call: &str, n| EventKind::Other { system: "syscalls".into(), name: call.into(), result: Some(n) };
+        let returns = |name: &str, n| call(name, Some(n));
         for (time, kind) in [
             (100, other("sys_enter_write")),
             (110, file(FileStep::Cached, 12, 4096)),

@@ -103,26 +103,13 @@ mod tests {
     use super::*;
     use crate::Analysis as _;
     use crate::calls::Calls;
-    use crate::testing::event;
-    use flashscope_trace::{EventKind, FileEvent, FileStep};
-
-    fn call(name: &str, result: Option<i64>) -> EventKind {
-        EventKind::Other { system: "syscalls".into(), name: name.into(), result }
-    }
+    use crate::testing::{call, event, file};
+    use flashscope_trace::{EventKind, FileStep};
 
     #[test]
     fn calls_without_room_have_their_process_and_file() {
         let mut calls = Calls::new(|_, _| Some("app"));
-        let write = FileEvent {
-            step: FileStep::Write,
-            device: Some(Device::new(8, 1)),
-            inode: 12,
-            offset: 0,
-            bytes: 80,
-            size: None,
-            block: 0,
-            got: None,
-        };
+        let write = file(FileStep::Write, Some(Device::new(8, 1)), 12, 0, 80);
         for (time, name, result) in [(0, "write", -28), (100, "write", 80), (200, "write", -28), (300, "openat", -122)]
         {
             calls.event(&event(time, 7, call(&format!("sys_enter_{name}"), None)));
@@ -154,16 +141,7 @@ mod tests {
     #[test]
     fn a_copy_has_as_many_bytes_as_it_returns() {
         let mut calls = Calls::new(|_, _| Some("cp"));
-        let read = FileEvent {
-            step: FileStep::Read,
-            device: Some(Device::new(8, 1)),
-            inode: 12,
-            offset: 0,
-            bytes: 4096,
-            size: None,
-            block: 0,
-            got: None,
-        };
+        let read = file(FileStep::Read, Some(Device::new(8, 1)), 12, 0, 4096);
         for (time, kind) in [
             (0, call("sys_enter_copy_file_range", None)),
             (1, EventKind::File(read)),

@@ -429,13 +429,11 @@ fn name_brought(found: &mut crate::cache::AccuracyFindings, files: &FileNames) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_trace::FileEvent;
     use serde_json::json;
 
     fn event(tid: TaskId, step: FileStep, inode: u64, bytes: u64) -> Event {
-        let device = Some(Device::new(7, 0));
-        let file = FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None };
-        Event { time: TimeNs(1), cpu: 0, tid, kind: EventKind::File(file) }
+        let file = crate::testing::file(step, Some(Device::new(7, 0)), inode, 0, bytes);
+        crate::testing::event(1, tid.0, EventKind::File(file))
     }
 
     #[test]

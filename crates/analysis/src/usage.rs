@@ -541,33 +541,33 @@ impl Analysis for Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::event;
+    use crate::testing::{block, event, file};
+    use flashscope_trace::{FileEvent, RequestFlags};
+
+    const DISK: Device = Device(8 << 20);
+
+    fn bio(sector: u64, bytes: u64) -> EventKind {
+        EventKind::Block(block(BlockAction::Queue, DISK, "R", sector, bytes))
+    }
 
     #[test]
     fn faults_in_order_and_elsewhere() {
         let mut usage = Usage::default();
-        let device = Some(Device::new(8, 0));
         // The first of a file is nowhere in order; then 2 MiB further, back, and in another file.
         for (inode, offset) in [(12, 0), (12, 2 << 20), (12, 1 << 20), (13, 3 << 20)] {
-            let fault =
-                FileEvent { step: FileStep::Fault, device, inode, offset, bytes: 0, size: None, block: 0, got: None };
-            usage.event(&event(1, 7, EventKind::File(fault)));
+            usage.event(&event(1, 7, EventKind::File(file(FileStep::Fault, Some(DISK), inode, offset, 0))));
         }
         let found = usage.finish();
         assert_eq!((found.faults, found.faults_elsewhere), (4, 3));
         let of = |faults, elsewhere, extent_bytes| FileFaults { faults, elsewhere, extent_bytes };
         assert_eq!(found.file_faults.into_values().collect::<Vec<_>>(), [of(3, 2, 2 << 20), of(1, 1, 0)]);
     }
-    use flashscope_trace::{BlockDetail, FileEvent, RequestFlags};
 
     #[test]
     fn what_is_read_again_is_counted_by_block() {
         let mut usage = Usage::default();
         for (sector, bytes) in [(0, 8192), (8, 8192), (1 << 20, 4096)] {
-            let flags = RequestFlags::from_letters(b"R");
-            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
-            let block = BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail };
-            usage.event(&event(1, 7, EventKind::Block(block)));
+            usage.event(&event(1, 7, bio(sector, bytes)));
         }
         let found = usage.finish();
         assert_eq!((found.devices[0].read_bytes, found.devices[0].read_again_bytes), (20_480, 4096));
@@ -581,9 +581,8 @@ mod tests {
         for (tid, action, flags) in
             [(7, insert, idle), (7, BlockAction::Issue, idle), (7, insert, RequestFlags::READ), (8, insert, idle)]
         {
-            let (device, detail) = (Device::new(8, 0), BlockDetail::None);
-            let block = BlockEvent { action, device, flags, sector: 0, bytes: 4096, error: 0, cgroup: 0, detail };
-            usage.event(&event(1, tid, EventKind::Block(block)));
+            let request = BlockEvent { flags, ..block(action, DISK, "R", 0, 4096) };
+            usage.event(&event(1, tid, EventKind::Block(request)));
         }
         assert_eq!(usage.finish().idle_requests.into_iter().collect::<Vec<_>>(), [(TaskId(7), 1), (TaskId(8), 1)]);
     }
@@ -591,29 +590,21 @@ mod tests {
     #[test]
     fn what_has_no_room_is_counted() {
         let mut usage = Usage::within(Limits { pieces: 2, files: 2, threads: 1 });
-        let read = |sector: u64, bytes: u64| {
-            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
-            let flags = RequestFlags::from_letters(b"R");
-            EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
-        };
-        let file = |step: FileStep, inode: u64, offset: u64| {
-            let device = Some(Device::new(8, 0));
-            EventKind::File(FileEvent { step, device, inode, offset, bytes: 4096, size: None, block: 0, got: None })
-        };
+        let page = |step, inode, offset| EventKind::File(file(step, Some(DISK), inode, offset, 4096));
         // Three pieces of 64 blocks, and a block of a fourth in part, twice: two are kept, and one part.
         [(0, 4096), (512, 4096), (1024, 8192), (1537, 512), (2049, 512), (2561, 512)]
             .into_iter()
-            .for_each(|(sector, bytes)| usage.event(&event(1, 7, read(sector, bytes))));
-        usage.event(&event(1, 8, read(0, 4096)));
-        usage.event(&event(1, 9, read(0, 4096)));
+            .for_each(|(sector, bytes)| usage.event(&event(1, 7, bio(sector, bytes))));
+        usage.event(&event(1, 8, bio(0, 4096)));
+        usage.event(&event(1, 9, bio(0, 4096)));
         assert_eq!((usage.before.not_followed, usage.not_followed.reader_bios), (3, 1));
         // Of the third file nothing, of the second the second thread's order, and its page in a third piece.
         for (tid, inode, offset) in [(7, 1, 0), (7, 2, 0), (8, 2, 64 << 12), (7, 3, 0)] {
-            usage.event(&event(2, tid, file(FileStep::Read, inode, offset)));
+            usage.event(&event(2, tid, page(FileStep::Read, inode, offset)));
         }
         assert_eq!(usage.not_followed.file_reads, 3);
-        (1..=4).for_each(|inode| usage.event(&event(3, 7, file(FileStep::Fault, inode, 0))));
-        (7..=9).for_each(|tid| usage.event(&event(3, tid, file(FileStep::Cached, 1, 0))));
+        (1..=4).for_each(|inode| usage.event(&event(3, 7, page(FileStep::Fault, inode, 0))));
+        (7..=9).for_each(|tid| usage.event(&event(3, tid, page(FileStep::Cached, 1, 0))));
         let found = usage.finish();
         assert_eq!(found.losses().iter().map(|loss| loss.count).collect::<Vec<_>>(), [3, 3, 2, 2]);
         assert_eq!(found.devices[0].read_again_bytes, 8192);
@@ -623,10 +614,7 @@ mod tests {
     fn how_a_thread_reads_a_device() {
         let mut usage = Usage::default();
         for (at, tid, sector) in [(1_000, 7, 400), (2_000, 7, 408), (2_100, 8, 0), (600_000, 7, 80), (602_500, 7, 80)] {
-            let flags = RequestFlags::from_letters(b"R");
-            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
-            let block = BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail };
-            usage.event(&event(at, tid, EventKind::Block(block)));
+            usage.event(&event(at, tid, bio(sector, 4096)));
         }
         let found = usage.finish();
         let reader = &found.readers[0];
@@ -640,22 +628,13 @@ mod tests {
         assert_eq!(found.readers[1].bios, 1);
     }
 
-    /// dd of a file of 10,000 bytes: its last read meets the end, and gets nothing.
     #[test]
     fn reads_of_a_file_systems_own_data_are_counted() {
         let mut usage = Usage::default();
         let device = Device::new(7, 0);
         let mut step = |at, kind| usage.event(&event(at, 1, kind));
-        let cached = |inode| {
-            let (step, device) = (FileStep::Cached, Some(Device::new(0, 3)));
-            let (offset, bytes, size, got, block) = (0, 4096, None, None, 0);
-            EventKind::File(flashscope_trace::FileEvent { step, device, inode, offset, bytes, size, got, block })
-        };
-        let read = |letters: &str, sector| {
-            let flags = RequestFlags::from_letters(letters.as_bytes());
-            let (action, detail) = (BlockAction::Queue, BlockDetail::None);
-            EventKind::Block(BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail })
-        };
+        let cached = |inode| EventKind::File(file(FileStep::Cached, Some(Device::new(0, 3)), inode, 0, 4096));
+        let read = |letters, sector| EventKind::Block(block(BlockAction::Queue, device, letters, sector, 4096));
         step(1, read("RM", 0));
         // A table of inodes, read ahead into the device's cache; then data of a file.
         step(2, cached(u64::from(device.0)));
@@ -675,17 +654,12 @@ mod tests {
             let mut usage = Usage::default().of_files_alone(of_files_alone);
             let device = Device::new(7, 0);
             let mut step = |at, kind| usage.event(&event(at, 1, kind));
-            let read = |letters: &str, sector, bytes| {
-                let flags = RequestFlags::from_letters(letters.as_bytes());
-                let (action, detail) = (BlockAction::Queue, BlockDetail::None);
-                EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
-            };
+            let read =
+                |letters, sector, bytes| EventKind::Block(block(BlockAction::Queue, device, letters, sector, bytes));
             step(1, read("RM", 0, 4096));
             step(2, read("RA", 8, 4096));
             // 16 KiB of a file, in two bios; then a table of inodes.
-            let (step_of, device, size, got, block) = (FileStep::Cached, Some(device), None, None, 0);
-            let (inode, offset, bytes) = (12, 0, 16_384);
-            step(3, EventKind::File(FileEvent { step: step_of, device, inode, offset, bytes, size, got, block }));
+            step(3, EventKind::File(file(FileStep::Cached, Some(device), 12, 0, 16_384)));
             step(4, read("RA", 16, 8192));
             step(5, read("RA", 80, 8192));
             step(6, read("RA", 160, 4096));
@@ -695,14 +669,13 @@ mod tests {
         assert_eq!((of(true), of(false)), ((5, 1, 3), (5, 1, 1)));
     }
 
+    /// dd of a file of 10,000 bytes: its last read meets the end, and gets nothing.
     #[test]
     fn what_lies_beyond_a_files_end_is_not_read() {
         let mut usage = Usage::default();
         for offset in [0, 8192, 10_000] {
-            let (device, step) = (Some(Device::new(8, 0)), FileStep::Read);
-            let file =
-                FileEvent { step, device, inode: 12, offset, bytes: 8192, size: Some(10_000), block: 0, got: None };
-            usage.event(&event(1, 7, EventKind::File(file)));
+            let read = FileEvent { size: Some(10_000), ..file(FileStep::Read, Some(DISK), 12, offset, 8192) };
+            usage.event(&event(1, 7, EventKind::File(read)));
         }
         let file = usage.finish().files.remove(0);
         assert_eq!((file.reads, file.sequential, file.bytes, file.covered_bytes), (2, 1, 10_000, 12_288));
@@ -712,10 +685,8 @@ mod tests {
     fn order_and_cover_of_a_file() {
         let mut usage = Usage::default();
         for offset in [0, 4096, 40_960, 36_864] {
-            let (device, step) = (Some(Device::new(8, 0)), FileStep::Read);
-            let file =
-                FileEvent { step, device, inode: 12, offset, bytes: 4096, size: Some(65_536), block: 0, got: None };
-            usage.event(&event(1, 7, EventKind::File(file)));
+            let read = FileEvent { size: Some(65_536), ..file(FileStep::Read, Some(DISK), 12, offset, 4096) };
+            usage.event(&event(1, 7, EventKind::File(read)));
         }
         let file = usage.finish().files.remove(0);
         assert_eq!((file.reads, file.sequential, file.backward), (4, 1, 1));

@@ -100,7 +100,8 @@ impl Writes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_trace::{BlockAction, BlockDetail};
+    use crate::testing::block;
+    use flashscope_trace::{BlockAction, Device};
 
     #[test]
     fn writes_are_summed_by_what_they_are() {
@@ -119,10 +120,7 @@ mod tests {
             (600, 7, "FWS", 0, 0),
             (700, 8, "WS", 0, 512),
         ] {
-            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
-            let flags = RequestFlags::from_letters(letters.as_bytes());
-            let block = BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail };
-            writes.queued(&block, TaskId(tid), at);
+            writes.queued(&block(BlockAction::Queue, Device::new(8, 0), letters, sector, bytes), TaskId(tid), at);
         }
         let all = writes.finish();
         let first = TaskWrites {

@@ -541,7 +541,26 @@ impl Analysis for Accuracy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_trace::TimeNs;
+    use crate::testing::event;
+
+    const MTD: Option<Device> = Some(Device(31 << 20));
+
+    fn pages_of(step: FileStep, device: Option<Device>, inode: u64, page: u64, pages: u64) -> EventKind {
+        EventKind::File(crate::testing::file(step, device, inode, page * PAGE_BYTES, pages * PAGE_BYTES))
+    }
+
+    fn file(step: FileStep, page: u64, pages: u64) -> EventKind {
+        pages_of(step, MTD, 5, page, pages)
+    }
+
+    fn block(action: BlockAction, page: u64, pages: u64) -> EventKind {
+        let disk = Device::new(8, 0);
+        EventKind::Block(crate::testing::block(action, disk, "R", page * 8, pages * PAGE_BYTES))
+    }
+
+    fn call(name: &str) -> EventKind {
+        crate::testing::call(name, None)
+    }
 
     fn run(steps: &[(u32, FileStep, u64, u64)]) -> AccuracyFindings {
         run_with(CacheShown::ALL, steps)
@@ -550,18 +569,7 @@ mod tests {
     fn run_with(shown: CacheShown, steps: &[(u32, FileStep, u64, u64)]) -> AccuracyFindings {
         let mut accuracy = Accuracy::of(shown);
         for (time, &(tid, step, page, pages)) in steps.iter().enumerate() {
-            let file = FileEvent {
-                step,
-                device: Some(Device::new(31, 0)),
-                inode: 5,
-                offset: page * PAGE_BYTES,
-                bytes: pages * PAGE_BYTES,
-                size: None,
-                block: 0,
-                got: None,
-            };
-            let (time, kind) = (TimeNs(time as u64), EventKind::File(file));
-            accuracy.event(&Event { time, cpu: 0, tid: TaskId(tid), kind });
+            accuracy.event(&event(time as u64, tid, file(step, page, pages)));
         }
         accuracy.finish()
     }
@@ -634,13 +642,8 @@ mod tests {
         assert_eq!((pages.ahead_unused(), pages.ahead_awaited), (8, 8));
         // Both ended.
         let mut accuracy = Accuracy::new();
-        let exit = || EventKind::Other { system: "sched".into(), name: "sched_process_exit".into(), result: None };
-        let file = |step, page: u64, pages: u64| {
-            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device: None, inode: 5, offset, bytes, size: None, block: 0, got: None })
-        };
-        for kind in [file(Read, 0, 1), file(Cached, 0, 9), exit()] {
-            accuracy.event(&Event { time: TimeNs(1), cpu: 0, tid: TaskId(1), kind });
+        for kind in [file(Read, 0, 1), file(Cached, 0, 9), call("sched_process_exit")] {
+            accuracy.event(&event(1, 1, kind));
         }
         let pages = accuracy.finish().files[0].pages;
         assert_eq!((pages.ahead_unused(), pages.ahead_awaited, pages.ahead_wasted()), (8, 0, 8));
@@ -662,23 +665,13 @@ mod tests {
 
     #[test]
     fn what_the_device_has_not_brought_when_it_is_asked_for_is_late() {
-        use flashscope_trace::{BlockDetail, RequestFlags};
-        let device = Some(Device::new(8, 1));
-        let file = |step, page: u64, pages: u64| {
-            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
-        };
-        let block = |action, page: u64, pages: u64| {
-            let (device, sector, bytes) = (Device::new(8, 0), page * 8, pages * PAGE_BYTES);
-            let (flags, detail) = (RequestFlags::READ, BlockDetail::None);
-            EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
-        };
+        let file = |step, page, pages| pages_of(step, Some(Device::new(8, 1)), 5, page, pages);
         use BlockAction::{Complete, Queue};
         use FileStep::{Cached, Read, Uncached};
         let mut accuracy = Accuracy::new();
         let mut run = |kinds: Vec<EventKind>| {
             for kind in kinds {
-                accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid: TaskId(1), kind });
+                accuracy.event(&event(0, 1, kind));
             }
         };
         // Its own page, and three ahead.
@@ -696,64 +689,44 @@ mod tests {
 
     #[test]
     fn what_a_file_system_brings_in_for_itself_is_not_read_ahead() {
-        let device = Some(Device::new(31, 0));
-        let file = |step, inode, page: u64| {
-            let offset = page * PAGE_BYTES;
-            EventKind::File(FileEvent {
-                step,
-                device,
-                inode,
-                offset,
-                bytes: PAGE_BYTES,
-                size: None,
-                block: 0,
-                got: None,
-            })
-        };
-        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
+        let file = |step, inode, page| pages_of(step, MTD, inode, page, 1);
         use FileStep::{Cached, Read, Write};
         let mut accuracy = Accuracy::new();
-        let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
-        run(TaskId(1), call("sys_enter_fadvise64_64"));
-        run(TaskId(1), file(Cached, 5, 0));
-        run(TaskId(1), call("sys_exit_fadvise64_64"));
-        run(TaskId(1), call("sys_enter_read"));
-        run(TaskId(1), file(Read, 5, 1));
-        run(TaskId(1), file(Cached, 5, 1));
+        let mut run = |tid: u32, kind| accuracy.event(&event(0, tid, kind));
+        run(1, call("sys_enter_fadvise64_64"));
+        run(1, file(Cached, 5, 0));
+        run(1, call("sys_exit_fadvise64_64"));
+        run(1, call("sys_enter_read"));
+        run(1, file(Read, 5, 1));
+        run(1, file(Cached, 5, 1));
         // The collector's thread, and the collector in a task that writes something else.
-        run(TaskId(9), file(Cached, 5, 2));
-        run(TaskId(1), call("sys_exit_read"));
-        run(TaskId(1), call("sys_enter_write"));
-        run(TaskId(1), file(Write, 6, 0));
-        run(TaskId(1), file(Cached, 5, 3));
-        run(TaskId(1), file(Cached, 6, 0));
+        run(9, file(Cached, 5, 2));
+        run(1, call("sys_exit_read"));
+        run(1, call("sys_enter_write"));
+        run(1, file(Write, 6, 0));
+        run(1, file(Cached, 5, 3));
+        run(1, file(Cached, 6, 0));
         let found = accuracy.finish();
         assert_eq!((found.total.requested, found.total.ahead, found.file_systems_own), (1, 1, 2));
     }
 
     #[test]
     fn a_request_ends_with_its_call() {
-        let file = |step, page: u64, pages: u64| {
-            let device = Some(Device::new(31, 0));
-            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
-        };
-        let other = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
         let mut accuracy = Accuracy::new();
         for kind in [
             file(FileStep::Read, 0, 2),
             // Its buffer is of a mapping of the file: both ask.
             file(FileStep::Fault, 8, 0),
             file(FileStep::Cached, 8, 2),
-            other("file_fault_end"),
+            call("file_fault_end"),
             file(FileStep::Cached, 0, 1),
             file(FileStep::Uncached, 8, 2),
-            other("sys_exit_pread64"),
+            call("sys_exit_pread64"),
             // readahead(): nothing reads what was requested before.
             file(FileStep::Cached, 1, 1),
             file(FileStep::Cached, 8, 1),
         ] {
-            accuracy.event(&Event { time: TimeNs(1), cpu: 0, tid: TaskId(1), kind });
+            accuracy.event(&event(1, 1, kind));
         }
         let there: BTreeMap<u64, (bool, Use)> =
             accuracy.pages().map(|there| (there.page, (there.ahead, there.used))).collect();
@@ -777,17 +750,11 @@ mod tests {
 
     #[test]
     fn calls_beyond_the_most_cost_the_oldest_one_and_are_counted() {
-        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
-        let cached = |page: u64| {
-            let (device, offset, bytes) = (Some(Device::new(31, 0)), page * PAGE_BYTES, PAGE_BYTES);
-            let step = FileStep::Cached;
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
-        };
         let most = MAX_NAMED as u32;
         let mut accuracy = Accuracy::new();
-        let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
-        (0..=most).for_each(|tid| run(TaskId(tid), call("sys_enter_readahead")));
-        (0..=most).for_each(|tid| run(TaskId(tid), cached(u64::from(tid))));
+        let mut run = |tid: u32, kind| accuracy.event(&event(0, tid, kind));
+        (0..=most).for_each(|tid| run(tid, call("sys_enter_readahead")));
+        (0..=most).for_each(|tid| run(tid, file(FileStep::Cached, u64::from(tid), 1)));
         let found = accuracy.finish();
         assert_eq!((found.total.ahead, found.file_systems_own, found.tasks_forgotten), (u64::from(most), 1, 1));
     }
@@ -847,22 +814,11 @@ mod tests {
 
     #[test]
     fn a_bio_or_a_call_says_that_pages_were_read() {
-        use flashscope_trace::{BlockDetail, RequestFlags};
-        let file = |step, page: u64, pages: u64| {
-            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device: None, inode: 5, offset, bytes, size: None, block: 0, got: None })
-        };
-        let block = |action, page: u64, pages: u64| {
-            let (device, sector, bytes) = (Device::new(8, 0), page * 8, pages * PAGE_BYTES);
-            let (flags, detail) = (RequestFlags::READ, BlockDetail::None);
-            EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
-        };
-        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into(), result: None };
         use FileStep::{Cached, Read};
         let counts = |kinds: Vec<EventKind>| {
             let mut accuracy = Accuracy::of(CacheShown { writes: false, ..CacheShown::ALL });
             for kind in kinds {
-                accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid: TaskId(1), kind });
+                accuracy.event(&event(0, 1, kind));
             }
             let found = accuracy.finish().total;
             ([found.requested, found.ahead, found.ahead_used, found.origin_unknown], found.ahead_late)

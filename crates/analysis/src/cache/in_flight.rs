@@ -195,15 +195,13 @@ impl<By> InFlight<By> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_trace::{BlockDetail, Device};
+    use flashscope_trace::Device;
 
     const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
     const OTHER: FileId = FileId { device: Some(Device(7)), inode: 6 };
 
     fn block(action: BlockAction, page: u64, pages: u64) -> BlockEvent {
-        let (sector, bytes) = (1000 + page * 8, pages * PAGE_BYTES);
-        let (device, flags) = (Device(7), RequestFlags::READ);
-        BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail: BlockDetail::None }
+        crate::testing::block(action, Device(7), "R", 1000 + page * 8, pages * PAGE_BYTES)
     }
 
     #[test]

@@ -168,16 +168,7 @@ mod tests {
         let ubi = UbiRegion::of_facts(&Facts::of(&facts), 0);
         let region = UbiRegion { chip: 0, first_block: 1, blocks: 10, pages_per_block: 64, header_pages: 1 };
         assert_eq!(ubi, [region]);
-        let file = FileEvent {
-            step: FileStep::Dirtied,
-            device: None,
-            inode: 65,
-            offset: 0,
-            bytes: 4096,
-            size: None,
-            block: 0,
-            got: None,
-        };
+        let file = crate::testing::file(FileStep::Dirtied, None, 65, 0, 4096);
         let on_disk = FileEvent { device: Some(flashscope_trace::Device::new(179, 1)), ..file };
         let program = |tid: TaskId, page: u64| flash(u64::from(tid.0), tid.0, access(FlashOp::Program, page));
         let events = [

@@ -468,7 +468,7 @@ fn spread(chip: u16, blocks: u32, erases: &HashMap<u64, u64>) -> EraseSpread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{access, event, flash};
+    use crate::testing::{access, event, file, flash};
     use flashscope_trace::FlashOp::{Erase, Program};
 
     const SHAPE: Geometry = Geometry { page_bytes: 2048, pages_per_block: 64 };
@@ -485,11 +485,7 @@ mod tests {
     }
 
     fn step(time: u64, tid: u32, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
-        event(
-            time,
-            tid,
-            EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None }),
-        )
+        event(time, tid, EventKind::File(file(step, device, inode, 0, bytes)))
     }
 
     fn exit(time: u64, tid: u32) -> Event {
@@ -595,17 +591,7 @@ mod tests {
     fn sums_of_bytes_do_not_overflow() {
         let mut fold = WearFold::new(&[], |_, _| None::<&str>);
         for (tid, device) in [(1, 1), (1, 1), (2, 2)] {
-            let file = FileEvent {
-                step: FileStep::Write,
-                device: Some(Device(device)),
-                inode: 5,
-                offset: 0,
-                bytes: u64::MAX - 1,
-                size: None,
-                block: 0,
-                got: None,
-            };
-            fold.event(&event(0, tid, EventKind::File(file)));
+            fold.event(&step(0, tid, FileStep::Write, Some(Device(device)), 5, u64::MAX - 1));
         }
         assert_eq!(fold.finish().written_elsewhere_bytes, u64::MAX);
     }

@@ -3,19 +3,10 @@ use crate::testing::event;
 use CallKind::{Read, Sync, Write};
 use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
 use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
-use flashscope_trace::{BlockDetail, RequestFlags, SleepSource, TaskId};
+use flashscope_trace::{SleepSource, TaskId};
 
 fn block(time: u64, tid: TaskId, action: BlockAction) -> Step {
-    let block = BlockEvent {
-        action,
-        device: flashscope_trace::Device::new(8, 0),
-        flags: RequestFlags::READ,
-        sector: 0,
-        bytes: 4096,
-        error: 0,
-        cgroup: 0,
-        detail: BlockDetail::None,
-    };
+    let block = crate::testing::block(action, flashscope_trace::Device::new(8, 0), "R", 0, 4096);
     Step::Block(event(time, tid.0, EventKind::Block(block)))
 }
 
