@@ -56,11 +56,15 @@ pub fn report(bytes: &[u8]) {
     let Some(trace) = trace(bytes) else { return };
     if is_of_flash(&trace) {
         let report = flash_report(&trace);
-        black_box((terminal::flash(&report, &Style::default()), json::flash(&report), html::flash(&report)));
+        black_box((
+            terminal::flash(&report, &Style::default()),
+            json::named(&report, &report.names),
+            html::flash(&report),
+        ));
         return;
     }
     let report = block_report(&trace, |tid, time| trace.comm(tid, time));
-    black_box((terminal::block(&report, &Style::default()), json::block(&report), html::block(&report)));
+    black_box((terminal::block(&report, &Style::default()), json::named(&report, &report.names), html::block(&report)));
 }
 
 fn is_of_flash(trace: &Trace) -> bool {
@@ -161,7 +165,7 @@ pub fn report_layers(bytes: &[u8]) {
         losses,
         found: findings,
     };
-    black_box((terminal::layers(&report, &Style::default()), json::layers(&report), html::layers(&report)));
+    black_box((terminal::layers(&report, &Style::default()), json::any(&report), html::layers(&report)));
 }
 
 /// What a trace says of file reads, and how it was stored.
@@ -217,7 +221,7 @@ pub fn predict(bytes: &[u8]) {
     let task = |tid: TaskId| tid.to_string();
     black_box((
         terminal::prediction(&prediction, &file, &task, &Style::default()),
-        json::prediction(&prediction),
+        json::any(&prediction),
         html::prediction(&prediction, "fuzz", &file, &task),
     ));
 }

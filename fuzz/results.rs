@@ -85,7 +85,7 @@ pub fn report_by(bytes: &[u8]) {
         1 => trace.comm(tid, time),
         _ => None,
     });
-    black_box((terminal::block(&report, &style), json::block(&report)));
+    black_box((terminal::block(&report, &style), json::named(&report, &report.names)));
 }
 
 fn figures(trace: &Trace) -> RunFigures {
@@ -101,7 +101,8 @@ pub fn diff(bytes: &[u8]) {
     let (Some(a), Some(b)) = (trace(a), trace(b)) else { return };
     let mut sides = [vec![figures(&a)], vec![figures(&b)]];
     if bytes.len() % 2 == 1 {
-        let document = json::block(&block_report(&a, |_, _| None));
+        let report = block_report(&a, |_, _| None);
+        let document = json::named(&report, &report.names);
         // Once as a report, once as a result of another kind.
         let other = format!("{{\"results\": [{document}]}}");
         for text in [&document, &other] {

@@ -25,7 +25,7 @@ pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failur
     let path = call_path(call, layers, bios);
     let names = NamesFound::of_devices(&devices);
     if args.json {
-        out!("{}", flashscope_report::json::call(&path, &names));
+        out!("{}", flashscope_report::json::named(&path, &names));
     } else {
         out!("{}", flashscope_report::terminal::call(&path, &names, begin_ns, &style()));
     }

@@ -105,7 +105,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         output::write(path, page.as_bytes(), &output::inputs(&inputs), "--html")?;
     }
     if args.json {
-        out!("{}", flashscope_report::json::prediction(&prediction));
+        out!("{}", flashscope_report::json::any(&prediction));
     } else {
         out!("{}", flashscope_report::terminal::prediction(&prediction, &file, &task, &style()));
     }

@@ -68,7 +68,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.by == Some(ReportBy::Layer) {
         let report = layers_report(&inputs, args)?;
         let forms: [Form; 3] =
-            [&|| html::layers(&report), &|| json::layers(&report), &|| terminal::layers(&report, &style())];
+            [&|| html::layers(&report), &|| json::any(&report), &|| terminal::layers(&report, &style())];
         return show(&inputs, args, (&[], None), forms);
     }
     let of_block_io = inputs.traces().filter(|trace| is_of_block_io(trace)).count();
@@ -88,13 +88,14 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if let Some(by) = args.by.and_then(ReportBy::split) {
             let split = SplitReport::of_block(&report, by);
             nothing_so(&split)?;
-            let forms: [Form; 3] = [&|| html::block(&report), &|| json::split(&split, &report.names), &|| {
+            let forms: [Form; 3] = [&|| html::block(&report), &|| json::named(&split, &report.names), &|| {
                 terminal::block_by(&report, by, &style_of(args))
             }];
             return show(&inputs, args, (&report.findings, Some(&RunFigures::of_block(&report))), forms);
         }
-        let forms: [Form; 3] =
-            [&|| html::block(&report), &|| json::block(&report), &|| terminal::block(&report, &style_of(args))];
+        let forms: [Form; 3] = [&|| html::block(&report), &|| json::named(&report, &report.names), &|| {
+            terminal::block(&report, &style_of(args))
+        }];
         return show(&inputs, args, (&report.findings, Some(&RunFigures::of_block(&report))), forms);
     }
     let report = flash_report(&inputs, args)?;
@@ -105,13 +106,14 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if let Some(by) = args.by.and_then(ReportBy::split) {
         let split = SplitReport::of_flash(&report, by);
         nothing_so(&split)?;
-        let forms: [Form; 3] = [&|| html::flash(&report), &|| json::split(&split, &report.names), &|| {
+        let forms: [Form; 3] = [&|| html::flash(&report), &|| json::named(&split, &report.names), &|| {
             terminal::flash_by(&report, by, &style_of(args))
         }];
         return show(&inputs, args, (&report.findings, Some(&RunFigures::of_flash(&report))), forms);
     }
-    let forms: [Form; 3] =
-        [&|| html::flash(&report), &|| json::flash(&report), &|| terminal::flash(&report, &style_of(args))];
+    let forms: [Form; 3] = [&|| html::flash(&report), &|| json::named(&report, &report.names), &|| {
+        terminal::flash(&report, &style_of(args))
+    }];
     show(&inputs, args, (&report.findings, Some(&RunFigures::of_flash(&report))), forms)
 }
 

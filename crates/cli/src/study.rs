@@ -191,7 +191,7 @@ fn with_figures(chapter: Chapter, json: String, text: String, page: String) -> F
 fn of_layers(result: &LayersResult, file: &str) -> Finished {
     let inputs = result.groups.iter().map(|group| &group.inputs);
     let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::layers_study(result));
-    let json = flashscope_report::json::layers_study(result);
+    let json = flashscope_report::json::any(result);
     let text = flashscope_report::terminal::layers_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::layers_study(result))
 }
@@ -200,7 +200,7 @@ fn of_runs(result: &RunsResult, file: &str) -> Finished {
     let inputs = result.groups.iter().map(|group| &group.inputs);
     let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::runs_study(result));
     let chapter = Chapter { more: reproduction::runs(result), ..chapter };
-    let json = flashscope_report::json::runs_study(result);
+    let json = flashscope_report::json::any(result);
     let text = flashscope_report::terminal::runs_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::runs_study(result))
 }
@@ -209,7 +209,7 @@ fn of_replays(result: &ReplaysResult, file: &str) -> Finished {
     let inputs = result.groups.iter().map(|group| &group.inputs);
     let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::replays_study(result));
     let chapter = Chapter { more: reproduction::replays(result), ..chapter };
-    let json = flashscope_report::json::replays_study(result);
+    let json = flashscope_report::json::any(result);
     let text = flashscope_report::terminal::replays_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::replays_study(result))
 }
@@ -217,7 +217,7 @@ fn of_replays(result: &ReplaysResult, file: &str) -> Finished {
 fn of_boot(result: &BootResult, file: &str) -> Finished {
     let inputs = result.groups.iter().map(|group| &group.inputs);
     let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::boot_study(result));
-    let json = flashscope_report::json::boot_study(result);
+    let json = flashscope_report::json::any(result);
     let text = flashscope_report::terminal::boot_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::boot_study(result))
 }
@@ -277,7 +277,7 @@ pub fn write(result: &StudyResult, directory: &Path) -> Result<PathBuf, Failure>
 
 fn matrix_files(result: &StudyResult, csv_raw: bool) -> Vec<(String, String)> {
     [
-        ("results.json", flashscope_report::json::study(result)),
+        ("results.json", flashscope_report::json::any(result)),
         ("results.csv", flashscope_report::csv::study(result, csv_raw)),
         ("report.html", flashscope_report::html::study(result)),
     ]

@@ -1,9 +1,7 @@
 //! CSV (RFC 4180, but lines end in LF): one row per cell, units in the column names.
 
 use crate::text::visible;
-use flashscope_analysis::FlashReport;
 use flashscope_analysis::energy::Basis;
-use flashscope_analysis::flash::OpCounts;
 use flashscope_study::StudyResult;
 
 const STUDY_COLUMNS: &str = "study,group,board,kernel_release,filesystem,contents,file_size_bytes,default_readahead_kib,\
@@ -67,36 +65,6 @@ fn basis(basis: Basis) -> &'static str {
     }
 }
 
-/// One row per total, task, phase and block: `scope` says which, `name` of which.
-pub fn flash(report: &FlashReport, raw: bool) -> String {
-    let mut out = "scope,name,begin_ns,end_ns,reads,programs,erases\n".to_owned();
-    let found = &report.found;
-    let mut add = |scope: &str, name: &str, begin: String, end: String, c: Option<&OpCounts>| {
-        // What is not known is empty.
-        let [reads, programs, erases] =
-            c.map_or_else(Default::default, |c| [c.reads, c.programs, c.erases].map(|n| n.to_string()));
-        row(&mut out, &[scope.to_owned(), field(name, raw), begin, end, reads, programs, erases]);
-    };
-    add(
-        "total",
-        "",
-        found.begin_ns.to_string(),
-        found.end_ns.to_string(),
-        found.counts.known().map(|counts| &counts.total),
-    );
-    for task in &found.by_task {
-        add("task", &task.task, String::new(), String::new(), Some(&task.counts));
-    }
-    for phase in &found.phases.phases {
-        add("phase", &phase.name, phase.begin_ns.to_string(), phase.end_ns.to_string(), phase.counts.known());
-    }
-    for block in &found.blocks.blocks {
-        let name = format!("{}:{}", block.chip, block.block);
-        add("block", &name, String::new(), String::new(), Some(&block.counts));
-    }
-    out
-}
-
 fn row(out: &mut String, fields: &[String]) {
     out.push_str(&fields.join(","));
     out.push('\n');
@@ -133,15 +101,5 @@ mod tests {
         assert_eq!(field("=cmd()", true), "=cmd()");
         assert_eq!(field("-5", false), "-5");
         assert_eq!(field("a\nb\u{1b}", false), "a\\nb\\x1b");
-    }
-
-    #[test]
-    fn a_traces_rows() {
-        let csv = flash(&synthetic::flash(), false);
-        let scopes: Vec<&str> = csv.lines().skip(1).filter_map(|l| l.split(',').next()).collect();
-        for scope in ["total", "task", "phase", "block"] {
-            assert!(scopes.contains(&scope), "{scope}");
-        }
-        assert!(csv.lines().all(|l| l.split(',').count() == 7), "{csv}");
     }
 }

@@ -1,92 +1,25 @@
 //! JSON: everything, stable, for other programs and for keeping.
 
-use flashscope_analysis::block::BlockReport;
-use flashscope_analysis::layers::LayersReport;
-use flashscope_analysis::{CallPath, FlashReport, NamesFound, SplitReport};
-use flashscope_predict::Prediction;
-use flashscope_study::StudyResult;
-use flashscope_study::boot::BootResult;
-use flashscope_study::layers::LayersResult;
-use flashscope_study::runs::RunsResult;
+use flashscope_analysis::NamesFound;
 use serde::Serialize;
 use std::fmt::Write;
 
 pub use crate::names::BESIDE as NAMES_BESIDE;
 
-/// All of a study's result.
-pub fn study(result: &StudyResult) -> String {
-    pretty(result)
-}
-
-/// A result that a command put together.
-pub fn any(value: &impl Serialize) -> String {
-    pretty(value)
-}
-
-/// All of a trace's findings.
-pub fn flash(report: &FlashReport) -> String {
-    named(report, &report.names)
-}
-
-/// What of a report is split by file, device or call.
-pub fn split(report: &SplitReport, names: &NamesFound) -> String {
-    named(report, names)
-}
-
-/// All of a trace's block I/O.
-pub fn block(report: &BlockReport) -> String {
-    named(report, &report.names)
-}
-
-/// One call, and what delayed it.
-pub fn call(path: &CallPath, names: &NamesFound) -> String {
-    named(path, names)
-}
-
-/// Where the time of a trace's calls goes.
-pub fn layers(report: &LayersReport) -> String {
-    pretty(report)
-}
-
-/// What other settings of read-ahead would have brought.
-pub fn prediction(prediction: &Prediction) -> String {
-    pretty(prediction)
-}
-
-/// All of a study of layers.
-pub fn layers_study(result: &LayersResult) -> String {
-    pretty(result)
-}
-
-/// All of a study of runs.
-pub fn runs_study(result: &RunsResult) -> String {
-    pretty(result)
-}
-
-/// All of a study of booting.
-pub fn boot_study(result: &BootResult) -> String {
-    pretty(result)
-}
-
 /// With the names of devices beside their numbers.
-fn named(report: &impl Serialize, names: &NamesFound) -> String {
+pub fn named(report: &impl Serialize, names: &NamesFound) -> String {
     if names.is_empty() {
-        return pretty(report);
+        return any(report);
     }
     // As below: plain data.
     let mut value = serde_json::to_value(report).expect("plain data serialises");
     crate::names::add_to_json(&mut value, names);
-    pretty(&value)
-}
-
-/// All of a study of replays.
-pub fn replays_study(result: &flashscope_study::replays::ReplaysResult) -> String {
-    pretty(result)
+    any(&value)
 }
 
 /// Indented, with a final newline. JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does
 /// not: they become `\u` escapes, which mean the same to a parser.
-fn pretty(value: &impl Serialize) -> String {
+pub fn any(value: &impl Serialize) -> String {
     // Both documents are structs with string keys and plain values: serde_json cannot fail on them.
     let mut json = serde_json::to_string_pretty(value).expect("plain data serialises");
     // Most results have nothing else, and are long: a byte is looked at faster than a character.
@@ -112,15 +45,18 @@ fn pretty(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::synthetic;
+    use flashscope_analysis::FlashReport;
+    use flashscope_analysis::block::BlockReport;
+    use flashscope_study::StudyResult;
 
     #[test]
     fn json_reads_back_as_it_was() {
         let result = synthetic::study();
-        assert_eq!(serde_json::from_str::<StudyResult>(&study(&result)).unwrap(), result);
+        assert_eq!(serde_json::from_str::<StudyResult>(&any(&result)).unwrap(), result);
         let report = synthetic::flash();
-        assert_eq!(serde_json::from_str::<FlashReport>(&flash(&report)).unwrap(), report);
+        assert_eq!(serde_json::from_str::<FlashReport>(&named(&report, &report.names)).unwrap(), report);
         let report = synthetic::block();
-        assert_eq!(serde_json::from_str::<BlockReport>(&block(&report)).unwrap(), report);
+        assert_eq!(serde_json::from_str::<BlockReport>(&named(&report, &report.names)).unwrap(), report);
     }
 
     #[test]
@@ -131,7 +67,7 @@ mod tests {
         assert_eq!(any(&["\t~ "]), "[\n  \"\\t~ \"\n]\n");
         let mut result = synthetic::study();
         result.header.title = "\u{1b}[2J\u{9b}31m\u{202e}\u{e0001}".into();
-        let json = study(&result);
+        let json = any(&result);
         assert!(!json.chars().any(|c| c != '\n' && crate::text::acts(c)), "{json}");
         assert_eq!(serde_json::from_str::<StudyResult>(&json).unwrap(), result);
     }

@@ -28,8 +28,8 @@ fn outputs(runs: &RunsResult, boot: &BootResult) -> Vec<(String, String)> {
     let mut outputs = vec![
         ("runs.html".to_owned(), html::without_scripts(&html::runs_study(runs))),
         ("boot.html".to_owned(), html::without_scripts(&html::boot_study(boot))),
-        ("runs.json".to_owned(), json::runs_study(runs)),
-        ("boot.json".to_owned(), json::boot_study(boot)),
+        ("runs.json".to_owned(), json::any(runs)),
+        ("boot.json".to_owned(), json::any(boot)),
         ("runs.md".to_owned(), reproduction::runs(runs)),
     ];
     for width in [0, 40, 80, 200] {
@@ -111,7 +111,7 @@ fn runs_and_boots_with_nothing_in_them_are_documents() {
     for (name, text) in outputs(&runs, &boot) {
         assert!(!text.is_empty() || name == "runs.md", "{name}");
     }
-    let without: Value = serde_json::from_str(&json::runs_study(&runs)).unwrap();
+    let without: Value = serde_json::from_str(&json::any(&runs)).unwrap();
     assert_eq!(without["groups"], serde_json::json!([]));
 }
 

@@ -48,11 +48,10 @@ fn all_outputs(study: &StudyResult, flash: &FlashReport, block: &BlockReport) ->
         ("study.html".to_owned(), html::study(study)),
         ("flash.html".to_owned(), html::flash(flash)),
         ("block.html".to_owned(), html::block(block)),
-        ("study.json".to_owned(), json::study(study)),
-        ("flash.json".to_owned(), json::flash(flash)),
-        ("block.json".to_owned(), json::block(block)),
+        ("study.json".to_owned(), json::any(study)),
+        ("flash.json".to_owned(), json::named(flash, &flash.names)),
+        ("block.json".to_owned(), json::named(block, &block.names)),
         ("study.csv".to_owned(), csv::study(study, false)),
-        ("flash.csv".to_owned(), csv::flash(flash, false)),
     ];
     for width in [0, 40, 80, 200] {
         let style = terminal::Style { width, top: None, colour: false };
