@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{Booted, Plan, TempDir, flashscope, stdout, work};
+use flashscope_tests::{Booted, Plan, TempDir, flashscope, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -164,8 +164,7 @@ fn traces(booted: &Booted, groups: &[&[(&Situation, Way)]], dir: &Path) -> (Path
 }
 
 fn json(command: &str, trace: &Path, more: &[&str]) -> Value {
-    let said = serde_json::from_str(&stdout(flashscope().arg(command).arg(trace).arg("--json").args(more)));
-    let said = said.expect("JSON");
+    let said = flashscope_tests::json(flashscope().arg(command).arg(trace).arg("--json").args(more));
     flashscope_tests::valid(command, &said);
     said
 }

@@ -158,8 +158,7 @@ impl Drop for Boot<'_> {
 
 /// Bytes that were read of a file, by who read them.
 fn read_of(trace: &Path, path: &str) -> Vec<(String, u64)> {
-    let said = stdout(flashscope().args(["report", "--json"]).arg(trace));
-    let report: Value = serde_json::from_str(&said).expect("a report");
+    let report = flashscope_tests::report(trace);
     let files = report["names"]["files"].as_array().expect("files");
     let of = files.iter().filter(|file| file["path"] == path);
     of.map(|file| (file["who"].as_str().unwrap_or_default().to_owned(), file["read_bytes"].as_u64().unwrap_or(0)))

@@ -5,57 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use flashscope_tests::{TempDir, cannot_record, flashscope, output, skip, stdout, top};
+use flashscope_tests::{Place, behind, cannot_record, output, said, skip, stdout, text, top};
 use flashscope_trace::Trace;
 
-/// A directory of the test's own, with a cache for the command.
-struct Place {
-    dir: TempDir,
-}
-
-impl Place {
-    fn new(label: &str) -> Place {
-        Place { dir: TempDir::new(label) }
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        std::fs::write(self.at(name), text).expect("a file");
-        self.at(name)
-    }
-
-    fn command(&self, argv: &[&str]) -> Command {
-        let mut command = flashscope();
-        command.env("FLASHSCOPE_CACHE", self.at("cache")).args(argv).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, argv: &[&str]) -> Output {
-        output(&mut self.command(argv))
-    }
-
-    /// Runs it in a mount namespace of its own, behind a shell's preparations; `$1` of these is the directory.
-    fn unshared(&self, prepare: &str, inner: &Command) -> Output {
-        let mut command = Command::new("unshare");
-        command
-            .args(["-m", "/bin/sh", "-c", &format!("set -e; dir=$1; shift; {prepare}")])
-            .arg("sh")
-            .arg(self.dir.path());
-        command.arg(inner.get_program()).args(inner.get_args()).current_dir(top()).stdin(Stdio::null());
-        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-        output(&mut command)
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.to_str().expect("UTF-8").to_owned()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Runs it in a mount namespace of its own, behind a shell's preparations; `$dir` of these is the place.
+fn unshared(place: &Place, prepare: &str, inner: &Command) -> Output {
+    let script = format!("set -e; dir=$1; shift; {prepare}");
+    let dir = text(place.dir.path());
+    output(behind(&["unshare", "-m", "/bin/sh", "-c", &script, "sh", &dir], inner).stdin(Stdio::null()))
 }
 
 /// Status and one line that holds these words.
@@ -169,7 +126,7 @@ fn the_search_for_names_enters_no_mount() {
          mkdir $dir/fs/never $dir/fs/again $dir/fs/z; head -c 65536 /dev/zero >$dir/fs/z/file; mount --bind $dir/fs $dir/fs/again; \
          python3 {script} $dir/fs/never timeout -s KILL 120 \"$@\""
     );
-    let ran = place.unshared(&prepare, &place.command(&argv));
+    let ran = unshared(&place, &prepare, &place.command(&argv));
     if ran.status.code() == Some(99) || said(&ran).contains("cannot mount FUSE") {
         return skip(&format!("no loop device or FUSE here: {}", said(&ran)));
     }
@@ -233,7 +190,7 @@ fn a_full_disk_is_named_by_the_file_that_it_has_no_room_for() {
         // The directory's contents go to the end of standard output, behind the command's own.
         let prepare =
             "mount -t tmpfs -o size=16k none $dir/full; \"$@\" || code=$?; echo; ls -A $dir/full; exit $code; :";
-        let ran = place.unshared(prepare, &place.command(&argv));
+        let ran = unshared(&place, prepare, &place.command(&argv));
         refused(&ran, 1, &format!("flashscope: {full}: "));
         let next = format!(
             "No space left on device (os error 28); free some space or name another file with {}\n",
@@ -332,7 +289,7 @@ fn a_recording_needs_its_own_size_once() {
     ];
     let prepare = "mount -t tmpfs -o size=16m none $dir/small; status=0; timeout -k 5 100 \"$@\" || status=$?; \
                    cp -a $dir/small/. $dir; exit $status";
-    let ran = place.unshared(prepare, &place.command(&argv));
+    let ran = unshared(&place, prepare, &place.command(&argv));
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
     assert!(said(&ran).contains("this is the agent's stream, which flashscope reads as well"), "{}", said(&ran));
     assert!(said(&ran).contains("has reached --max-size"), "{}", said(&ran));
@@ -354,11 +311,8 @@ fn a_json_result_takes_no_more_memory_than_it_has_figures() {
     let numbers: Vec<String> = (0..40_000).map(|n| format!("\"a{n}\":{n}")).collect();
     let json = format!("{{\"{}\":{{{}}},\"total_ns\":5}}", "k".repeat(500_000), numbers.join(","));
     let path = text(&place.file("r.json", &json));
-    let inner = place.command(&["diff", &path, &path]);
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -d 131072 && exec \"$@\"", "sh"]).arg(inner.get_program()).args(inner.get_args());
-    inner.get_envs().for_each(|(name, value)| _ = value.map(|value| limited.env(name, value)));
-    let said = stdout(&mut limited);
+    let diff = place.command(&["diff", &path, &path]);
+    let said = stdout(&mut behind(&["sh", "-c", "ulimit -d 131072 && exec \"$@\"", "sh"], &diff));
     assert!(said.contains("No figure of 1 changed"), "{said}");
 }
 

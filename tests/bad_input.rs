@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use flashscope_targets::board::{self, BootFailureKind, ImageBuilder, Run};
 use flashscope_targets::{Error, NoProgress};
-use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip, stdout, top};
+use flashscope_tests::{PrivateCache, TempDir, behind, flashscope, is_root, json, output, skip, stdout, top};
 use flashscope_trace::{Session, Trace};
 
 /// A command that has to fail in a certain way.
@@ -54,19 +54,6 @@ fn command(cache: &PrivateCache, argv: &[&str]) -> Command {
     let mut command = flashscope();
     command.env("FLASHSCOPE_CACHE", cache.path()).args(argv);
     command
-}
-
-/// The command behind another one (`unshare`, `setpriv`), with its environment.
-fn behind(wrapper: &[&str], command: &Command) -> Command {
-    let mut outer = Command::new(wrapper[0]);
-    outer.args(&wrapper[1..]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            outer.env(name, value);
-        }
-    }
-    outer.current_dir(flashscope_tests::top());
-    outer
 }
 
 /// The command in a mount namespace of its own, after a script.
@@ -271,8 +258,7 @@ fn traces_of_block_io_that_lack_something() {
     assert!(page.contains("&lt;b&gt;"), "the name is on the page");
     // The page's own bold text is not empty; the name would open one behind it.
     assert!(!page.contains("<b>\u{1b}") && !page.contains("<b>\u{241b}") && !page.contains('\u{1b}'));
-    let json = stdout(&mut command(&cache, &["report", &named, "--json"]));
-    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let json = json(&mut command(&cache, &["report", &named, "--json"]));
     let groups = json["block"]["groups"].as_array().expect("groups");
     assert!(groups.iter().any(|g| g["name"].as_str().is_some_and(|name| name.starts_with("<b>\u{1b}[7 ("))));
 }
@@ -325,11 +311,8 @@ fn hosts_that_cannot_record() {
         "umount -a -t tracefs; for d in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs none $d; done";
     stdout(&mut in_namespace(masked, &record("block")));
     std::fs::remove_file(&trace).expect("a recording");
-    let mut unmountable = Command::new("setpriv");
-    unmountable.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", "--"]);
-    let inner = record("block");
-    unmountable.arg(inner.get_program()).args(inner.get_args());
-    unmountable.envs(inner.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let without = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", "--"];
+    let unmountable = behind(&without, &record("block"));
     case("no tracefs", &mut in_namespace(masked, &unmountable), 125, &["tracefs", "mount -t tracefs"]).check();
     let without_probes =
         "f=/sys/kernel/tracing/kprobe_events; [ ! -e $f ] || { mount --bind $f $f; mount -o remount,ro,bind $f; }";
@@ -458,12 +441,6 @@ fn some_stream(dir: &Path) -> Vec<u8> {
     std::fs::read(path).expect("a stream")
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
-    })
-}
-
 #[test]
 fn an_agent_of_another_version() {
     if !is_root() || !Path::new("/sys/kernel/tracing/instances").exists() {
@@ -477,7 +454,7 @@ fn an_agent_of_another_version() {
     assert_eq!(stream[4..6], [1, 0], "FS_HELLO comes first");
     let length = u32::from_le_bytes(stream[12..16].try_into().expect("4 bytes")) as usize;
     stream[20..22].copy_from_slice(&7u16.to_le_bytes());
-    let crc = crc32(&stream[20..20 + length]);
+    let crc = crc32fast::hash(&stream[20..20 + length]);
     stream[16..20].copy_from_slice(&crc.to_le_bytes());
     let other = dir.path().join("other.stream");
     std::fs::write(&other, &stream).expect("a stream");
@@ -733,7 +710,12 @@ fn boots_that_fail() {
         mount,
         &["mount /dev/mtdblock0 /mnt squashfs ro", "Invalid argument", "correct that step"],
     );
-    assert!(matches!(failure.kind, BootFailureKind::PlanFailed { .. }), "{:?}", failure.kind);
+    let of_step = |step: usize, line: &str| step >= 3 && line == "mount /dev/mtdblock0 /mnt squashfs ro";
+    assert!(
+        matches!(&failure.kind, BootFailureKind::PlanFailed { step, line, .. } if of_step(*step as usize, line)),
+        "{:?}",
+        failure.kind
+    );
     assert!(!failure.console_tail.is_empty(), "the kernel's own words");
 
     let late = boot(false, &[], &["sleep 100000000"], |run| run.timeout = Duration::from_secs(1));
@@ -743,6 +725,7 @@ fn boots_that_fail() {
     let panicked = boot(false, &[], &["write /proc/sysrq-trigger c"], |_| {});
     let failure = failed("kernel panic", panicked, &["kernel panic", "sysrq triggered crash", "another kernel line"]);
     assert!(matches!(failure.kind, BootFailureKind::Panic(_)), "{:?}", failure.kind);
+    assert!(failure.console_tail.iter().any(|line| line.contains("Kernel panic")), "{:?}", failure.console_tail);
 
     // The same as the command says it.
     let cache = PrivateCache::new("bad-boot");

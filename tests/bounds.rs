@@ -84,8 +84,7 @@ fn the_longest_times_and_the_furthest_sectors_do_not_overflow() {
         record(&mut bytes, time, sector(n), COMPLETED, 5);
     }
     std::fs::write(&path, bytes).unwrap();
-    let report: serde_json::Value =
-        serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
+    let report = flashscope_tests::report(&path);
     assert_eq!(report["block"]["stages"]["bios_completed"], 7000);
     stdout(flashscope().arg("report").arg(&path).arg("--html").arg(dir.path().join("page")));
 }
@@ -96,16 +95,14 @@ fn times_that_no_clock_gives_are_counted() {
     for times in [[1, u64::MAX - 1], [1, 1 << 63], [1, u64::MAX]] {
         let path = dir.path().join("odd.blktrace.0");
         std::fs::write(&path, blktrace(times)).unwrap();
-        let report: serde_json::Value =
-            serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
+        let report = flashscope_tests::report(&path);
         let odd = report["losses"].as_array().unwrap().iter().find(|loss| loss["name"] == "times_impossible").unwrap();
         assert_eq!((&odd["count"], &report["block"]["stages"]["bios_queued"]), (&1.into(), &1.into()), "{times:?}");
     }
     // As long as a clock can go.
     let path = dir.path().join("long.blktrace.0");
     std::fs::write(&path, blktrace([1, i64::MAX as u64])).unwrap();
-    let report: serde_json::Value =
-        serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
+    let report = flashscope_tests::report(&path);
     assert_eq!(report["block"]["stages"]["bios_queued"], 2);
 }
 

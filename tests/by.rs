@@ -12,8 +12,7 @@ fn path(case: &str) -> std::path::PathBuf {
 }
 
 fn json(case: &str, args: &[&str]) -> Value {
-    let input = path(case);
-    serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).args(args).arg(input))).expect("JSON")
+    flashscope_tests::json(flashscope().args(["report", "--json"]).args(args).arg(path(case)))
 }
 
 fn text(case: &str, by: &str) -> String {

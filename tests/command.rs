@@ -95,12 +95,9 @@ fn a_command_on_this_host_has_our_stdin_stdout_stderr_and_status() {
         if !command.contains(&"sleep 50 & echo begun") {
             return record;
         }
-        let mut shell = Command::new("sh");
-        let out = dir.path().join("out");
-        shell.args(["-c", "f=$1; shift; \"$@\" >$f 2>&1; s=$?; cat $f; exit $s", "sh"]).arg(out);
-        shell.arg(record.get_program()).args(record.get_args());
-        shell.envs(record.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        shell
+        let out = flashscope_tests::text(&dir.path().join("out"));
+        let script = "f=$1; shift; \"$@\" >$f 2>&1; s=$?; cat $f; exit $s";
+        flashscope_tests::behind(&["sh", "-c", script, "sh", &out], &record)
     };
     what_a_command_says_is_its_own(&record, dir.path(), "local");
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{TempDir, flashscope, output, stdout};
+use flashscope_tests::{TempDir, flashscope, json, output, stdout};
 use serde_json::Value;
 
 /// A recording, as blkparse prints it: writes of 4 KiB by `writer` that the device completes after `d2c_us` each, and one
@@ -57,8 +57,7 @@ fn change<'a>(comparison: &'a Value, figure: &str) -> &'a Value {
 fn a_change_is_told_from_what_runs_differ_by() {
     let dir = TempDir::new("diff");
     let (a, b) = sides(dir.path());
-    let json = stdout(flashscope().args(["diff", "--json"]).args(&a).arg("--against").args(&b));
-    let comparison: Value = serde_json::from_str(&json).expect("JSON");
+    let comparison = json(flashscope().args(["diff", "--json"]).args(&a).arg("--against").args(&b));
     let mean = change(&comparison, "mean(d2c, write, 8:16)");
     // Means of 1000, 1020, 980 and of 2000, 2030, 1970 µs.
     assert_eq!((mean["before"].as_f64(), mean["after"].as_f64()), (Some(1e6), Some(2e6)), "{mean}");
@@ -178,8 +177,7 @@ fn a_board_with_a_slower_device() {
         path
     };
     let (fast, slow) = (record("fast.dat", "100000"), record("slow.dat", "300000"));
-    let json = stdout(flashscope().args(["diff", "--json"]).args([&fast, &slow]));
-    let comparison: Value = serde_json::from_str(&json).expect("JSON");
+    let comparison = json(flashscope().args(["diff", "--json"]).args([&fast, &slow]));
     let p50 = comparison["changes"]
         .as_array()
         .expect("a list")
@@ -199,8 +197,7 @@ fn findings_of_both_sides_stand_side_by_side() {
     let (bad, good) = (case("io-errors"), case("emmc-fsync-spike"));
     let page = dir.path().join("page.html");
     let found = |a: &Path, b: &Path| -> Value {
-        let said = stdout(flashscope().args(["diff", "--json", "--html"]).arg(&page).args([a, b]));
-        let said = serde_json::from_str(&said).expect("JSON");
+        let said = json(flashscope().args(["diff", "--json", "--html"]).arg(&page).args([a, b]));
         flashscope_tests::valid("diff", &said);
         said
     };

@@ -207,8 +207,7 @@ fn the_reference_names_every_field_of_a_report() {
 #[test]
 fn the_reference_describes_every_rule() {
     let reference = std::fs::read_to_string(top().join("docs/reference/findings.md")).expect("the reference");
-    let schema: serde_json::Value =
-        serde_json::from_str(&stdout(flashscope().args(["schema", "advise"]))).expect("JSON");
+    let schema = flashscope_tests::json(flashscope().args(["schema", "advise"]));
     let rules: Vec<&str> =
         schema["$defs"]["Rule"]["enum"].as_array().expect("rules").iter().filter_map(|r| r.as_str()).collect();
     assert!(rules.len() >= 28, "{rules:?}");

@@ -150,8 +150,7 @@ fn on_the_disk(dir: &TempDir, name: &str, jobs: &[(&str, &str, &str)]) -> HashMa
         let trace = dir.path().join(format!("{name}-{job}.dat"));
         write_filtered(&booted.recording(i), &trace, &|_| true).expect("a trace.dat");
         let text = stdout(flashscope().arg("report").arg(&trace));
-        let said = stdout(flashscope().args(["report", "--json"]).arg(&trace));
-        let said: Value = serde_json::from_str(&said).expect("JSON");
+        let said = flashscope_tests::report(&trace);
         let any = said["findings"].as_array().is_some_and(|all| !all.is_empty());
         assert_eq!(text.contains("\nFindings\n  1. "), any, "{text}");
         ((*job).to_owned(), said)
@@ -283,7 +282,7 @@ pub fn on_board(dir: &TempDir, board: &str, more: &[&str], script: &str) -> Valu
     let mut record = flashscope();
     record.args(["-q", "record", "--on", board, "--kernel", "6.1", "--packages", "busybox-static"]).args(more);
     stdout(record.arg("-o").arg(&trace).args(["--", "/bin/busybox", "sh", "-c", script]));
-    serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).arg(&trace))).expect("JSON")
+    flashscope_tests::report(&trace)
 }
 
 /// Reads of 4 KiB beside four writers, on a disk that takes one request at a time. What a scheduler brings is not promised: with

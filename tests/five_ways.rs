@@ -59,8 +59,7 @@ fn record(dir: &Path) {
 
 /// What `report --json` says of these files.
 fn report(dir: &Path, files: &[&str]) -> Value {
-    let said = stdout(flashscope().current_dir(dir).args(["report", "--json"]).args(files));
-    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let said = flashscope_tests::json(flashscope().current_dir(dir).args(["report", "--json"]).args(files));
     for loss in said["losses"].as_array().expect("losses") {
         assert_eq!(loss["count"], 0, "{files:?}: {loss}");
     }

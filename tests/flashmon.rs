@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use flashscope_tests::{Booted, Plan, TempDir, build_modules_like, events, flashscope, raw, skip, stdout, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, build_modules_like, events, raw, skip, top, work};
 use flashscope_trace::{EventKind, FlashOp, Trace, flashmon};
 
 const PAGE: u64 = 2048;
@@ -252,7 +252,7 @@ fn report(dat: &Path) -> serde_json::Value {
             _ => {}
         }
     }
-    let mut report = serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).arg(dat))).expect("JSON");
+    let mut report = flashscope_tests::report(dat);
     strip(&mut report);
     report
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{Plan, TempDir, flashscope, output, stdout, work};
+use flashscope_tests::{Plan, TempDir, flashscope, output, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn predict(trace: &Path, layout: Option<&Path>) -> Value {
     if let Some(layout) = layout {
         command.arg("--layout").arg(layout);
     }
-    serde_json::from_str(&stdout(command)).expect("JSON")
+    flashscope_tests::json(command)
 }
 
 #[test]

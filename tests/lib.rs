@@ -80,6 +80,34 @@ pub fn stdout(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// What a command that has to succeed prints as JSON.
+pub fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&stdout(command)).expect("JSON")
+}
+
+/// `report --json` of a trace.
+pub fn report(trace: impl AsRef<std::ffi::OsStr>) -> Value {
+    json(flashscope().args(["report", "--json"]).arg(trace))
+}
+
+/// What a command said on standard error.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// The command behind another one (`unshare`, `timeout`, a shell), with its directory and environment.
+pub fn behind(wrapper: &[&str], command: &Command) -> Command {
+    let mut outer = Command::new(wrapper[0]);
+    outer.args(&wrapper[1..]).arg(command.get_program()).args(command.get_args());
+    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    outer.current_dir(command.get_current_dir().map_or_else(top, Path::to_owned));
+    outer
+}
+
 /// What a command printed is what `flashscope schema NAME` says.
 pub fn valid(name: &str, printed: &Value) {
     valid_all(name, std::slice::from_ref(printed));
@@ -108,9 +136,7 @@ pub fn errors(documents: &[(&str, &[Value])]) -> Vec<Option<String>> {
         skip("python3-jsonschema is not installed: no JSON was validated");
         return Vec::new();
     };
-    let schema = |name: &str| -> Value {
-        serde_json::from_str(&stdout(flashscope().args(["schema", name]))).expect("a schema is JSON")
-    };
+    let schema = |name: &str| json(flashscope().args(["schema", name]));
     let asked: Vec<(Value, &[Value])> = documents.iter().map(|(name, all)| (schema(name), *all)).collect();
     let mut child = Command::new(python)
         .arg(validator())
@@ -154,6 +180,40 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A directory of the test's own, with a cache for the command.
+pub struct Place {
+    pub dir: TempDir,
+}
+
+impl Place {
+    pub fn new(label: &str) -> Place {
+        let place = Place { dir: TempDir::new(label) };
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(place.dir.path(), mode).expect("permissions");
+        place
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.at(name), text).expect("a file");
+        self.at(name)
+    }
+
+    pub fn command(&self, argv: &[&str]) -> Command {
+        let mut command = flashscope();
+        command.env("FLASHSCOPE_CACHE", self.at("cache")).env("TMPDIR", self.dir.path());
+        command.args(argv).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, argv: &[&str]) -> Output {
+        output(&mut self.command(argv))
     }
 }
 

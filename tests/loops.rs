@@ -53,8 +53,7 @@ fn check(direct: &str) {
     let mut record = flashscope();
     record.current_dir(dir).args(["record", "--events", "block,cache,syscall", "-o", "t.dat", "--", "sh", "-c", WORK]);
     stdout(&mut record);
-    let said = stdout(flashscope().current_dir(dir).args(["report", "--json", "t.dat"]));
-    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let said = flashscope_tests::report(dir.join("t.dat"));
     let found = &said["block"];
     let backing = &found["loops"].as_array().expect("loops").iter().find(|one| one["device"] == device.as_str());
     let backing = &backing.expect("the loop device")["backing"];

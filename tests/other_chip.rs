@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{Booted, Plan, TempDir, flashscope, output, stdout, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, flashscope, output, top, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ fn predict(trace: &Path, kib: u64, more: &[&str]) -> Value {
     let kib = kib.to_string();
     let command = &mut flashscope();
     command.arg("predict").arg(trace).args(["--json", "--readahead", &kib]).args(more);
-    serde_json::from_str(&stdout(command)).expect("JSON")
+    flashscope_tests::json(command)
 }
 
 #[test]

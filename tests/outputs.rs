@@ -6,64 +6,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use flashscope_tests::{TempDir, cannot_record, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{Place, behind, cannot_record, is_root, output, said, skip, stdout, text};
 use flashscope_trace::Trace;
 
 /// The user that plants links: nobody, in no group of root's.
 const OTHER: &str = "65534";
 
-/// A directory of the test's own, with a cache for the command.
-struct Place {
-    dir: TempDir,
+/// A trace of flash reads by a task of that name, as ftrace prints it.
+fn trace(place: &Place, name: &str, task: &str) -> PathBuf {
+    let line = |i| format!("         {task}-7       [000] .....     {}.000000: nand_read: page={i}\n", 10 + i);
+    place.file(name, &format!("# tracer: nop\n{}", (0..200).map(line).collect::<String>()))
 }
 
-impl Place {
-    fn new(label: &str) -> Place {
-        let place = Place { dir: TempDir::new(label) };
-        std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
-        place
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// A trace of flash reads by a task of that name, as ftrace prints it.
-    fn trace(&self, name: &str, task: &str) -> PathBuf {
-        let mut text = String::from("# tracer: nop\n");
-        for i in 0..200 {
-            text += &format!("         {task}-7       [000] .....     {}.000000: nand_read: page={i}\n", 10 + i);
-        }
-        let path = self.at(name);
-        std::fs::write(&path, text).expect("a trace");
-        path
-    }
-
-    fn command(&self, argv: &[&str]) -> Command {
-        let mut command = flashscope();
-        command.env("FLASHSCOPE_CACHE", self.at("cache")).env("TMPDIR", self.dir.path()).args(argv);
-        command
-    }
-
-    fn run(&self, argv: &[&str]) -> Output {
-        output(self.command(argv).stdin(Stdio::null()))
-    }
-
-    /// A shell of the other user.
-    fn other(&self, script: &str) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", OTHER, "--regid", OTHER, "--clear-groups", "/bin/sh", "-c", script]);
-        command.current_dir(self.dir.path());
-        command
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.to_str().expect("UTF-8").to_owned()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// A shell of the other user.
+fn other(place: &Place, script: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", OTHER, "--regid", OTHER, "--clear-groups", "/bin/sh", "-c", script]);
+    command.current_dir(place.dir.path());
+    command
 }
 
 /// One line that names the thing, exit status 1 or 2, no panic.
@@ -77,7 +37,7 @@ fn refused(what: &str, output: &Output, words: &str) {
 #[test]
 fn an_input_is_never_an_output() {
     let place = Place::new("outputs-input");
-    let trace = place.trace("t", "cat");
+    let trace = trace(&place, "t", "cat");
     let before = std::fs::read(&trace).expect("the trace");
     std::fs::hard_link(&trace, place.at("hard")).expect("a link");
     symlink("t", place.at("soft")).expect("a link");
@@ -113,7 +73,7 @@ fn an_input_is_never_an_output() {
 #[test]
 fn links_are_followed_and_fifos_written_through() {
     let place = Place::new("outputs-through");
-    let t = text(&place.trace("t", "cat"));
+    let t = text(&trace(&place, "t", "cat"));
     symlink("real", place.at("soft")).expect("a link");
     let csv = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "-"]));
     assert_eq!(csv.lines().count(), 201);
@@ -139,7 +99,7 @@ fn devices_stay_devices() {
         return skip("needs root, to make a device node in a mount namespace of its own");
     }
     let place = Place::new("outputs-devices");
-    let t = text(&place.trace("t", "cat"));
+    let t = text(&trace(&place, "t", "cat"));
     let stream = text(&flashscope_tests::top().join("crates/trace/tests/data/stream/armv7-6.1.port"));
     let scratch = place.at("dev");
     std::fs::create_dir(&scratch).expect("a directory");
@@ -161,12 +121,9 @@ fn devices_stay_devices() {
         cases.push((vec!["record", "--events", "task:task_newtask", "-o", &null, "--", "true"], 0));
     }
     for (argv, status) in cases {
-        let inner = place.command(&argv);
-        let mut command = Command::new("unshare");
-        command.args(["-m", "/bin/sh", "-c", script, "sh"]).arg(&scratch);
-        command.arg(inner.get_program()).args(inner.get_args()).current_dir(flashscope_tests::top());
-        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-        let ran = output(&mut command);
+        let dir = text(&scratch);
+        let unshare = ["unshare", "-m", "/bin/sh", "-c", script, "sh", &dir];
+        let ran = output(&mut behind(&unshare, &place.command(&argv)));
         let listed = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(!listed.contains("REPLACED"), "{argv:?}: the device became a file\n{}", said(&ran));
         let there: Vec<&str> = listed.lines().rev().take(2).collect();
@@ -192,7 +149,7 @@ fn a_directory_that_another_user_writes_to() {
     }
     for mode in [0o777, 0o1777] {
         let place = Place::new(&format!("outputs-hostile-{mode:o}"));
-        let t = text(&place.trace("t", "cat"));
+        let t = text(&trace(&place, "t", "cat"));
         let csv = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "-"]));
         let victim = place.at("victim");
         std::fs::write(&victim, "root's own").expect("a file");
@@ -206,7 +163,7 @@ fn a_directory_that_another_user_writes_to() {
             assert_eq!(private, 0, "{mode:o}: {what}: a link to a directory was followed");
         };
 
-        stdout(&mut place.other("ln -s ../victim shared/link; ln -s ../private shared/way; mkfifo shared/fifo"));
+        stdout(&mut other(&place, "ln -s ../victim shared/link; ln -s ../private shared/way; mkfifo shared/fifo"));
         for (name, words) in [
             ("link", "symbolic link in a directory that others can write to"),
             ("way/out", "symbolic link in a directory that others can write to"),
@@ -221,7 +178,7 @@ fn a_directory_that_another_user_writes_to() {
         // Names that could be foreseen: those of the processes that come next.
         let plant = "i=$(($1 - 50)); while [ $i -lt $(($1 + 2000)) ]; do ln -s ../victim shared/.out.partial-$i; \
                      i=$((i + 1)); done";
-        let mut planting = place.other(plant);
+        let mut planting = other(&place, plant);
         stdout(planting.arg("sh").arg(std::process::id().to_string()));
         for _ in 0..5 {
             let out = shared.join("out");
@@ -234,7 +191,7 @@ fn a_directory_that_another_user_writes_to() {
         // The name is now a link, now a file, now nothing, as fast as a shell can.
         let race = "while :; do ln -sfn ../victim shared/race; rm -f shared/race; : >shared/race; rm -f shared/race; \
                     for f in shared/.race.*; do [ -e \"$f\" ] && ln -sfn ../victim \"$f\"; done; done 2>/dev/null";
-        let racing = Racing(place.other(race).stderr(Stdio::null()).spawn().expect("a shell"));
+        let racing = Racing(other(&place, race).stderr(Stdio::null()).spawn().expect("a shell"));
         std::thread::sleep(Duration::from_millis(100));
         let out = text(&shared.join("race"));
         for _ in 0..40 {
@@ -333,11 +290,8 @@ fn a_recording_ends_at_its_size() {
         argv.extend(more);
         argv.push("--");
         argv.extend(BUSY);
-        let inner = place.command(&argv);
-        let mut command = Command::new("timeout");
-        command.args(["-k", "5", "60"]).arg(inner.get_program()).args(inner.get_args());
-        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-        let ran = output(command.current_dir(flashscope_tests::top()).stdin(Stdio::null()));
+        let timeout = ["timeout", "-k", "5", "60"];
+        let ran = output(behind(&timeout, &place.command(&argv)).stdin(Stdio::null()));
         assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
         assert!(said(&ran).contains("has reached --max-size"), "{}", said(&ran));
         let size = out.metadata().expect("the recording").len();
@@ -371,17 +325,14 @@ fn a_recording_ends_before_its_disk_is_full() {
         argv.extend(more);
         argv.push("--");
         argv.extend(BUSY);
-        let inner = place.command(&argv);
         // The mount goes with the namespace: what is on it is copied out by the same shell.
         let script = format!(
             "mount -t tmpfs -o size=32m none {0}; status=0; timeout -k 5 100 \"$@\" || status=$?; cp -a {0}/. {1}; exit $status",
             small.display(),
             kept.display()
         );
-        let mut command = Command::new("unshare");
-        command.args(["-m", "/bin/sh", "-c", &script, "sh"]).arg(inner.get_program()).args(inner.get_args());
-        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-        let ran = output(command.current_dir(flashscope_tests::top()).stdin(Stdio::null()));
+        let unshare = ["unshare", "-m", "/bin/sh", "-c", &script, "sh"];
+        let ran = output(behind(&unshare, &place.command(&argv)).stdin(Stdio::null()));
         // flashscope's own failure, where the status is else the command's.
         assert_eq!(ran.status.code(), Some(125), "{}", said(&ran));
         assert!(said(&ran).contains("there is no space left for a longer recording"), "{}", said(&ran));
@@ -396,7 +347,7 @@ fn a_recording_ends_before_its_disk_is_full() {
 
 /// Commands that print; each has something to say to the trace.
 fn printing(place: &Place) -> Vec<Vec<String>> {
-    let t = text(&place.trace("t", "cat"));
+    let t = text(&trace(place, "t", "cat"));
     let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
     [
         "report T",
@@ -455,16 +406,9 @@ fn a_reader_that_goes_and_a_disk_that_is_full() {
 #[test]
 fn a_limit_of_the_size_of_files_is_an_error() {
     let place = Place::new("outputs-limit");
-    let t = text(&place.trace("t", "app"));
+    let t = text(&trace(&place, "t", "app"));
     let page = text(&place.at("page.html"));
-    let limited = |argv: &[&str]| {
-        let inner = place.command(argv);
-        let mut limited = Command::new("/bin/sh");
-        limited.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).arg(inner.get_program()).args(inner.get_args());
-        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| limited.env(name, value)));
-        limited.current_dir(inner.get_current_dir().unwrap_or(place.dir.path())).stdin(Stdio::null());
-        limited
-    };
+    let limited = |argv: &[&str]| behind(&["/bin/sh", "-c", "ulimit -f 1; exec \"$@\"", "sh"], &place.command(argv));
     assert!(place.run(&["report", &t, "--html", &page]).status.success());
     std::fs::write(&page, "old").expect("a file");
     let names = || {
@@ -472,13 +416,13 @@ fn a_limit_of_the_size_of_files_is_an_error() {
         entries.flatten().map(|entry| entry.file_name()).collect::<std::collections::BTreeSet<_>>()
     };
     let before = names();
-    let ran = output(&mut limited(&["report", &t, "--html", &page]));
+    let ran = output(limited(&["report", &t, "--html", &page]).stdin(Stdio::null()));
     assert_eq!(ran.status.code(), Some(1), "{}", ran.status);
     refused("report --html", &ran, "File too large");
     assert_eq!(std::fs::read_to_string(&page).expect("kept"), "old");
     assert_eq!(names(), before, "left behind");
     let file = std::fs::File::create(place.at("stdout")).expect("a file");
-    let ran = output(limited(&["report", &t, "--json"]).stdout(file));
+    let ran = output(limited(&["report", &t, "--json"]).stdin(Stdio::null()).stdout(file));
     assert_eq!(ran.status.code(), Some(1), "{}", ran.status);
     refused("report --json", &ran, "standard output: File too large");
 }
@@ -486,7 +430,7 @@ fn a_limit_of_the_size_of_files_is_an_error() {
 #[test]
 fn names_of_others_act_nowhere() {
     let place = Place::new("outputs-names");
-    let t = text(&place.trace("t", "=cmd\u{202e}\u{1b}[2J"));
+    let t = text(&trace(&place, "t", "=cmd\u{202e}\u{1b}[2J"));
     let csv = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "-"]));
     assert!(csv.contains(",\"'=cmd\\u{202e}\\u{1b}[2J\","), "{}", csv.lines().nth(1).unwrap_or_default());
     let raw = stdout(&mut place.command(&["export", &t, "--to", "csv", "--csv-raw", "-o", "-"]));
@@ -522,13 +466,8 @@ fn names_of_others_act_nowhere() {
 #[test]
 fn what_has_no_end_is_not_read_to_its_end() {
     let place = Place::new("outputs-endless");
-    let run = |argv: &[&str], stdin: Stdio| {
-        let inner = place.command(argv);
-        let mut command = Command::new("timeout");
-        command.args(["-k", "1", "20"]).arg(inner.get_program()).args(inner.get_args()).stdin(stdin);
-        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-        output(command.current_dir(flashscope_tests::top()))
-    };
+    let run =
+        |argv: &[&str], stdin: Stdio| output(behind(&["timeout", "-k", "1", "20"], &place.command(argv)).stdin(stdin));
     for argv in [
         &["report", "/dev/zero"][..],
         &["export", "/dev/zero", "--to", "csv", "-o", "-"],
@@ -553,12 +492,8 @@ fn what_has_no_end_is_not_read_to_its_end() {
     let script = "mount -t tmpfs -o size=16m none \"$1\"; export TMPDIR=$1; shift; \
                   { echo '# tracer: nop'; yes '         cat-7       [000] .....     1.000000: nand_read: page=1'; } | \
                   timeout -k 1 60 \"$@\"";
-    let inner = place.command(&["report", "-"]);
-    let mut command = Command::new("unshare");
-    command.args(["-m", "/bin/sh", "-c", script, "sh"]).arg(&small);
-    command.arg(inner.get_program()).args(inner.get_args()).current_dir(flashscope_tests::top());
-    inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-    let ran = output(&mut command);
+    let unshare = ["unshare", "-m", "/bin/sh", "-c", script, "sh", &text(&small)];
+    let ran = output(&mut behind(&unshare, &place.command(&["report", "-"])));
     refused("an endless pipe", &ran, "bytes came through the pipe");
 }
 
@@ -584,7 +519,7 @@ const DESTINATIONS: [(&str, &str); 15] = [
 #[test]
 fn a_destination_that_cannot_be_written_is_refused_before_anything_is_printed() {
     let place = Place::new("outputs-destinations");
-    let (t, u) = (text(&place.trace("t", "cat")), text(&place.trace("u", "dog")));
+    let (t, u) = (text(&trace(&place, "t", "cat")), text(&trace(&place, "u", "dog")));
     let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
     std::fs::create_dir(place.at("dir")).expect("a directory");
     symlink("loop", place.at("loop")).expect("a link");
@@ -629,7 +564,7 @@ fn a_destination_that_cannot_be_written_is_refused_before_anything_is_printed() 
 #[test]
 fn two_options_do_not_name_one_file() {
     let place = Place::new("outputs-twice");
-    let t = text(&place.trace("t", "cat"));
+    let t = text(&trace(&place, "t", "cat"));
     std::fs::write(place.at("there"), "before").expect("a file");
     symlink("there", place.at("soft")).expect("a link");
     let (there, soft, new) = (text(&place.at("there")), text(&place.at("soft")), text(&place.at("new")));
@@ -650,7 +585,7 @@ fn two_options_do_not_name_one_file() {
 #[test]
 fn limits_that_cannot_be_checked_are_refused_before_the_report() {
     let place = Place::new("outputs-limits");
-    let t = text(&place.trace("t", "cat"));
+    let t = text(&trace(&place, "t", "cat"));
     for (argv, words) in [
         (&["report", &t, "--fail-if", "regress > 5%"][..], "regress compares two recordings"),
         (&["report", &t, "--by", "layer", "--fail-if", "errors > 0"], "--by layer has none of these figures"),
@@ -679,7 +614,7 @@ fn first_line_and_more(child: &mut Child) -> (String, impl std::io::Read + use<>
 #[test]
 fn a_fifo_that_nobody_writes_is_said_to_be_waited_for() {
     let place = Place::new("outputs-fifo-input");
-    let (t, fifo) = (text(&place.trace("t", "cat")), place.at("fifo"));
+    let (t, fifo) = (text(&trace(&place, "t", "cat")), place.at("fifo"));
     let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
     let bytes = std::fs::read(&reads).expect("a trace");
     stdout(Command::new("mkfifo").arg(&fifo));
@@ -715,7 +650,7 @@ fn a_fifo_that_nobody_writes_is_said_to_be_waited_for() {
 #[test]
 fn a_fifo_that_nobody_reads_is_said_to_be_waited_for() {
     let place = Place::new("outputs-fifo");
-    let t = text(&place.trace("t", "cat"));
+    let t = text(&trace(&place, "t", "cat"));
     let fifo = place.at("fifo");
     stdout(Command::new("mkfifo").arg(&fifo));
     let path = text(&fifo);

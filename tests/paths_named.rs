@@ -69,9 +69,7 @@ fn on_host(kind: &str) {
     let flashscope = flashscope();
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).env("FLASHSCOPE", flashscope.get_program());
-    flashscope.get_envs().for_each(|(key, value)| {
-        value.map(|value| shell.env(key, value));
-    });
+    shell.envs(flashscope.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ran = output(&mut shell);
     let device = String::from_utf8_lossy(&ran.stdout).trim().to_owned();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

@@ -108,8 +108,7 @@ fn the_kernels_counts_and_fios_are_the_reports() {
             .current_dir(dir)
             .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", WORK, "sh", &name]),
     );
-    let said = stdout(flashscope().current_dir(dir).args(["report", "--json", "t.dat"]));
-    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let said = flashscope_tests::report(dir.join("t.dat"));
     let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
     let group = |wanted: &dyn Fn(&str) -> bool| {
         let mut groups = said["block"]["groups"].as_array().expect("groups").iter();
@@ -131,6 +130,14 @@ fn the_kernels_counts_and_fios_are_the_reports() {
         |key: &str| ["read", "write"].iter().map(|way| fio["jobs"][0][way][key].as_u64().expect(key)).sum::<u64>();
     let bios = group(&|name| name.starts_with("fio (") && group(&|other| other == name).0 == sum("total_ios"));
     assert_eq!(bios, (sum("total_ios"), sum("io_bytes")), "fio");
+}
+
+/// The report of a trace that has lost nothing.
+fn whole(trace: &Path) -> Value {
+    let said = flashscope_tests::report(trace);
+    let lost = said["losses"].as_array().expect("losses").iter().filter(|loss| loss["count"] != 0);
+    assert_eq!(lost.collect::<Vec<_>>(), Vec::<&Value>::new(), "{}", trace.display());
+    said
 }
 
 /// Bios and bytes of each group of this device.
@@ -179,13 +186,7 @@ fn btts_and_blkparses_counts_are_the_reports() {
     let btt = btt_of_dump(&dir.join("dump"));
 
     let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
-    let report = |file: &str| -> Value {
-        let said = stdout(flashscope().current_dir(dir).args(["report", "--json", file]));
-        let said: Value = serde_json::from_str(&said).expect("JSON");
-        let lost = said["losses"].as_array().expect("losses").iter().filter(|loss| loss["count"] != 0);
-        assert_eq!(lost.collect::<Vec<_>>(), Vec::<&Value>::new(), "{file}");
-        said
-    };
+    let report = |file: &str| whole(&dir.join(file));
     let said = report("kernel.blktrace");
     let groups = groups_of(&said, device.trim());
     println!("{groups:?}; btt: {} bios, {} sectors, {:?}", btt.queued, btt.sectors, btt.stages);
@@ -255,10 +256,7 @@ fn what_perf_recorded_is_what_flashscope_recorded() {
     }
     let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
     let groups = |file: &str| -> Vec<Value> {
-        let said = stdout(flashscope().current_dir(dir).args(["report", "--json", file]));
-        let said: Value = serde_json::from_str(&said).expect("JSON");
-        let lost = said["losses"].as_array().expect("losses").iter().filter(|loss| loss["count"] != 0);
-        assert_eq!(lost.collect::<Vec<_>>(), Vec::<&Value>::new(), "{file}");
+        let said = whole(&dir.join(file));
         let of_device = |name: &str| name.starts_with(&format!("{} ", device.trim()));
         let groups = said["block"]["groups"].as_array().expect("groups").iter();
         groups.filter(|group| of_device(group["name"].as_str().expect("a name"))).cloned().collect()

@@ -254,8 +254,7 @@ fn the_recorders_own_bios_are_counted_apart() {
     let count: u64 = lines[0].split(' ').next().expect("a count").replace(',', "").parse().expect("a count");
     assert!(count > 0, "{text}");
 
-    let json: serde_json::Value =
-        serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).arg(&path))).expect("JSON");
+    let json = flashscope_tests::report(&path);
     let trace = Trace::open(&path).expect("a trace");
     let own: Vec<u64> = trace.facts_json()["recording"]["own"]["tasks"]
         .as_array()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flashscope_targets::NoProgress;
 use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
-use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
+use flashscope_tests::{TempDir, flashscope, output, report, skip, stdout};
 use serde_json::{Value, json};
 
 /// A running board that listens on a port of this host.
@@ -166,11 +166,6 @@ impl Drop for Remote {
     }
 }
 
-fn report(trace: &Path) -> Value {
-    let said = stdout(flashscope().args(["report", "--json"]).arg(trace));
-    serde_json::from_str(&said).expect("a report")
-}
-
 fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
     let began = Instant::now();
     while !there() {
@@ -212,7 +207,7 @@ fn a_board_over_ssh_is_measured_recorded_and_left_as_it_was() {
             "--drop-caches",
             "--json",
         ];
-        serde_json::from_str(&stdout(remote.flashscope(&["bench", "read"]).args(args))).expect("one object")
+        flashscope_tests::json(remote.flashscope(&["bench", "read"]).args(args))
     };
     let (off, on) = (bench("0"), bench("128"));
     let reads = |result: &Value| result["flash_reads"]["measured"].as_u64().unwrap_or_else(|| panic!("{result}"));
@@ -264,7 +259,7 @@ fn replay(remote: &Remote) {
     let replayed = |more: &[&str]| -> Value {
         let mut replay = remote.flashscope(&["bench", "replay"]);
         replay.args(["--process", "cat", "--dir", "/data", "--drop-caches", "--json"]).args(more).arg(&trace);
-        serde_json::from_str(&stdout(&mut replay)).expect("one object")
+        flashscope_tests::json(&mut replay)
     };
     let asap = replayed(&[]);
     let recorded = replayed(&["--timing", "recorded", "--readahead", "128"]);
@@ -368,7 +363,7 @@ fn two_recorders(remote: &Remote) {
     assert!(ctl(&["stop", "second"]).status.success());
     end_of(second);
     let reads = |name: &str| {
-        let found = report(&remote.file(&format!("{name}.dat")));
+        let found = report(remote.file(&format!("{name}.dat")));
         found["counts"]["total"]["reads"].as_u64().expect("a count")
     };
     let (first, second) = (reads("first"), reads("second"));

@@ -37,8 +37,7 @@ fn boot(dir: &TempDir, mut plan: Plan<'_>, jobs: &[Job]) -> HashMap<&'static str
         }
         let trace = dir.path().join(format!("{job}.dat"));
         write_filtered(&booted.recording(i), &trace, &|_| true).expect("a trace.dat");
-        let said = stdout(flashscope().args(["report", "--json"]).arg(&trace));
-        (*job, serde_json::from_str(&said).expect("JSON"))
+        (*job, flashscope_tests::report(&trace))
     };
     jobs.iter().enumerate().map(report).collect()
 }
@@ -341,8 +340,7 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
         // Not with --device: a read that waits outside has no event of the device in it, and is left out there.
         record.current_dir(dir.path()).args(["-q", "record", "--events", "block,cache,syscall"]);
         stdout(record.args(["-o", "t.dat", "--", "sh", "-c", &script]));
-        serde_json::from_str(&stdout(flashscope().current_dir(dir.path()).args(["report", "--json", "t.dat"])))
-            .expect("JSON")
+        flashscope_tests::report(dir.path().join("t.dat"))
     };
     let slow = report(&format!("echo $$ > {}/cgroup.procs;", group.display()));
     let free = report("");

@@ -99,22 +99,11 @@ fn the_demo_finds_what_holds_and_repeats_to_the_byte_under_load_and_without_netw
 
     // Again: interrupted by others on every core, and no network to fetch anything from.
     let load = Load::start();
-    let binary = flashscope().get_program().to_owned();
     let mut again = match Command::new("unshare").args(["-n", "true"]).status() {
-        Ok(status) if status.success() => {
-            let mut command = Command::new("unshare");
-            command.arg("-n").arg(binary);
-            command
-        }
-        _ => Command::new(binary),
+        Ok(status) if status.success() => flashscope_tests::behind(&["unshare", "-n"], &flashscope()),
+        _ => flashscope(),
     };
-    for (name, value) in flashscope().get_envs() {
-        if let Some(value) = value {
-            again.env(name, value);
-        }
-    }
-    again.args(["demo", "--quiet", "--output"]).arg(&second);
-    stdout(again.current_dir(flashscope_tests::top()));
+    stdout(again.args(["demo", "--quiet", "--output"]).arg(&second));
     drop(load);
     for file in ["results.json", "results.csv", "report.html"] {
         let read = |dir: &Path| std::fs::read(dir.join(file)).expect(file);

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, stdout, work};
+use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, work};
 use flashscope_trace::Trace;
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
@@ -28,8 +28,7 @@ struct Call {
 
 /// The calls of this name and task, in order of time.
 fn calls(trace: &Path, name: &str, tid: u64) -> Vec<Call> {
-    let said = stdout(flashscope().args(["report", "--json"]).arg(trace));
-    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let said = flashscope_tests::report(trace);
     let mut found: Vec<_> = said["block"]["syncs"]["calls"].as_array().expect("calls").iter().collect();
     found.retain(|one| {
         one["call"] == name && one["task"].as_str().is_some_and(|task| task.ends_with(&format!("({tid})")))
@@ -140,7 +139,7 @@ fn calls_of_fsync_agree_with_ext4s_own_events_on_this_host() {
         "m/f",
         &CALLS.to_string(),
     ]);
-    let program: Value = serde_json::from_str(&stdout(&mut record)).expect("JSON");
+    let program = flashscope_tests::json(&mut record);
     let trace = Trace::open(&dir.join("t.dat")).expect("a trace");
     check("loop", &trace, &program, true, dir);
 }

@@ -1,7 +1,7 @@
 //! Times of bios and requests: what was lost, flushes, operations of other kinds, failures.
 
 use super::report;
-use flashscope_tests::{flashscope, stdout, top};
+use flashscope_tests::{flashscope, top};
 use serde_json::Value;
 
 /// Number, minimum, mean and maximum of a stage, of the group with this heading and name.
@@ -218,8 +218,7 @@ fn an_io_through_a_stack_is_counted_once() {
 fn filters_show_a_part_of_what_all_bios_tell() {
     let input = top().join("tests/cases/waits-behind-another/input");
     let shown = |filters: &[&str]| -> Value {
-        let json = stdout(flashscope().args(["report", "--json"]).args(filters).arg(&input));
-        serde_json::from_str(&json).expect("JSON")
+        flashscope_tests::json(flashscope().args(["report", "--json"]).args(filters).arg(&input))
     };
     let waited = |report: &Value| -> Vec<(String, String, u64)> {
         let pairs = report["block"]["interference"]["pairs"].as_array().expect("pairs");

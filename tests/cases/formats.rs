@@ -126,9 +126,8 @@ fn one_recording_as_files_as_a_dump_and_as_text() {
 fn files_of_one_run_named_one_by_one() {
     let data = top().join("crates/trace/tests/data/blktrace/x86_64-6.1");
     let files = |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| data.join(name)).collect() };
-    let json = |files: &[PathBuf]| -> Value {
-        serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).args(files))).expect("JSON")
-    };
+    let json =
+        |files: &[PathBuf]| -> Value { flashscope_tests::json(flashscope().args(["report", "--json"]).args(files)) };
     let one = json(&files(&["main"]));
     let each = json(&files(&["main.blktrace.0", "main.blktrace.1"]));
     assert_eq!(each["block"], one["block"]);

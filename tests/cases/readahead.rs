@@ -79,8 +79,7 @@ fn without_an_event_that_shows_reads_use_is_unknown() {
 fn a_setting_that_nothing_shows_is_unknown() {
     let input = top().join("tests/cases/readahead-any-setting/input");
     let advise = |more: &[&str]| -> serde_json::Value {
-        let json = stdout(flashscope().args(["advise", "--json", "--kernel-model", "6.12"]).args(more).arg(&input));
-        serde_json::from_str(&json).expect("JSON")
+        flashscope_tests::json(flashscope().args(["advise", "--json", "--kernel-model", "6.12"]).args(more).arg(&input))
     };
     let unknown = &advise(&[])["readahead_kib_now"];
     assert!(unknown["unknown"].as_str().is_some_and(|why| why.contains("several settings")), "{unknown}");
