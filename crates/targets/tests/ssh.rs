@@ -223,8 +223,9 @@ fn files_are_put_and_fetched_and_removed() {
     let put = |source| PutFile { path: path.clone(), mode: 0o640, source };
     let mut with_file = job(&["probe"]);
     with_file.put = vec![put(PutSource::Bytes(bytes.clone()))];
-    with_file.get = vec![path.clone()];
+    with_file.get = vec![path.clone(), "/proc/mounts".to_owned()];
     let outcome = target.run(&with_file, &mut Vec::new()).unwrap();
+    assert!(outcome.files[1].1.metadata().unwrap().len() > 0, "files of /proc say 0 bytes and have some");
     assert_eq!(std::fs::read(&outcome.files[0].1).unwrap(), bytes);
     assert!(!Path::new(&path).exists(), "what was put is removed");
 
