@@ -186,6 +186,8 @@ fn a_full_disk_is_named_by_the_file_that_it_has_no_room_for() {
     forms.push(vec!["report", &trace, "--html", &full]);
     forms.push(vec!["report", &trace, "--perfetto", &full]);
     forms.push(vec!["diff", &trace, &trace, "--html", &full]);
+    let strace = text(&crate::outputs::strace(&place, "s"));
+    forms.push(vec!["bench", "import-strace", &strace, "--under", "/films", "--output", &full]);
     for argv in forms {
         // The directory's contents go to the end of standard output, behind the command's own.
         let prepare =

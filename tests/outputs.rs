@@ -18,6 +18,12 @@ fn trace(place: &Place, name: &str, task: &str) -> PathBuf {
     place.file(name, &format!("# tracer: nop\n{}", (0..200).map(line).collect::<String>()))
 }
 
+/// Reads below /films, as strace prints them; their script has more than 16 KiB.
+pub fn strace(place: &Place, name: &str) -> PathBuf {
+    let read = |i| format!("7<a> 100.{i:06} pread64(3</films/b>, \"\"..., 4096, {}) = 4096 <0.000001>\n", i * 8192);
+    place.file(name, &(0..1000).map(read).collect::<String>())
+}
+
 /// A shell of the other user.
 fn other(place: &Place, script: &str) -> Command {
     let mut command = Command::new("setpriv");
@@ -93,6 +99,55 @@ fn links_are_followed_and_fifos_written_through() {
     assert_eq!(through, csv);
 }
 
+/// What `bench import-strace` and `record` write: onto no input, behind links that lead to a file or to nothing, through a FIFO, and in
+/// place of one name of a file that has two.
+#[test]
+fn scripts_and_recordings_go_where_other_outputs_do() {
+    let place = Place::new("outputs-two");
+    let s = text(&strace(&place, "s"));
+    let import = |out: &str| place.command(&["bench", "import-strace", &s, "--under", "/films", "-o", out]);
+    let record = |out: &str| place.command(&["record", "--events", "task:task_newtask", "-o", out, "--", "true"]);
+    let script = stdout(&mut import("-"));
+    let before = std::fs::read(&s).expect("strace's text");
+    std::fs::hard_link(&s, place.at("hard")).expect("a link");
+    symlink("s", place.at("soft")).expect("a link");
+    for name in ["s", "hard", "soft"] {
+        refused(name, &output(&mut import(&text(&place.at(name)))), "it is an input of this command");
+        assert_eq!(std::fs::read(&s).expect("strace's text"), before, "{name}");
+    }
+    let is_script = |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text == script);
+    let is_trace = |path: &Path| Trace::open(path).is_ok();
+    type Kind<'k> = (&'k str, &'k dyn Fn(&str) -> Command, &'k dyn Fn(&Path) -> bool);
+    let mut kinds: Vec<Kind<'_>> = vec![("script", &import, &is_script)];
+    match cannot_record() {
+        None => kinds.push(("trace", &record, &is_trace)),
+        Some(why) => skip(why),
+    }
+    for (kind, command, is_whole) in kinds {
+        let at = |name: &str| place.at(&format!("{kind}-{name}"));
+        let written = |to: &Path| {
+            let ran = output(&mut command(&text(to)));
+            assert!(ran.status.success(), "{}: {}", to.display(), said(&ran));
+        };
+        symlink(format!("{kind}-real"), at("link")).expect("a link");
+        for what in ["a link to nothing", "a link to a file"] {
+            written(&at("link"));
+            assert!(at("link").is_symlink() && is_whole(&at("real")), "{kind}: {what}");
+        }
+        stdout(Command::new("mkfifo").arg(at("fifo")));
+        let read = std::fs::File::create(at("read")).expect("a file");
+        let mut reader = Command::new("cat").arg(at("fifo")).stdout(read).spawn().expect("cat");
+        written(&at("fifo"));
+        assert!(reader.wait().expect("it ends").success() && is_whole(&at("read")), "{kind}: a FIFO");
+        assert!(std::fs::symlink_metadata(at("fifo")).expect("the FIFO").file_type().is_fifo(), "{kind}");
+        std::fs::write(at("first"), "the first").expect("a file");
+        std::fs::hard_link(at("first"), at("second")).expect("a link");
+        written(&at("second"));
+        assert!(is_whole(&at("second")), "{kind}: a second name");
+        assert_eq!(std::fs::read_to_string(at("first")).expect("the file"), "the first", "{kind}");
+    }
+}
+
 #[test]
 fn devices_stay_devices() {
     if !is_root() {
@@ -108,6 +163,8 @@ fn devices_stay_devices() {
                   \"$@\"; status=$?; [ -c \"$dir/null\" ] || echo REPLACED; ls -A \"$dir\"; exit $status";
     let null = text(&scratch.join("null"));
     let full = text(&scratch.join("full"));
+    let strace = text(&strace(&place, "s"));
+    let import = |out| vec!["bench", "import-strace", &strace, "--under", "/films", "-o", out];
     let dat = ["export", &stream, "--recording", "0", "--to", "trace.dat", "-o", &null];
     let mut cases: Vec<(Vec<&str>, i32)> = vec![
         (vec!["export", &t, "--to", "csv", "-o", &null], 0),
@@ -116,9 +173,13 @@ fn devices_stay_devices() {
         (dat.to_vec(), 0),
         (vec!["export", &t, "--to", "flashmon", "-o", &null], 2),
         (vec!["export", &t, "--to", "csv", "-o", &full], 1),
+        (import(&null), 0),
+        (import(&full), 1),
     ];
     if Path::new("/sys/kernel/tracing/instances").exists() {
-        cases.push((vec!["record", "--events", "task:task_newtask", "-o", &null, "--", "true"], 0));
+        for (out, status) in [(&null, 0), (&full, 125)] {
+            cases.push((vec!["record", "--events", "task:task_newtask", "-o", out, "--", "true"], status));
+        }
     }
     for (argv, status) in cases {
         let dir = text(&scratch);
