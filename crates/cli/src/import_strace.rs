@@ -41,6 +41,10 @@ pub fn run(args: &BenchImportStraceArgs) -> Result<(), Failure> {
     let (script, left_out) = whole.finish()?;
     let text = script.text();
     Script::parse("the script", &text)?;
+    match args.output.as_os_str() == "-" {
+        true => out!("{text}"),
+        false => output::write(&args.output, text.as_bytes(), &output::inputs(&inputs), "--output")?,
+    }
     flashscope_output::note(&format!(
         "{} calls of {} tasks on {} files in {:.1} s; {left_out} calls left out (sendfile, splice, copy_file_range, reads of what these wrote)",
         script.calls.len(),
@@ -48,11 +52,7 @@ pub fn run(args: &BenchImportStraceArgs) -> Result<(), Failure> {
         script.files.len(),
         script.duration_ns() as f64 / 1e9
     ));
-    if args.output.as_os_str() == "-" {
-        out!("{text}");
-        return Ok(());
-    }
-    output::write(&args.output, text.as_bytes(), &output::inputs(&inputs), "--output")
+    Ok(())
 }
 
 /// A line of strace: `[PID[<NAME>]] SECONDS CALL(ARGUMENTS) = RESULT… <SECONDS>`.
