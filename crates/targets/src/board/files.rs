@@ -146,9 +146,8 @@ impl Folder {
         if name.contains('/') {
             return read(Path::new(name));
         }
-        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
         let own = self.directory().map(|dir| dir.join(format!("{name}.toml")));
-        if let Some(own) = own.filter(|own| plain && own.is_file()) {
+        if let Some(own) = own.filter(|own| is_plain(name) && own.is_file()) {
             return read(&own);
         }
         match self.built_in.iter().find(|(built_in, _)| *built_in == name) {
@@ -159,6 +158,12 @@ impl Folder {
             None => Err(Error::UnknownChip { name: name.to_owned(), known: self.names() }),
         }
     }
+}
+
+/// A name that is no path.
+pub(super) fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 fn read(path: &Path) -> Result<File, Error> {

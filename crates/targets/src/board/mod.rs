@@ -203,6 +203,13 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
     if let Some(icount) = parsed.icount {
         board.qemu.icount = icount;
     }
+    // They become names of directories in the cache.
+    let of_kernels = board.kernels.iter().flat_map(|line| line.suites.iter().chain([&line.name]));
+    for name in [&board.name, &board.arch, &board.agent].into_iter().chain(of_kernels) {
+        if !files::is_plain(name) {
+            return Err(bad(format!("{name:?}: a name has letters, digits, - _ and ., a letter or digit first")));
+        }
+    }
     if board.kernels.is_empty() || board.kernels.iter().any(|line| line.suites.is_empty()) {
         return Err(bad("a board needs at least one [[kernel]], each with at least one suite".to_owned()));
     }
@@ -384,6 +391,9 @@ mod tests {
         };
         let error = load(&write("a.toml", "name = \"a\"\ndescription = \"a\"\n")).unwrap_err().to_string();
         assert!(error.contains("needs a clock, in its own file or in the one that it inherits"), "{error}");
+        let out = "name = \"../../x\"\ninherits = \"armv7\"\ndescription = \"a\"\n";
+        let error = load(&write("c.toml", out)).unwrap_err().to_string();
+        assert!(error.contains("\"../../x\": a name has letters, digits"), "{error}");
         let itself = dir.path().join("b.toml");
         let text = format!("name = \"b\"\ninherits = \"{}\"\n", itself.display());
         let error = load(&write("b.toml", &text)).unwrap_err().to_string();
