@@ -152,46 +152,39 @@ pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     )
 }
 
+/// Notes about so many of something, where there are any.
+fn counted<'a>(counts: &'a [(u64, &str)]) -> impl Iterator<Item = String> + 'a {
+    counts.iter().filter(|(n, _)| *n > 0).map(|(n, note)| note.replacen("{}", &n.to_string(), 1))
+}
+
 /// What is modelled behind a block queue; `lacking`: of some settings no time is predicted.
 pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
         "Times are a model. It assumes that each task pauses as recorded, that there is one CPU, that files are contiguous unless the trace shows otherwise, and that no other program uses the device. Measured errors: docs/explanation/readahead.md."
             .to_owned(),
     ];
-    let (extents, breaks) = (&workload.queued.extents, workload.queued.extents.all_breaks());
-    if breaks > 0 {
-        notes.push(format!("Files are fragmented at {breaks} places, and a request ends at each."));
-    }
-    if extents.pages_not_kept > 0 {
-        notes.push(format!(
+    let (queued, breaks) = (&workload.queued, workload.queued.extents.all_breaks());
+    let counts = [
+        (breaks, "Files are fragmented at {} places, and a request ends at each."),
+        (
+            queued.extents.pages_not_kept,
             "The place of {} pages on the device was not kept (files of more than 65,536 pieces). They are assumed to follow the pages before them.",
-            extents.pages_not_kept
-        ));
-    }
-    if workload.queued.pages_late > 0 {
-        notes.push(format!(
-            "{} pages that had been read ahead had not arrived when a call needed them.",
-            workload.queued.pages_late
-        ));
-    }
-    if workload.queued.pages_given_up > 0 {
-        notes.push(format!(
+        ),
+        (queued.pages_late, "{} pages that had been read ahead had not arrived when a call needed them."),
+        (
+            queued.pages_given_up,
             "When {} pages arrived is unknown: their completion was lost, or too many were in flight. The model counts no wait for them.",
-            workload.queued.pages_given_up
-        ));
-    }
-    if workload.queued.calls_not_followed > 0 {
-        notes.push(format!(
+        ),
+        (
+            queued.calls_not_followed,
             "{} calls are not in the cost of the processor: more than 1,024 were under way at once.",
-            workload.queued.calls_not_followed
-        ));
-    }
-    if workload.queued.requests_not_followed > 0 {
-        notes.push(format!(
+        ),
+        (
+            queued.requests_not_followed,
             "{} requests are not in the cost of the device: their completion was lost, more than 1,024 were in flight, or they are of a disk beyond the first 64.",
-            workload.queued.requests_not_followed
-        ));
-    }
+        ),
+    ];
+    notes.extend(counted(&counts));
     if lacking {
         notes.push(
             "The time of some settings is unknown: they make longer requests than any recorded one, or too few calls were recorded. Record longer, with larger read-ahead."
@@ -394,12 +387,7 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
             kernel.name()
         ));
     }
-    if !workload.open_ended.is_empty() {
-        notes.push(format!(
-            "The size of {} files is unknown, because no read reached their end; they are assumed to end at the last page seen. To add the sizes, record a read of the whole files and pass that trace with --layout.",
-            workload.open_ended.len()
-        ));
-    }
+    notes.extend(counted(&[(workload.open_ended.len() as u64, "The size of {} files is unknown, because no read reached their end; they are assumed to end at the last page seen. To add the sizes, record a read of the whole files and pass that trace with --layout.")]));
     if !workload.flash_seen && workload.queued.cost.is_none() {
         notes.push(
             "Times are unknown: the trace has neither reads of raw NAND (record with --events flash,cache,syscall) nor calls that wait for a block device (--events block,cache,syscall)."
@@ -412,65 +400,26 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
             workload.calls.len()
         ));
     }
-    if workload.faults > 0 {
-        notes.push(format!(
-            "There are {} faults of mapped files. Each fault maps up to 64 KiB, and later use of these pages leaves no event. To see each used page, write 4096 into /sys/kernel/debug/fault_around_bytes before you record.",
-            workload.faults
-        ));
-    }
-    if !workload.cached_before.is_empty() {
-        let pages: u64 =
-            workload.cached_before.iter().map(|(_, pages)| pages.end - pages.start).fold(0, u64::saturating_add);
-        notes.push(format!("{pages} pages were in the cache before the recording began."));
-    }
-    if workload.costs.not_kept > 0 {
-        notes.push(format!(
-            "{} pages have the mean cost: their calls were larger than 4,096 pages, or came after the first 262,144.",
-            workload.costs.not_kept
-        ));
-    }
+    let cached = workload.cached_before.iter().map(|(_, pages)| pages.end - pages.start).fold(0, u64::saturating_add);
+    notes.extend(counted(&[
+        (workload.faults, "There are {} faults of mapped files. Each fault maps up to 64 KiB, and later use of these pages leaves no event. To see each used page, write 4096 into /sys/kernel/debug/fault_around_bytes before you record."),
+        (cached, "{} pages were in the cache before the recording began."),
+        (workload.costs.not_kept, "{} pages have the mean cost: their calls were larger than 4,096 pages, or came after the first 262,144."),
+    ]));
     if workload.cpu_wait_ns > 0 {
         notes.push(format!(
             "Calls waited {:.1} ms for a CPU (the recorder used some of it). No time here includes that.",
             workload.cpu_wait_ns as f64 / 1e6
         ));
     }
-    if workload.pages_brought > 0 {
-        notes.push(format!(
-            "{} pages were read without a read, fault, write or advice of a program (garbage collection, a symlink's target, sendfile()). Read-ahead does not affect them, and they are not counted.",
-            workload.pages_brought
-        ));
-    }
-    if workload.nodes.guessed > 0 {
-        notes.push(format!(
-            "The places of the data nodes of {} files on UBIFS are not in the trace (record with --events flash,cache,syscall). For bulk_read, LEBs are assumed to be full of them.",
-            workload.nodes.guessed
-        ));
-    }
-    if workload.left_out > 0 {
-        notes.push(format!(
-            "WARNING: {} accesses are left out: only the first 4,000,000 are used, and 262,144 pages plus 16 for each event.",
-            workload.left_out
-        ));
-    }
-    if workload.of_further_files > 0 {
-        notes.push(format!(
-            "WARNING: {} events are left out: only the first 131,072 files are used.",
-            workload.of_further_files
-        ));
-    }
-    if workload.forgotten > 0 {
-        notes.push(format!(
-            "WARNING: {} calls, writes, open files and mappings were forgotten: more than 65,536 of a kind at once (1,024 mappings of a task). Their read-ahead starts anew.",
-            workload.forgotten
-        ));
-    }
-    if workload.pages_forgotten > 0 {
-        notes.push(format!(
-            "Whether {} pages were in the cache is unknown: there were too many, in too many pieces.",
-            workload.pages_forgotten
-        ));
-    }
+    notes.extend(counted(&[
+        (workload.pages_brought, "{} pages were read without a read, fault, write or advice of a program (garbage collection, a symlink's target, sendfile()). Read-ahead does not affect them, and they are not counted."),
+        (workload.nodes.guessed as u64, "The places of the data nodes of {} files on UBIFS are not in the trace (record with --events flash,cache,syscall). For bulk_read, LEBs are assumed to be full of them."),
+        (workload.left_out, "WARNING: {} accesses are left out: only the first 4,000,000 are used, and 262,144 pages plus 16 for each event."),
+        (workload.of_further_files, "WARNING: {} events are left out: only the first 131,072 files are used."),
+        (workload.forgotten, "WARNING: {} calls, writes, open files and mappings were forgotten: more than 65,536 of a kind at once (1,024 mappings of a task). Their read-ahead starts anew."),
+        (workload.pages_forgotten, "Whether {} pages were in the cache is unknown: there were too many, in too many pieces."),
+    ]));
     let losses: u64 = trace.losses().iter().map(|(_, n)| n).sum();
     if losses > 0 {
         notes.push(
