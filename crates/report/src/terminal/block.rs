@@ -86,7 +86,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
         }
     }
     out += &style.heading("Losses");
-    out + &super::losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width)
+    out + &super::lost(&report.losses, width)
 }
 
 /// What only some traces have: stacks of devices, flushes, calls of fsync, failures.

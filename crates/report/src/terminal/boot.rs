@@ -2,7 +2,7 @@
 
 use super::published::published;
 use super::table::{Table, paragraph};
-use super::{Style, losses, rows};
+use super::{Style, rows};
 use crate::boot_view::{flashed, heading, phases};
 use crate::text::visible;
 use flashscope_study::boot::BootResult;
@@ -11,8 +11,7 @@ use flashscope_study::boot::BootResult;
 pub fn boot_study(result: &BootResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
-        + &paragraph(&visible(&result.header.question), width, 0, 0);
+    let mut out = super::head(&result.header, width);
     for group in &result.groups {
         out += &style.heading(&visible(&group.id));
         let mut table = Table::new("tt");
@@ -28,7 +27,7 @@ pub fn boot_study(result: &BootResult, style: &Style) -> String {
             out += &style.section(&visible(&heading(group, boot)), &table);
         }
         out.push('\n');
-        out += &losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width);
+        out += &super::lost(&group.losses, width);
     }
     out + &published(&result.published, style)
 }

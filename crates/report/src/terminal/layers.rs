@@ -40,20 +40,19 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
         out += &paragraph(&note, width, 2, 2);
     }
     out += &style.heading("Losses");
-    out + &super::losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width)
+    out + &super::lost(&report.losses, width)
 }
 
 /// A study: group by group.
 pub fn layers_study(result: &LayersResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
-        + &paragraph(&visible(&result.header.question), width, 0, 0);
+    let mut out = super::head(&result.header, width);
     for group in &result.groups {
         let about = format!("{}, Linux {}: {}", group.id, group.inputs.kernel_release, group.medium);
         out += &style.heading(&visible(&about));
         out += &sums(&group.sums, style);
-        out += &super::losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width);
+        out += &super::lost(&group.losses, width);
     }
     out + &super::published(&result.published, style)
 }

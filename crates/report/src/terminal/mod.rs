@@ -22,7 +22,8 @@ use crate::text::{grouped, visible};
 use flashscope_analysis::cache::AccuracyFindings;
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::findings::{Finding, Rule};
-use flashscope_analysis::{Evidence, NamesFound};
+use flashscope_analysis::{Evidence, LossCount, NamesFound};
+use flashscope_study::Header;
 
 pub use block::block;
 pub use boot::boot_study;
@@ -206,6 +207,22 @@ fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> 
     let mut out = style.section("Read-ahead by file: pages read ahead, and their use", &rows(&files, width));
     out += &style.section("Read-ahead by task: pages read ahead, and their use", &rows(&tasks, width));
     out + &table::paragraph(&readahead_view::notes(found), width, 2, 2)
+}
+
+/// What a study's text begins with.
+fn head(header: &Header, width: usize) -> String {
+    table::paragraph(&visible(&header.title), width, 0, 0) + &table::paragraph(&visible(&header.question), width, 0, 0)
+}
+
+fn lost(all: &[LossCount], width: usize) -> String {
+    losses(all.iter().map(|loss| (loss.name.as_str(), loss.count, loss.meaning.as_str())), width)
+}
+
+/// What a group of a study lost, a line each.
+fn lost_of_group(group: &str, all: &[LossCount], width: usize) -> String {
+    let line = |loss: &LossCount| format!("{group}: {} {}: {}", loss.name, loss.count, loss.meaning);
+    let lost = all.iter().filter(|loss| loss.count > 0);
+    lost.map(|loss| table::paragraph(&visible(&line(loss)), width, 2, 2)).collect()
 }
 
 /// Losses that happened as a table; the others by name, because a loss that is looked for and not found is an answer.

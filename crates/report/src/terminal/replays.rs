@@ -10,8 +10,7 @@ use flashscope_study::replays::ReplaysResult;
 pub fn replays_study(result: &ReplaysResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
-        + &paragraph(&visible(&result.header.question), width, 0, 0);
+    let mut out = super::head(&result.header, width);
     for said in recommendations(&result.levers) {
         out += &paragraph(&visible(&said), width, 0, 2);
     }
@@ -20,10 +19,7 @@ pub fn replays_study(result: &ReplaysResult, style: &Style) -> String {
     }
     out += &super::published(&result.published, style);
     for group in &result.groups {
-        for loss in group.losses.iter().filter(|loss| loss.count > 0) {
-            let line = format!("{}: {} {}: {}", group.id, loss.name, loss.count, loss.meaning);
-            out += &paragraph(&visible(&line), width, 2, 2);
-        }
+        out += &super::lost_of_group(&group.id, &group.losses, width);
     }
     out
 }

@@ -11,8 +11,7 @@ use flashscope_study::{Group, Row, StudyResult};
 pub fn study(result: &StudyResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.header.title), width, 0, 0);
-    out += &paragraph(&visible(&result.header.question), width, 0, 0);
+    let mut out = super::head(&result.header, width);
     out += &measured_on(result, style);
     if !result.comparisons.is_empty() {
         let rows: Vec<Row> = result.comparisons.iter().map(Row::from).collect();
