@@ -162,11 +162,11 @@ pub fn advice(facts: &Facts) -> String {
 fn access(facts: &Facts) -> String {
     let access = facts.access.clone().unwrap_or_default();
     let Some(needs) = access.needs else { return String::new() };
-    let held = access.capabilities;
+    let current = access.capabilities;
     let mut out = format!("\nAccess (user id {}, ", number(access.uid.map(u64::from)));
-    let _ = match held.len() {
+    let _ = match current.len() {
         0 => writeln!(out, "no capabilities)"),
-        1..=8 => writeln!(out, "{})", held.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ")),
+        1..=8 => writeln!(out, "{})", current.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ")),
         count => writeln!(out, "{count} capabilities)"),
     };
     for need in needs {

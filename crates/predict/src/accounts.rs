@@ -169,7 +169,7 @@ impl<'p> Accounts<'p> {
                 }
             }
             PageStep::Added { cause } => {
-                self.known(step, event);
+                self.add_page(step, event);
                 let in_fault = matches!(step.access, Access::Fault { .. });
                 let file = if event.file == step.file { Some(self.at.0) } else { self.played.numbers.file(event.file) };
                 let played = &mut self.played;
@@ -192,8 +192,8 @@ impl<'p> Accounts<'p> {
         }
     }
 
-    /// What is known of a page that comes.
-    fn known(&mut self, step: &TaskAccess, PageEvent { file, page, .. }: PageEvent) {
+    /// Adds the cost of a page that comes into the cache.
+    fn add_page(&mut self, step: &TaskAccess, PageEvent { file, page, .. }: PageEvent) {
         let workload = self.costs.workload;
         let of_index = match workload.nodes.runs.contains_key(&file) {
             true => self.index.reads(file, page),

@@ -149,10 +149,10 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
     let from = if bar.other_options { " from recordings of another mount or image" } else { "" };
-    let asked = if bar.queue { "requests" } else { "flash reads" };
+    let unit = if bar.queue { "requests" } else { "flash reads" };
     format!(
         "the worst of {} predictions of {} on {}{from}{layout} against a virtual board, in none of which two processes read one file at \
-         once: {asked} {} %, time {} % (median {} %); docs/reference/readahead-validation.md.{of}",
+         once: {unit} {} %, time {} % (median {} %); docs/reference/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,
         bar.filesystem,

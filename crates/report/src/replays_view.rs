@@ -243,7 +243,7 @@ fn harm(lever: &LeverFound, none: &LeverFound) -> Option<String> {
 /// A lever whose wait is known.
 type Known<'a> = (&'a LeverFound, [f64; 3]);
 
-fn known<'a>(levers: &[&'a LeverFound]) -> Vec<Known<'a>> {
+fn with_wait<'a>(levers: &[&'a LeverFound]) -> Vec<Known<'a>> {
     levers.iter().filter_map(|lever| Some((*lever, lever.wait_ms?))).collect()
 }
 
@@ -269,7 +269,7 @@ struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     fn of(levers: &[&'a LeverFound]) -> Option<Choice<'a>> {
-        let known = known(levers);
+        let known = with_wait(levers);
         let none = named(&known, "none")?;
         // It waits less for the others, and not only because the lever makes it slow alone.
         let gains = |(lever, wait): &Known<'_>| {
@@ -287,7 +287,7 @@ impl<'a> Choice<'a> {
     /// The application of another case that the lever to use makes worse.
     fn harms(&self, other: &[&LeverFound]) -> Option<String> {
         let (used, _) = self.used?;
-        let other = known(other);
+        let other = with_wait(other);
         let ((there, wait), (none, none_wait)) = (named(&other, &used.lever)?, named(&other, "none")?);
         let waits = || format!("the others cost its reads {} ms, not {}", spread(wait), spread(none_wait));
         let harm = worse(wait, none_wait).then(waits).or_else(|| harm(there, none))?;
@@ -341,7 +341,7 @@ impl<'a> Choice<'a> {
     fn followed_in(&self, other: &[&LeverFound]) -> Option<String> {
         let (used, wait) = self.used?;
         let promised = percent(wait, self.none.1)?;
-        let other = known(other);
+        let other = with_wait(other);
         let ((there, there_wait), (none, none_wait)) = (named(&other, &used.lever)?, named(&other, "none")?);
         let measured = percent(there_wait, none_wait)?;
         let text = |[mean, least, most]: [f64; 3]| format!("{mean:.0} ({least:.0} to {most:.0})");

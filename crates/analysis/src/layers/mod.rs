@@ -289,7 +289,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     }
 
     /// Hands a call's time up to now to its layers.
-    fn settle(&mut self, tid: TaskId, now: u64) {
+    fn attribute(&mut self, tid: TaskId, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let (in_device, waits) = (task.issued + self.issued > 0, task.queued + self.queued > 0);
         let top = task.stack.last().copied();
@@ -325,11 +325,11 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     }
 
     /// Of every call: something changes that all may be waiting for.
-    fn settle_all(&mut self, now: u64) {
+    fn attribute_all(&mut self, now: u64) {
         // Few calls go on at one time; they are looked at only where what is done for others changes.
         let calling: Vec<TaskId> = self.calling.iter().copied().collect();
         for tid in calling {
-            self.settle(tid, now);
+            self.attribute(tid, now);
         }
     }
 
@@ -340,8 +340,8 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         // Whoever is switched in or out may have the CPU that another waits for.
         let kernel = task.kernel;
         match kernel || matches!(crossing, Crossing::Sleeps { .. } | Crossing::Wakes) {
-            true => self.settle_all(time.0),
-            false => self.settle(tid, time.0),
+            true => self.attribute_all(time.0),
+            false => self.attribute(tid, time.0),
         }
         match crossing {
             Crossing::Wakes if !kernel && self.on_cpu.len() < MAX_TASKS => {
@@ -566,8 +566,8 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         let kernel = |tid: &TaskId| self.tasks.get(tid).is_some_and(|task| task.kernel);
         let for_all = owners.iter().any(kernel);
         match for_all {
-            true => self.settle_all(time.0),
-            false => owners.iter().for_each(|&tid| self.settle(tid, time.0)),
+            true => self.attribute_all(time.0),
+            false => owners.iter().for_each(|&tid| self.attribute(tid, time.0)),
         }
         if queues {
             if self.bios.len() >= MAX_BIOS

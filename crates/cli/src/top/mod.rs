@@ -92,7 +92,7 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
         let ran = target.run(&job, &mut Feed(Arc::clone(&shared)));
         let stopped = asked_to_stop.load(Ordering::Relaxed);
         ended.store(true, Ordering::Relaxed);
-        let looked = picture.join().unwrap_or_else(|_| Err(Painter::gone()));
+        let looked = picture.join().unwrap_or_else(|_| Err(Painter::failure()));
         let outcome = ran?;
         // Asked to end before it listened to signals, the recorder had set nothing up.
         let ended_early = outcome.status == 128 + 15 && lock(&shared.window).described().is_none();
@@ -187,7 +187,7 @@ fn look(
             painter.ask(Ask { now, time: now - begun, interval: now - last, with_apps: with_apps(&screen) })?;
             (last, is_asked) = (now, true);
         }
-        if is_asked && let Some(snapshot) = if screen.is_some() { painter.made()? } else { Some(painter.wait()?) } {
+        if is_asked && let Some(snapshot) = if screen.is_some() { painter.finished()? } else { Some(painter.wait()?) } {
             is_asked = false;
             shown(snapshot, &mut screen)?;
         }
@@ -231,47 +231,47 @@ struct Ask {
 /// Makes pictures in a thread of its own. On a busy machine one takes seconds, and a key that comes meanwhile is not kept waiting.
 /// A picture that nobody waits for ends with the program.
 struct Painter {
-    asked: mpsc::Sender<Ask>,
-    made: mpsc::Receiver<Result<TopSnapshot, Failure>>,
+    requests: mpsc::Sender<Ask>,
+    pictures: mpsc::Receiver<Result<TopSnapshot, Failure>>,
 }
 
 impl Painter {
     fn begin(shared: Arc<Shared>, is_local: bool) -> Painter {
-        let (asked, asks) = mpsc::channel::<Ask>();
-        let (makes, made) = mpsc::channel();
+        let (requests, received) = mpsc::channel::<Ask>();
+        let (results, pictures) = mpsc::channel();
         std::thread::spawn(move || {
             let mut shown_until = Vec::new();
-            for Ask { now, time, interval, with_apps } in asks {
+            for Ask { now, time, interval, with_apps } in received {
                 let mut snapshot = snapshot(&shared, now, (time, interval), with_apps, &mut shown_until);
                 if is_local && let Ok(snapshot) = &mut snapshot {
                     open_files::name(&mut snapshot.file);
                 }
-                if makes.send(snapshot).is_err() {
+                if results.send(snapshot).is_err() {
                     return;
                 }
             }
         });
-        Painter { asked, made }
+        Painter { requests, pictures }
     }
 
     fn ask(&self, what: Ask) -> Result<(), Failure> {
-        self.asked.send(what).map_err(|_| Painter::gone())
+        self.requests.send(what).map_err(|_| Painter::failure())
     }
 
     /// The picture that was asked for, if it is made.
-    fn made(&self) -> Result<Option<TopSnapshot>, Failure> {
-        match self.made.try_recv() {
+    fn finished(&self) -> Result<Option<TopSnapshot>, Failure> {
+        match self.pictures.try_recv() {
             Ok(snapshot) => snapshot.map(Some),
             Err(mpsc::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::TryRecvError::Disconnected) => Err(Painter::gone()),
+            Err(mpsc::TryRecvError::Disconnected) => Err(Painter::failure()),
         }
     }
 
     fn wait(&self) -> Result<TopSnapshot, Failure> {
-        self.made.recv().unwrap_or_else(|_| Err(Painter::gone()))
+        self.pictures.recv().unwrap_or_else(|_| Err(Painter::failure()))
     }
 
-    fn gone() -> Failure {
+    fn failure() -> Failure {
         Failure::new("the picture could not be made")
     }
 }
@@ -409,7 +409,7 @@ mod tests {
         let busy = lock(&shared.window);
         painter.ask(Ask { now: second(1), time: second(1), interval: second(1), with_apps: false }).expect("asked");
         std::thread::sleep(LOOK);
-        assert!(painter.made().expect("a painter").is_none());
+        assert!(painter.finished().expect("a painter").is_none());
         drop(busy);
         assert_eq!(painter.wait().expect("a picture").process[0].written_bytes_per_s, Some(4096.0));
     }

@@ -272,7 +272,7 @@ impl Sums {
     }
 
     /// The standard error of what a call costs. Through two stretches a line always goes, and one slow stretch makes calls
-    /// dear and pages cheap: where there are few, nothing is sure.
+    /// expensive and pages cheap: where there are few, nothing is sure.
     fn call_error_ns(&self, call_ns: f64, each_ns: f64) -> f64 {
         if self.stretches < ENOUGH {
             return f64::INFINITY;
@@ -471,9 +471,9 @@ mod tests {
         assert_eq!(fit(&calls(900_000)).unwrap().call_ns, 0.0);
     }
 
-    /// Three calls that found all cached, and two of which one was delayed: a call is no dearer for it.
+    /// Three calls that found all cached, and two of which one was delayed: a call costs no more for it.
     #[test]
-    fn a_call_that_was_held_up_makes_empty_ones_no_dearer() {
+    fn a_call_that_was_held_up_does_not_raise_the_cost_of_empty_ones() {
         let calls = [
             call(0, 4, 10, 3_087_000),
             call(4_000_000, 0, 0, 4000),

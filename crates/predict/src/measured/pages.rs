@@ -134,7 +134,7 @@ impl PageCosts {
         let mut pages = self.learned.len();
         for (&at, &came) in other.blocks.iter().filter(|((file, _), _)| of(*file)) {
             pages += came.pages as usize;
-            self.came(at, came);
+            self.add_block(at, came);
         }
         pages
     }
@@ -146,7 +146,7 @@ impl PageCosts {
     }
 
     /// Another call may also have read the metadata about where blocks lie: the cheapest counts.
-    fn came(&mut self, at: (FileId, u64), came: Came) {
+    fn add_block(&mut self, at: (FileId, u64), came: Came) {
         let room = self.blocks.len() < MOST_PAGES;
         match self.blocks.get_mut(&at) {
             Some(known) if (known.last, known.reads) > (came.last, came.reads) => *known = came,
@@ -201,7 +201,7 @@ impl PageCosts {
             if let (Some(&first), Some(&last)) = (pages.iter().min(), pages.iter().max())
                 && (alone || !call.is_torn)
             {
-                self.came((file, first), Came { last, pages: pages.len() as u32, reads: reads.len() as u32 });
+                self.add_block((file, first), Came { last, pages: pages.len() as u32, reads: reads.len() as u32 });
             }
             return;
         }

@@ -38,7 +38,7 @@ impl Cached {
     }
 
     /// Pages are there from now on. Returns those that were not.
-    pub fn came(&mut self, file: FileId, pages: Range<u64>) -> Vec<Range<u64>> {
+    pub fn add(&mut self, file: FileId, pages: Range<u64>) -> Vec<Range<u64>> {
         let (mut new, mut lost) = (Vec::new(), 0_u64);
         let end = pages.end;
         let change = |run: Range<u64>, there: Option<()>| {
@@ -97,7 +97,7 @@ impl Cached {
         if end <= pages.start {
             return;
         }
-        for run in self.came(file, pages.start..end) {
+        for run in self.add(file, pages.start..end) {
             self.before_pages += run.end - run.start;
             let mut lost = 0_u64;
             self.before.update(
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn what_came_leaves_run_by_run() {
         let mut cached = Cached::default();
-        let new = [cached.came(FILE, 0..10), cached.came(FILE, 5..12)];
+        let new = [cached.add(FILE, 0..10), cached.add(FILE, 5..12)];
         assert_eq!(new.concat(), [0..10, 10..12]);
-        cached.came(FILE, 20..30);
+        cached.add(FILE, 20..30);
         assert_eq!(cached.left(FILE, 8..25, false), [(8..12, false), (20..25, false)]);
         assert_eq!(cached.left(FILE, 0..u64::MAX, false), [(0..8, false), (25..30, true)]);
         assert!(!cached.knows(FILE) && cached.left(FILE, 0..9, false).is_empty());
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(cached.forgotten, u64::MAX - MOST_BEFORE);
         let mut cached = Cached::default();
         for inode in 0..MAX_RUNS as u64 + 7 {
-            cached.came(FileId { inode, ..FILE }, 0..3);
+            cached.add(FileId { inode, ..FILE }, 0..3);
         }
         assert_eq!((cached.forgotten, cached.counts.len()), (21, MAX_RUNS));
     }

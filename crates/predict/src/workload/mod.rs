@@ -479,7 +479,7 @@ impl Collector {
         let first = offset / PAGE_BYTES;
         let pages = bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO);
         let end = first.saturating_add(pages);
-        self.cached.came(file, first..end);
+        self.cached.add(file, first..end);
         self.grow(file, offset.saturating_add(bytes));
         if self.writing.get(&event.tid) == Some(&file) {
             return;
@@ -532,7 +532,7 @@ impl Collector {
     }
 
     /// What came in a call that is over is known page by page; squashfs reads by blocks, and each page has the mean.
-    fn known(&mut self, tid: TaskId, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
+    fn add_costs(&mut self, tid: TaskId, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
         // Served alone: no other task is in a call, and none was since this one began.
         let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
@@ -667,7 +667,7 @@ impl Collector {
             self.inside.remove(&tid);
             self.cpu_wait.runs(time_ns, tid, self.inside.len());
             self.ran.ended(time_ns);
-            self.known(tid, file, began_ns, Some(clock_ns));
+            self.add_costs(tid, file, began_ns, Some(clock_ns));
         }
     }
 
@@ -684,7 +684,7 @@ impl Collector {
         }
         let call = *inside.call_of(&mut self.workload);
         let ended = ended_ns.map(|ended| (ended, self.clock(ended)));
-        self.known(tid, call.file, call.clock_began_ns(), ended.map(|(_, clock)| clock).filter(|_| !call.is_fault));
+        self.add_costs(tid, call.file, call.clock_began_ns(), ended.map(|(_, clock)| clock).filter(|_| !call.is_fault));
         self.note_place(inside);
         let call = inside.call_of(&mut self.workload);
         call.flash_reads_in_part += inside.flash_in_a_row.in_part();

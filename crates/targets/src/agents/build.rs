@@ -22,7 +22,7 @@ struct Said<'a> {
 }
 
 /// Finds the line among the texts of a program.
-fn said(program: &[u8]) -> Option<Said<'_>> {
+fn build_of(program: &[u8]) -> Option<Said<'_>> {
     const BEGIN: &[u8] = b"flashscope-agent ";
     const MOST: usize = 200;
     let texts = program.split_inclusive(|&byte| byte == 0).filter(|text| text.len() <= MOST && text.ends_with(&[0]));
@@ -38,7 +38,7 @@ fn said(program: &[u8]) -> Option<Said<'_>> {
 
 /// Why an agent does not fit, as a line; refused where its stream cannot be read.
 fn judge(path: Option<&Path>, program: &[u8], own: Option<&str>) -> Result<Option<String>, Error> {
-    let found = said(program);
+    let found = build_of(program);
     if let Some(Said { stream, .. }) = &found
         && *stream != STREAM
     {
@@ -79,12 +79,12 @@ mod tests {
     #[test]
     fn an_agent_says_what_it_is() {
         let found = program("flashscope-agent 0.2.0, stream version 1, build 0123456789abcdef");
-        assert_eq!(said(&found), Some(Said { stream: "1", build: "0123456789abcdef" }));
+        assert_eq!(build_of(&found), Some(Said { stream: "1", build: "0123456789abcdef" }));
         for none in ["flashscope-agent 0.2.0, stream version 1", "flashscope-agent", ""] {
-            assert_eq!(said(&program(none)), None, "{none}");
+            assert_eq!(build_of(&program(none)), None, "{none}");
         }
         // It ends with the program.
-        assert_eq!(said(b"flashscope-agent 0.2.0, stream version 1, build 01"), None);
+        assert_eq!(build_of(b"flashscope-agent 0.2.0, stream version 1, build 01"), None);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl BootOutcome {
 const QEMU_SAYS: &str = "qemu";
 const DISK: &str = "disk";
 const TAIL_LINES: usize = 15;
-/// How often a running board is looked at. A look is a dozen system calls; where those are dear, on hosts that are themselves virtual, a
+/// How often a running board is looked at. A look is a dozen system calls; where those cost much, on hosts that are themselves virtual, a
 /// look every 10 ms took a tenth of a core from the board.
 const TICK: Duration = Duration::from_millis(100);
 

@@ -119,7 +119,7 @@ impl Lane {
     /// Goes to the first record; false where there is none.
     pub fn start(&mut self) -> io::Result<bool> {
         self.retry = 0;
-        let found = self.settle()?;
+        let found = self.find_record()?;
         if let Some(first) = Header::read(self.endian, &self.buffer[self.at..self.filled], &mut [0; HEADER_MIN]) {
             // An impossible one is left out, and holds nothing up before that; nor does one that counts from elsewhere.
             let elsewhere = self.rebased && first.is_notify();
@@ -141,7 +141,7 @@ impl Lane {
             if stopped {
                 return Ok(true);
             }
-            if !self.settle()? {
+            if !self.find_record()? {
                 return Ok(false);
             }
         }
@@ -228,7 +228,7 @@ impl Lane {
 
     /// Finds the record at `at` or behind it.
     #[cold]
-    fn settle(&mut self) -> io::Result<bool> {
+    fn find_record(&mut self) -> io::Result<bool> {
         loop {
             if self.fill(HEADER_MAX)? == 0 {
                 if self.next_run() {
