@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "notes.h"
 #include "util.h"
 
 #ifndef RENAME_NOREPLACE
@@ -35,12 +36,19 @@ int fs_flight_check(struct fs_recorder *recorder)
 {
 	const char *directory = recorder->options.directory;
 	struct fs_flight *flight = &recorder->flight;
+	char name[NAME_MAX + 1];
 	struct dirent *entry;
+	int place;
 	DIR *dir;
 
 	if (!directory)
 		return 0;
-	if (fs_mkdirs(directory, 0700) || access(directory, W_OK) || !(dir = opendir(directory)))
+	/* Where somebody else's link leads, root would remove and write files. */
+	place = fs_open_place(directory, name);
+	if (place >= 0)
+		close(place);
+	if ((place < 0 && errno == EPERM) || fs_mkdirs(directory, 0700) || access(directory, W_OK) ||
+	    !(dir = opendir(directory)))
 		return fs_recorder_broken(recorder, "--directory %s: cannot be written: %s; name another", directory,
 					  strerror(errno));
 	while ((entry = readdir(dir))) {

@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "owner.h"
@@ -15,6 +17,7 @@
 
 #define BOOT "boot "
 #define DEEPEST 32
+#define MOST_LINKS 40 /* MAXSYMLINKS, include/linux/namei.h */
 
 static bool ours(const struct stat *st, mode_t kind)
 {
@@ -131,33 +134,105 @@ bool fs_dir_is_safe(const char *path)
 	return !(st.st_mode & 022) || (st.st_mode & S_ISVTX);
 }
 
-static bool is_shared(const char *path)
+static bool is_shared(int dir)
 {
-	const char *slash = strrchr(path, '/');
-	char parent[FS_PATH_MAX];
 	struct stat st;
 
-	snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-	return stat(parent, &st) || (st.st_uid && st.st_uid != geteuid()) || st.st_mode & 022;
+	return fstat(dir, &st) || (st.st_uid && st.st_uid != geteuid()) || st.st_mode & 022;
+}
+
+/* A link of /proc to an open file, which the kernel alone can follow. */
+static bool is_magic(int dir)
+{
+	struct statfs fs;
+
+	return !fstatfs(dir, &fs) && fs.f_type == PROC_SUPER_MAGIC;
+}
+
+static int give_up(int dir, int error)
+{
+	close(dir);
+	errno = error;
+	return -1;
+}
+
+/* The path from the link NAME on, with `rest` behind it. 0, or an errno. */
+static int follow(int dir, const char *name, char *rest)
+{
+	char path[PATH_MAX];
+	ssize_t length = readlinkat(dir, name, path, sizeof(path));
+	size_t more = strlen(rest);
+
+	if (length <= 0)
+		return length ? errno : ENOENT;
+	if ((size_t)length + more + 2 > sizeof(path))
+		return ENAMETOOLONG;
+	path[length] = '/';
+	memcpy(path + length + 1, rest, more + 1);
+	memcpy(rest, path, (size_t)length + more + 2);
+	return 0;
+}
+
+int fs_open_place(const char *path, char name[NAME_MAX + 1])
+{
+	int dir = open(*path == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC), next, error, links = 0;
+	char left[PATH_MAX];
+	struct stat st;
+
+	if (dir < 0)
+		return -1;
+	if (snprintf(left, sizeof(left), "%s", path) >= (int)sizeof(left))
+		return give_up(dir, ENAMETOOLONG);
+	for (;;) {
+		char *part = left + strspn(left, "/");
+		size_t length = strcspn(part, "/");
+		bool is_last = !part[length + strspn(part + length, "/")];
+
+		if (length > NAME_MAX)
+			return give_up(dir, ENAMETOOLONG);
+		memcpy(name, part, length);
+		name[length] = '\0';
+		memmove(left, part + length, strlen(part + length) + 1);
+		if (!fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode) && !(is_last && is_magic(dir))) {
+			error = is_shared(dir) ? EPERM : ++links > MOST_LINKS ? ELOOP : follow(dir, name, left);
+			if (error)
+				return give_up(dir, error);
+			next = *left == '/' ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : dir;
+		} else if (is_last) {
+			return dir;
+		} else {
+			next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		}
+		if (next < 0)
+			return give_up(dir, errno);
+		if (next != dir)
+			close(dir);
+		dir = next;
+	}
 }
 
 int fs_open_output(const char *path)
 {
-	const bool shared = is_shared(path);
 	const mode_t mode = geteuid() ? 0666 : 0600;
+	char name[NAME_MAX + 1];
+	int dir = fs_open_place(path, name), fd;
 	struct stat st;
-	int fd;
+	bool shared;
 
-	/* A FIFO of somebody else's would block here. */
-	if (shared && !lstat(path, &st) && st.st_uid != geteuid() && !S_ISCHR(st.st_mode)) {
-		errno = EPERM;
+	if (dir < 0)
 		return -1;
-	}
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (shared ? O_NOFOLLOW : 0), mode);
-	if (fd < 0 || fstat(fd, &st))
+	shared = is_shared(dir);
+	/* A FIFO of somebody else's would block here. */
+	if (shared && !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && st.st_uid != geteuid() && !S_ISCHR(st.st_mode))
+		return refuse(dir);
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (is_magic(dir) ? 0 : O_NOFOLLOW), mode);
+	if (fd < 0)
+		return give_up(dir, errno);
+	close(dir);
+	if (fstat(fd, &st))
 		return fd;
-	/* A second link to a file of ours is a name that others may have given it. */
-	if (shared && S_ISREG(st.st_mode) && (st.st_uid != geteuid() || st.st_nlink != 1))
+	/* Put there since; and a second link to a file of ours is a name that others may have given it. */
+	if (shared && !S_ISCHR(st.st_mode) && (st.st_uid != geteuid() || (S_ISREG(st.st_mode) && st.st_nlink != 1)))
 		return refuse(fd);
 	if (S_ISREG(st.st_mode) && ftruncate(fd, 0))
 		return refuse(fd);

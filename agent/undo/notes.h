@@ -6,6 +6,7 @@
 #ifndef FLASHSCOPE_NOTES_H
 #define FLASHSCOPE_NOTES_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -27,8 +28,14 @@ bool fs_note_of_this_boot(const char *text);
 bool fs_dir_is_safe(const char *path);
 
 /*
- * Opens a file to be written from its begin: made where it is not there, emptied where it is. In a directory that others can
- * write to no link is followed, and nothing that others put there is written to. -1 with errno.
+ * The directory (O_PATH) in which PATH's last part lies, and that part in NAME. -1 with errno: EPERM where a part of the path
+ * is a link in a directory that others can write to.
+ */
+int fs_open_place(const char *path, char name[NAME_MAX + 1]);
+
+/*
+ * Opens a file to be written from its begin: made where it is not there, emptied where it is. No link in a directory that others
+ * can write to is followed, and nothing that others put there is written to. -1 with errno.
  */
 int fs_open_output(const char *path);
 
