@@ -414,8 +414,8 @@ fn the_agent_s_output_is_nobody_else_s_file() {
     std::fs::hard_link(&victim, shared.join("hard")).expect("a link");
     let mut plant = Command::new("setpriv");
     plant.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh", "-c"]);
-    stdout(plant.arg("ln -s ../victim soft; mkfifo fifo; echo theirs >file").current_dir(&shared));
-    for name in ["hard", "soft", "fifo", "file"] {
+    stdout(plant.arg("ln -s ../victim soft; ln -s .. way; mkfifo fifo; echo theirs >file").current_dir(&shared));
+    for name in ["hard", "soft", "way/victim", "fifo", "file"] {
         let out = text(&shared.join(name));
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", "60"]).arg(agent());
@@ -432,8 +432,23 @@ fn the_agent_s_output_is_nobody_else_s_file() {
     assert!(ran.status.success(), "{}", said(&ran));
     assert_eq!(out.metadata().expect("a stream").permissions().mode() & 0o777, 0o600);
 
+    // Root's own links lead where they lead.
+    std::os::unix::fs::symlink("shared/../private", place.at("link")).expect("a link");
+    std::fs::create_dir(place.at("private")).expect("a directory");
+    let through = place.at("link/own");
+    let ran = output(
+        Command::new(agent())
+            .args(["record", "--events", "task:task_newtask", "-o"])
+            .arg(&through)
+            .args(["--", "true"]),
+    );
+    assert!(ran.status.success() && place.at("private/own").is_file(), "{}", said(&ran));
+
     // Captures: what lies under the name of the next one is not written to, and not waited for.
     std::fs::hard_link(&victim, shared.join("flashscope-0001.stream.partial")).expect("a link");
+    let watch = ["record", "--events", "task:task_newtask", "--trigger", "run true", "--directory"];
+    let ran = output(Command::new(agent()).args(watch).arg(shared.join("way")));
+    refused(&ran, 1, "cannot be written");
     let dir = text(&shared);
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "60"]).arg(agent());
