@@ -21,9 +21,10 @@ record)
 	for call in pread64 pwrite64 fsync; do
 		calls="$calls -e syscalls:sys_enter_$call -e syscalls:sys_exit_$call"
 	done
-	# Rings that hold all of it, emptied once.
+	# Rings that hold all of it, emptied once. Of block's events all but plugs, as a recording of ours has them.
 	trace-cmd record -o /graph.dat -C mono -b 16384 -s 1000000000 -p function_graph $calls \
-		-e block -e sched:sched_switch -e irq:irq_handler_entry -e irq:irq_handler_exit -e irq:softirq_entry -e irq:softirq_exit "$@" > /tmp/log || { cat /tmp/log >&2; exit 1; }
+		-e block -e sched:sched_switch -e irq:irq_handler_entry -e irq:irq_handler_exit -e irq:softirq_entry -e irq:softirq_exit \
+		-v -e block:block_plug -e block:block_unplug "$@" > /tmp/log || { cat /tmp/log >&2; exit 1; }
 	# The command's own line is among trace-cmd's.
 	busybox grep '^[0-9]* [0-9]* [0-9]*$' /tmp/log
 	umount /proc/kallsyms
