@@ -23,6 +23,10 @@ const MIN_OWN_PERCENT: f64 = 80.0;
 const SURE_PERCENT: f64 = 80.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    // Without events of faults, what a program reads through a mapping beside its writes looks the same.
+    if seen.readahead.is_none_or(|found| found.faults_not_shown) {
+        return Vec::new();
+    }
     let writes = seen.calls.by_process.iter().filter(|group| is_write(&group.call));
     writes.filter_map(|call| Some(finding(seen, call, &of_call(seen, call)?))).collect()
 }
@@ -117,6 +121,7 @@ mod tests {
     use super::super::testing::{Work, only};
     use super::super::{small_sync_writes, top_io};
     use super::*;
+    use crate::cache::AccuracyFindings;
     use crate::usage::{FileFaults, FileReads};
     use flashscope_trace::TaskId;
 
@@ -130,6 +135,7 @@ mod tests {
         work.call("pwrite64", "db (7)", 400, 500_000_000, 80_000);
         let (device, tid, bios, bytes) = ("8:0".into(), TaskId(7), 400, 400 << 12);
         work.usage.readers.push(TaskReads { device, tid, bios, bytes, ..TaskReads::default() });
+        work.readahead = Some(AccuracyFindings::default());
         work
     }
 
@@ -148,7 +154,7 @@ mod tests {
 
     #[test]
     fn whole_blocks_readers_and_synchronous_writes_are_not() {
-        let cases: [Case; 6] = [
+        let cases: [Case; 8] = [
             ("whole blocks", |work| work.calls.by_process[0].bytes = 400 << 12),
             ("it reads files", |work| {
                 let (device, inode, reads) = ("8:0".into(), 12, 400);
@@ -159,6 +165,8 @@ mod tests {
                 let of = FileFaults { faults: 400, elsewhere: 400, extent_bytes: 1 << 30 };
                 work.usage.file_faults.insert(("8:0".into(), 12), of);
             }),
+            ("no event shows faults", |work| work.readahead.as_mut().expect("pages").faults_not_shown = true),
+            ("no event shows the page cache", |work| work.readahead = None),
             ("the file system's own", |work| work.usage.readers[0].metadata_bios = 390),
             ("the writes take longer, for something else", |work| work.calls.by_process[0].total_ns = 4_000_000_000),
         ];
