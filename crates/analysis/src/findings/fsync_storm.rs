@@ -83,10 +83,12 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     if each.is_some_and(|bytes| bytes >= ENOUGH_BYTES_A_CALL) {
         return None;
     }
-    let call = &syncs[0].call;
+    let named = names_of(&syncs);
+    // The call to make more seldom: what is written back ahead of an fsync() by sync_file_range() is no sync of its own.
+    let call = &syncs.iter().find(|group| !is_of_a_range(&group.call)).unwrap_or(&syncs[0]).call;
     let wrote = each.map_or(String::new(), |bytes| format!(", one for each {} written", size(bytes)));
     let mut evidence = vec![
-        measure(&format!("calls of {call}()"), n as f64, MeasureUnit::Count, "syscalls:sys_enter_*, sys_exit_*"),
+        measure(&format!("calls of {named}"), n as f64, MeasureUnit::Count, "syscalls:sys_enter_*, sys_exit_*"),
         measure("time in them", ns as f64, MeasureUnit::Ns, "syscalls:sys_enter_*, sys_exit_*"),
     ];
     let (mut waited, journal_percent) = waits(seen, ns, &mut evidence);
@@ -94,10 +96,11 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     if let Some((culprit, part)) = behind {
         waited += &format!(" Of what its own bios take, {part:.0} % is behind others, most behind {culprit}.");
     }
-    let of = format!("time in {call}() of {process}");
+    let of = format!("time in {named} of {process}");
     let synced = synced_file(seen, n, ns);
     let renamed: u64 = mine().filter(|group| group.call.starts_with("rename")).map(|group| group.ns.n).sum();
-    let of_what = if renamed * 2 >= n {
+    let whole: u64 = syncs.iter().filter(|group| !is_of_a_range(&group.call)).map(|group| group.ns.n).sum();
+    let of_what = if renamed > 0 && renamed * 2 >= whole {
         Synced::Renamed
     } else if writes == 0 && call == "fsync" && synced.is_some_and(|(_, is_directory)| is_directory) {
         Synced::Names
@@ -133,7 +136,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         rule: Rule::FsyncStorm,
         weight: Weight::Cost,
         what: format!(
-            "{process} {} in {} calls of {call}(){}{wrote}.",
+            "{process} {} in {} calls of {named}{}{wrote}.",
             match names.len() > 1 {
                 // Beside one another: together it may be more than what was recorded.
                 true => format!("spend {} in all, within {},", duration(ns), duration(seen.span_ns)),
@@ -143,7 +146,14 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
             synced.map_or(String::new(), |(file, _)| format!(" of {file}")),
         ),
         cause: format!(
-            "Each call returns once the device has the data, and takes {} on average.{waited}",
+            "{}, and takes {} on average.{waited}",
+            match is_of_a_range(call) {
+                true => "Each call returns once its range is written, or handed to the device, by its flags",
+                false if named.contains("sync_file_range") => {
+                    "Each call returns once the device has the data (of sync_file_range(): as its flags say)"
+                }
+                false => "Each call returns once the device has the data",
+            },
             duration(ns / n)
         ),
         evidence,
@@ -152,6 +162,22 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         advice,
         uncertain: None,
     })
+}
+
+/// It may only begin to write, and no flush of the device follows (sync_file_range(2)).
+fn is_of_a_range(call: &str) -> bool {
+    matches!(call, "sync_file_range" | "sync_file_range2")
+}
+
+/// The calls by name, each once, those that take most time first: "fsync() and sync_file_range()".
+fn names_of(syncs: &[&CallGroup]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for group in syncs {
+        if !names.contains(&group.call.as_str()) {
+            names.push(&group.call);
+        }
+    }
+    format!("{}()", names.join("() and "))
 }
 
 /// What the calls are for.
@@ -180,9 +206,7 @@ fn line(call: &str) -> String {
     match call {
         "sync" => "sync()".to_owned(),
         "msync" => "msync(map, length, MS_SYNC)".to_owned(),
-        "sync_file_range" | "sync_file_range2" => {
-            "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)".to_owned()
-        }
+        call if is_of_a_range(call) => "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)".to_owned(),
         call => format!("{call}(fd)"),
     }
 }
@@ -342,6 +366,25 @@ mod tests {
     }
 
     #[test]
+    fn each_call_that_was_counted_is_named() {
+        for (with_fsync, told, code) in [
+            (true, "50 calls of sync_file_range() and fsync().", "fsync(fd)"),
+            (false, "30 calls of sync_file_range().", "AND_WAIT"),
+        ] {
+            let mut work = Work::new(1_000_000_000);
+            work.call("sync_file_range", "dpkg (7)", 30, 500_000_000, 0);
+            if with_fsync {
+                work.call("fsync", "dpkg (7)", 20, 300_000_000, 0);
+            }
+            let finding = only(find(&work.seen()));
+            assert!(finding.what.ends_with(told), "{}", finding.what);
+            assert!(finding.cause.contains("flags"), "{}", finding.cause);
+            let Step::Code { line } = &finding.advice[0].steps[0] else { panic!("{:?}", finding.advice) };
+            assert!(line.contains(code), "{line}");
+        }
+    }
+
+    #[test]
     fn what_calls_did_not_wait_for_is_not_called_their_wait() {
         for (data_ns, rest_ns, told) in
             [(20_000_000, 780_000_000, "98 % of that passed"), (700_000_000, 100_000_000, "its own data (88 %)")]
@@ -371,6 +414,8 @@ mod tests {
         for (renamed, told) in [(190, true), (3, false)] {
             let mut work = Work::new(1_000_000_000);
             work.call("fsync", "dpkg (7)", 200, 800_000_000, 0);
+            // Which begins to write before it syncs.
+            work.call("sync_file_range", "dpkg (7)", 400, 10_000_000, 0);
             work.call("rename", "dpkg (7)", renamed, 1_000_000, 0);
             let finding = only(find(&work.seen()));
             assert_eq!(
