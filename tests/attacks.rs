@@ -470,3 +470,45 @@ fn the_agent_s_output_is_nobody_else_s_file() {
     assert_eq!(std::fs::read_to_string(&victim).expect("the file"), "root's own");
     assert!(shared.join("flashscope-0001.stream").is_file());
 }
+
+/// As the kernel's `protected_symlinks` has it: in a sticky directory nobody else can exchange root's links, and those of others lead
+/// nowhere.
+#[test]
+fn the_agent_follows_root_s_links_in_a_sticky_directory() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-sticky");
+    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let victim = place.file("victim", "root's own");
+    std::fs::create_dir(place.at("private")).expect("a directory");
+    let (sticky, shared) = (place.at("sticky"), place.at("shared"));
+    for (dir, mode) in [(&sticky, 0o1777), (&shared, 0o777)] {
+        std::fs::create_dir(dir).expect("a directory");
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).expect("permissions");
+        std::os::unix::fs::symlink("../private", dir.join("mine")).expect("a link");
+    }
+    std::fs::hard_link(sticky.join("mine"), place.at("second")).expect("a second name");
+    std::fs::rename(place.at("second"), sticky.join("twice")).expect("a second name");
+    std::os::unix::fs::symlink("../private", sticky.join("once")).expect("a link");
+    let mut plant = Command::new("setpriv");
+    plant.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh", "-c"]);
+    stdout(plant.arg("ln -s ../victim theirs; ln -s .. way").current_dir(&sticky));
+    for (out, is_written) in [
+        (sticky.join("once/sticky"), true),
+        (sticky.join("twice/linked"), false),
+        (sticky.join("theirs"), false),
+        (sticky.join("way/victim"), false),
+        (shared.join("mine/shared"), false),
+    ] {
+        let mut command = Command::new(agent());
+        command.args(["record", "--events", "task:task_newtask", "-o"]).arg(&out).args(["--", "true"]);
+        let ran = output(&mut command);
+        assert_eq!(ran.status.success(), is_written, "{}: {}", out.display(), said(&ran));
+        assert_eq!(std::fs::read_to_string(&victim).expect("the file"), "root's own", "{}", out.display());
+    }
+    let written: Vec<_> = std::fs::read_dir(place.at("private")).expect("a directory").flatten().collect();
+    assert_eq!(written.iter().map(|entry| entry.file_name()).collect::<Vec<_>>(), ["sticky"]);
+    let watch = ["record", "--events", "task:task_newtask", "--trigger", "run true", "--directory"];
+    refused(&output(Command::new(agent()).args(watch).arg(sticky.join("way"))), 1, "cannot be written");
+}

@@ -141,6 +141,21 @@ static bool is_shared(int dir)
 	return fstat(dir, &st) || (st.st_uid && st.st_uid != geteuid()) || st.st_mode & 022;
 }
 
+/*
+ * Whether somebody else can have put a link into a directory, as protected_symlinks of the kernel asks: where the sticky bit is
+ * set, a link of ours or of root's stays what it is. With a second name it may have been linked there by others.
+ */
+static bool is_planted(int dir, const struct stat *link)
+{
+	struct stat st;
+
+	if (!is_shared(dir))
+		return false;
+	if (fstat(dir, &st) || !(st.st_mode & S_ISVTX) || (st.st_uid && st.st_uid != geteuid()))
+		return true;
+	return (link->st_uid && link->st_uid != geteuid()) || link->st_nlink != 1;
+}
+
 /* A link of /proc to an open file, which the kernel alone can follow. */
 static bool is_magic(int dir)
 {
@@ -194,7 +209,7 @@ int fs_open_place(const char *path, char name[NAME_MAX + 1])
 		name[length] = '\0';
 		memmove(left, part + length, strlen(part + length) + 1);
 		if (!fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode) && !(is_last && is_magic(dir))) {
-			error = is_shared(dir) ? EPERM : ++links > MOST_LINKS ? ELOOP : follow(dir, name, left);
+			error = is_planted(dir, &st) ? EPERM : ++links > MOST_LINKS ? ELOOP : follow(dir, name, left);
 			if (error)
 				return give_up(dir, error);
 			next = *left == '/' ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : dir;

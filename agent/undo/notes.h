@@ -29,13 +29,14 @@ bool fs_dir_is_safe(const char *path);
 
 /*
  * The directory (O_PATH) in which PATH's last part lies, and that part in NAME. -1 with errno: EPERM where a part of the path
- * is a link in a directory that others can write to.
+ * is a link that others can have put into a directory (fs_open_output).
  */
 int fs_open_place(const char *path, char name[NAME_MAX + 1]);
 
 /*
- * Opens a file to be written from its begin: made where it is not there, emptied where it is. No link in a directory that others
- * can write to is followed, and nothing that others put there is written to. -1 with errno.
+ * Opens a file to be written from its begin: made where it is not there, emptied where it is. In a directory that others can
+ * write to no link is followed, but those of ours and root's where the sticky bit is set, and nothing that others put there is
+ * written to. -1 with errno.
  */
 int fs_open_output(const char *path);
 
