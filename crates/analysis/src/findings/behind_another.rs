@@ -1,7 +1,7 @@
 //! A program that waits behind another one's I/O.
 
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, discard_stalls, measure, percent};
-use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
+use crate::block::{BlockFound, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::is_read;
 use crate::kernel_threads::is_worker;
 use crate::units::{duration, grouped};
@@ -29,7 +29,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 pub(super) fn is_program(found: &BlockFound, name: &str) -> bool {
     let mut all = found.originators.originators.iter();
-    all.any(|one| one.kind == OwnerKind::Task && (name == one.name || name == format!("{} ({})", one.name, one.tid)))
+    all.any(|one| one.kind == OwnerKind::Task && one.is_called(name))
 }
 
 /// `sync` writes the changes of all tasks and waits for them: that is its purpose.
@@ -48,14 +48,14 @@ pub(super) fn price(load: &OwnerLoad) -> u64 {
 /// Bytes read and written for an owner; what it has the device trim is written, too.
 pub(super) fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
     let all = seen.block.map_or(&[][..], |block| &block.originators.originators);
-    let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
-    all.iter().find(is).map_or((0, 0), |one| (one.read_bytes, one.written_bytes.saturating_add(one.covered_bytes)))
+    all.iter()
+        .find(|one| one.is_called(owner))
+        .map_or((0, 0), |one| (one.read_bytes, one.written_bytes.saturating_add(one.covered_bytes)))
 }
 
 /// Whether most of what it asks the device for is to free what no file uses.
 fn trims(found: &BlockFound, owner: &str) -> bool {
-    let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
-    let one = found.originators.originators.iter().find(is);
+    let one = found.originators.originators.iter().find(|one| one.is_called(owner));
     one.is_some_and(|one| one.covered_bytes > one.read_bytes.saturating_add(one.written_bytes))
 }
 

@@ -28,8 +28,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 /// Bytes that others, not the program itself, wrote for it.
 fn carried(one: &Originator) -> u64 {
-    let own = format!("{} ({})", one.name, one.tid);
-    let others = one.carriers.iter().filter(|by| by.carrier != one.name && by.carrier != own);
+    let others = one.carriers.iter().filter(|by| !one.is_called(&by.carrier));
     others.map(|by| by.written_bytes).sum()
 }
 
@@ -39,8 +38,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     if bytes < MIN_BYTES || seen.of_span(ns) < MIN_SPAN_PERCENT {
         return None;
     }
-    let is_it = |one: &&Originator| group.name == one.name || group.name == format!("{} ({})", one.name, one.tid);
-    let written = found.originators.originators.iter().find(is_it)?;
+    let written = found.originators.originators.iter().find(|one| one.is_called(&group.name))?;
     let reached = written.written_bytes;
     if percent(reached, bytes) < MIN_REACHED_PERCENT || percent(carried(written), reached) < MIN_CARRIED_PERCENT {
         return None;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Evidence;
 use crate::OWN_RECORDING;
-use crate::block::{Originator, OwnerKind};
+use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::kernel_threads::is_worker;
 use crate::units::{duration, grouped, size};
@@ -318,9 +318,8 @@ fn behind_others<'a>(seen: &Seen<'a>, process: &str) -> Option<(&'a str, f64)> {
     }
     // A program of which the trace has bios: a journal is what the syncs themselves cause.
     let is_program = |name: &str| {
-        let is = |one: &Originator| name == one.name || name == format!("{} ({})", one.name, one.tid);
         let mut all = seen.block.iter().flat_map(|block| &block.originators.originators);
-        all.any(|one| one.kind == OwnerKind::Task && is(one)) && !name.starts_with(OWN_RECORDING)
+        all.any(|one| one.kind == OwnerKind::Task && one.is_called(name)) && !name.starts_with(OWN_RECORDING)
     };
     let waits = found.pairs.iter().filter(|wait| wait.victim == load.owner && wait.device == load.device);
     let most = waits.filter(|wait| is_program(&wait.behind)).max_by_key(|wait| wait.served_ns + wait.handover_ns)?;

@@ -37,8 +37,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         return None;
     }
     let task = found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
-    let is_task = |name: &str| name == task.name || name == format!("{} ({})", task.name, task.tid);
-    let own = groups(found, GroupBy::Owner).find(|group| is_task(&group.name))?;
+    let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let q2c = stage(own, "Q2C")?;
     // Nobody waits for what ext4 reads ahead of its tables of inodes: those reads have no flag. And several may be under way at once:
     // together they take more than the time in which it waits.

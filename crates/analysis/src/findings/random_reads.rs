@@ -83,8 +83,7 @@ fn waited(seen: &Seen<'_>, file: &FileReads) -> Evidence<u64> {
         let reader = seen.usage.readers.iter().filter(|one| one.device == file.device).max_by_key(|one| one.bios)?;
         let task =
             found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
-        let is_task = |name: &str| name == task.name || name == format!("{} ({})", task.name, task.tid);
-        let own = groups(found, GroupBy::Owner).find(|group| is_task(&group.name))?;
+        let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
         (reader.bios * 2 >= file.reads).then(|| stage(own, "Q2C").map(|q2c| q2c.total_ns))?
     };
     match (ns, of_bios()) {

@@ -46,7 +46,7 @@ pub(super) fn of_call<'a>(seen: &Seen<'a>, call: &CallGroup) -> Option<Reads<'a>
         return None;
     }
     let tasks = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Task);
-    let mut tasks = tasks.filter(|one| call.name == one.name || call.name == format!("{} ({})", one.name, one.tid));
+    let mut tasks = tasks.filter(|one| one.is_called(&call.name));
     let tid = tasks.next()?.tid;
     let reader = seen.usage.readers.iter().filter(|one| one.tid == tid).max_by_key(|one| one.bios)?;
     let data = reader.bios.saturating_sub(reader.metadata_bios);

@@ -47,8 +47,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<Finding> {
     let task = found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
-    let is_task = |name: &str| name == task.name || name == format!("{} ({})", task.name, task.tid);
-    let own = groups(found, GroupBy::Owner).find(|group| is_task(&group.name))?;
+    let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
     // What it does to other devices, or writes, is in its group, too.
     if reader.bios < MIN_BIOS || percent(own.bytes.saturating_sub(reader.bytes), own.bytes) > MAX_OTHER_PERCENT {
@@ -60,7 +59,8 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     // Where they take longer together than the time in which they came, several are under way at once.
     let beside = q2c.total_ns.saturating_sub(q2c.ns.mean) > reader.active_ns.saturating_add(reader.active_ns / 10);
     // What others have of it is a finding of its own.
-    let load = found.interference.owners.iter().find(|load| load.device == reader.device && is_task(&load.owner));
+    let load =
+        found.interference.owners.iter().find(|load| load.device == reader.device && task.is_called(&load.owner));
     let behind = load.map_or(0, |load| load.mean_behind_ns.saturating_mul(load.bios));
     // And what device mapper adds. No other finding has what a loop device adds, and fewer reads cost less of it.
     let is_mapped = seen.storage.disk(&reader.device).is_some_and(|disk| disk.dm_uuid.is_some());

@@ -85,8 +85,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<Finding> {
     let tasks = &found.originators.originators;
     let task = tasks.iter().find(|one| one.tid == writer.tid && one.kind == OwnerKind::Task)?;
-    let name = format!("{} ({})", task.name, task.tid);
-    let own = groups(found, GroupBy::Owner).find(|group| group.name == name || group.name == task.name)?;
+    let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let syncs = seen.calls.by_process.iter().any(|group| group.name == own.name && is_sync(&group.call));
     let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
     let (n, of_bio) = (writer.sync_bios, writer.sync_bytes / writer.sync_bios.max(1));

@@ -123,10 +123,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 /// What the recorder itself did is no workload. Where one program is shown, others have no group.
 fn shown<'a>(seen: &Seen<'_>, found: &'a BlockFound) -> Vec<&'a Originator> {
-    let has_group = |one: &Originator| {
-        let is_it = |name: &str| name == one.name || name == format!("{} ({})", one.name, one.tid);
-        groups(found, GroupBy::Owner).any(|group| is_it(&group.name))
-    };
+    let has_group = |one: &Originator| groups(found, GroupBy::Owner).any(|group| one.is_called(&group.name));
     let all = found.originators.originators.iter().filter(|one| !one.name.starts_with(OWN_RECORDING));
     all.filter(|one| !seen.is_of_process || has_group(one)).collect()
 }

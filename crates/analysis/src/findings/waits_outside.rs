@@ -7,7 +7,7 @@ use super::{
     measure, percent, small_reads, stage,
 };
 use crate::Evidence;
-use crate::block::{BlockFound, Originator, OwnerKind};
+use crate::block::{BlockFound, OwnerKind};
 use crate::calls::{CallGroup, UnseenCalls, is_at_offset, is_read, is_sync, is_write};
 use crate::units::{duration, grouped};
 
@@ -79,8 +79,7 @@ fn read_for(found: &BlockFound, own: u64) -> u64 {
 
 /// Whether something was written for it.
 fn writes(found: &BlockFound, name: &str) -> bool {
-    let is = |one: &Originator| name == one.name || name == format!("{} ({})", one.name, one.tid);
-    found.originators.originators.iter().any(|one| is(one) && one.written_bytes > 0)
+    found.originators.originators.iter().any(|one| one.is_called(name) && one.written_bytes > 0)
 }
 
 /// Of few calls it may be chance: no event joins a call and a worker's bio.

@@ -44,6 +44,15 @@ pub struct Originator {
     pub carriers: Vec<CarriedBytes>,
 }
 
+impl Originator {
+    /// Whether a table gives it this name: its own, or that with its number.
+    pub fn is_called(&self, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix(&*self.name) else { return false };
+        let number = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
+        rest.is_empty() || number.is_some_and(|number| number == self.tid.to_string())
+    }
+}
+
 /// Bytes queued of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileBytes {
@@ -141,5 +150,26 @@ impl Moved {
             kind if kind.writes_data() => Moved::Written,
             _ => Moved::Covered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_originator_has_its_name_alone_or_with_its_number() {
+        let named = |name: &str| {
+            let json = serde_json::json!({
+                "name": name, "kind": "task", "tid": 12, "read_bytes": 0, "written_bytes": 0, "carriers": []
+            });
+            serde_json::from_value::<Originator>(json).unwrap()
+        };
+        let cat = named("cat");
+        assert!(cat.is_called("cat") && cat.is_called("cat (12)"));
+        for other in ["ca", "cat2", "cat (1)", "cat (012)", "cat (12", "cat 12", "cat (12) (12)", ""] {
+            assert!(!cat.is_called(other), "{other}");
+        }
+        assert!(named("cat (12)").is_called("cat (12) (12)") && named("").is_called(" (12)"));
     }
 }
