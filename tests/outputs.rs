@@ -643,6 +643,31 @@ fn two_options_do_not_name_one_file() {
     assert!(place.run(&null).status.success(), "a device takes both");
 }
 
+/// Where `-` is not standard output, it is no file's name either.
+#[test]
+fn a_dash_makes_no_file() {
+    let place = Place::new("outputs-dash");
+    let t = text(&trace(&place, "t", "cat"));
+    let run = |argv: &[&str]| output(place.command(argv).current_dir(place.dir.path()));
+    for (argv, option) in [
+        (&["report", &t, "--html", "-"][..], "--html"),
+        (&["report", &t, "--perfetto", "-"], "--perfetto"),
+        (&["report", &t, "--fail-if", "errors > 0", "--junit", "-"], "--junit"),
+        (&["diff", &t, &t, "--html", "-"], "--html"),
+        (&["predict", &t, "--html", "-"], "--html"),
+        (&["top", "--json", "--prometheus", "-"], "--prometheus"),
+        (&["record", "-d", "1", "-o", "-"], "--output"),
+    ] {
+        let ran = run(argv);
+        refused(&format!("{argv:?}"), &ran, &format!("{option} -: this is not written to standard output"));
+        assert_eq!((ran.stdout.len(), ran.status.code()), (0, Some(2)), "{argv:?}");
+        assert!(!place.at("-").exists(), "{argv:?}");
+    }
+    // By its path it is a file as any other.
+    assert!(run(&["report", &t, "--html", "./-"]).status.success());
+    assert!(place.at("-").is_file());
+}
+
 #[test]
 fn limits_that_cannot_be_checked_are_refused_before_the_report() {
     let place = Place::new("outputs-limits");

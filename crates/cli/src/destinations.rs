@@ -21,9 +21,13 @@ struct Destinations<'a> {
 
 /// Refuses a destination that cannot be written, is an input, or is that of another option too.
 pub fn check(cli: &Cli) -> Result<(), Failure> {
+    if let Command::Record(args) = &cli.command {
+        is_file(&args.output, "--output")?;
+    }
     let Destinations { files, directory, inputs } = of(&cli.command);
     let inputs = output::inputs(&inputs);
     for (at, &(path, option)) in files.iter().enumerate() {
+        is_file(path, option)?;
         let same = |other: &&(&Path, &str)| are_one_file(other.0, path);
         if let Some((_, other)) = files[..at].iter().find(same) {
             return Err(Failure::usage(format!(
@@ -39,6 +43,16 @@ pub fn check(cli: &Cli) -> Result<(), Failure> {
             .map_err(crate::failure::with_option(option))?;
     }
     directory.map_or(Ok(()), |(directory, name)| check_directory(directory, name))
+}
+
+/// `-` is not taken for a file's name: who types it means standard output.
+fn is_file(path: &Path, option: &str) -> Result<(), Failure> {
+    match path.as_os_str() == "-" {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{option} -: this is not written to standard output; name a file (./- for one of that name)"
+        ))),
+    }
 }
 
 fn of(command: &Command) -> Destinations<'_> {
@@ -58,7 +72,7 @@ fn of(command: &Command) -> Destinations<'_> {
         }
         Command::Export(args) => {
             all.inputs.clone_from(&args.traces);
-            all.add([&args.output], "--output");
+            all.add_or_standard([&args.output], "--output");
         }
         Command::Top(args) => _ = all.add(&args.prometheus, "--prometheus"),
         Command::Study(args) => {
@@ -70,12 +84,12 @@ fn of(command: &Command) -> Destinations<'_> {
         Command::Bench(args) => match &args.bench {
             Bench::Replay(args) => {
                 all.inputs = replay::inputs(args);
-                all.add(&args.script, "--script").add(&args.output, "--output");
+                all.add_or_standard(&args.script, "--script").add(&args.output, "--output");
             }
             Bench::ImportStrace(args) => {
                 let path = |file: &String| file.rsplit('=').next().unwrap_or(file).into();
                 all.inputs = args.files.iter().map(path).collect();
-                all.add([&args.output], "--output");
+                all.add_or_standard([&args.output], "--output");
             }
             Bench::Read(_) | Bench::Sqlite(_) | Bench::Postmark(_) => {}
         },
@@ -93,11 +107,16 @@ fn of(command: &Command) -> Destinations<'_> {
 }
 
 impl<'a> Destinations<'a> {
-    /// A file, where one is named; `-` is standard output.
+    /// A file, where one is named.
     fn add(&mut self, path: impl IntoIterator<Item = &'a PathBuf>, option: &'static str) -> &mut Self {
-        let named = path.into_iter().filter(|path| path.as_os_str() != "-");
-        self.files.extend(named.map(|path| (path.as_path(), option)));
+        self.files.extend(path.into_iter().map(|path| (path.as_path(), option)));
         self
+    }
+
+    /// The same of an option whose `-` is standard output.
+    fn add_or_standard(&mut self, path: impl IntoIterator<Item = &'a PathBuf>, option: &'static str) -> &mut Self {
+        let named = path.into_iter().filter(|path| path.as_os_str() != "-");
+        self.add(named, option)
     }
 }
 
