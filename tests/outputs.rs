@@ -668,6 +668,28 @@ fn a_dash_makes_no_file() {
     assert!(place.at("-").is_file());
 }
 
+/// What root has recorded, read without sudo: the message has the next step.
+#[test]
+fn a_trace_of_somebody_else_s_says_how_it_is_read() {
+    if !is_root() {
+        return skip("needs root, to run as another user");
+    }
+    let place = Place::new("outputs-owner");
+    let t = trace(&place, "t", "cat");
+    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    std::fs::set_permissions(&t, std::fs::Permissions::from_mode(0o600)).expect("permissions");
+    for command in ["report", "advise", "predict"] {
+        let mut ours = place.command(&[command, &text(&t)]);
+        ours.current_dir(place.dir.path());
+        let as_other = ["setpriv", "--reuid", OTHER, "--regid", OTHER, "--clear-groups"];
+        let ran = output(behind(&as_other, &ours).current_dir(place.dir.path()));
+        if said(&ran).contains("failed to execute") {
+            return skip("the other user may not run a program of this directory");
+        }
+        refused(command, &ran, "with sudo), or give the file away with chown");
+    }
+}
+
 #[test]
 fn limits_that_cannot_be_checked_are_refused_before_the_report() {
     let place = Place::new("outputs-limits");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// One line for a person: the thing, what is wrong, the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}{}", path.display(), next_step(action, source))]
     Io { path: PathBuf, action: &'static str, source: io::Error },
     #[error(
         "{}: not a trace that flashscope reads: {hint} (a trace.dat, blktrace's or Perfetto's files, the text of ftrace, blkparse or \
@@ -45,6 +45,16 @@ pub enum Error {
     Unsupported { path: PathBuf, what: String },
     #[error(transparent)]
     Output(#[from] flashscope_output::OutputError),
+}
+
+/// A recording that root has made is for root alone.
+fn next_step(action: &str, source: &io::Error) -> &'static str {
+    match (action, source.kind()) {
+        ("open", io::ErrorKind::PermissionDenied) => {
+            "; run the command as the file's owner (what root recorded: with sudo), or give the file away with chown"
+        }
+        _ => "",
+    }
 }
 
 impl Error {
