@@ -4,6 +4,7 @@ use super::behind_another::{less_for_worker, lower_priority};
 use super::databases::{Syncs, commit_log, rollback_journal};
 use super::{
     Finding, Gain, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
+    small_files,
 };
 use crate::Evidence;
 use crate::OWN_RECORDING;
@@ -104,10 +105,12 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Renamed
     } else if writes == 0 && call == "fsync" && synced.is_some_and(|(_, is_directory)| is_directory) {
         Synced::Names
+    } else if names.len() == 1 && synced.is_none() && small_files::are_synced(seen, process, whole) {
+        Synced::Files
     } else {
         Synced::Records
     };
-    let mut advice = vec![less_often(call, &of, of_what)];
+    let mut advice = vec![less_often(call, &of_what.gain_of(&named, process), of_what)];
     let all = Syncs { n, ns };
     let is_renamed = of_what == Synced::Renamed;
     let of_database = rollback_journal(seen, all, is_renamed, &of).or_else(|| commit_log(seen, all, &of));
@@ -115,7 +118,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     if let Some((culprit, part)) = behind {
         advice.insert(0, of_lower_priority(seen, culprit, part));
     }
-    if call == "fsync" && journal_percent > 10.0 && of_what != Synced::Names {
+    if call == "fsync" && journal_percent > 10.0 && matches!(of_what, Synced::Records | Synced::Renamed) {
         advice.push(Remedy {
             what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
             steps: vec![
@@ -186,8 +189,22 @@ enum Synced {
     Records,
     /// It renames a new file over the old one after each call, as programs do that install packages.
     Renamed,
+    /// It writes many small files, and syncs each.
+    Files,
     /// It syncs a directory and writes nothing itself, as mail and package programs do.
     Names,
+}
+
+impl Synced {
+    /// What falls: calls of `syncfs` take the place of the others.
+    fn gain_of(self, named: &str, process: &str) -> String {
+        match self {
+            Synced::Renamed | Synced::Files if !named.contains("syncfs") => {
+                format!("time in {named} and syncfs() of {process}")
+            }
+            _ => format!("time in {named} of {process}"),
+        }
+    }
 }
 
 /// The file of most of these calls, where it has a path, and whether it is a directory. Calls of a process are not recorded by file: it is
@@ -223,6 +240,11 @@ fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
             format!("Write {TOGETHER} new files, sync the file system once, and then rename them"),
             "syncfs(directory); /* once, before rename() of each */".to_owned(),
             format!("a power cut loses up to {TOGETHER} new files more; the old ones stay"),
+        ),
+        Synced::Files => (
+            format!("Write {TOGETHER} files, and sync the file system once, in place of each file"),
+            format!("if (++files % {TOGETHER} == 0) syncfs(directory);"),
+            format!("a power cut loses up to {TOGETHER} files more; what other programs have written is synced, too"),
         ),
         Synced::Records => (
             format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),

@@ -182,6 +182,14 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     {
         all[storm..=flash].rotate_right(1);
     }
+    // Files that are synced one by one take that time in one file, too: the syncs are the cause.
+    let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
+    if let Some((files, storm)) = place(Rule::SmallFiles).zip(place(Rule::FsyncStorm))
+        && files < storm
+        && small_files::is_by_syncs(&all[files], &all[storm])
+    {
+        all[files..=storm].rotate_right(1);
+    }
     // Each commit of a journal flushes: where few others sync, fewer commits are the advice, and that is given already.
     let commits = |finding: &Finding| matches!(finding.rule, Rule::SmallJournal | Rule::ShortCommit);
     if all.iter().any(commits) && !flush_stalls::is_by_syncs(seen) {

@@ -1,6 +1,8 @@
 //! A program that writes many small files: each costs a block, an inode and an entry of a directory.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent, small_reads};
+use super::{
+    Finding, Gain, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent, small_reads,
+};
 use crate::Evidence;
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
 use crate::units::{duration, grouped, size};
@@ -19,6 +21,23 @@ const MIN_OF_WRITES_PERCENT: f64 = 50.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     one(seen).into_iter().collect()
+}
+
+/// Whether most of the time that a program takes for its files is that of its own syncs, which `storm` is about.
+pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
+    let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
+    writer(files).is_some_and(|name| storm.what.starts_with(&format!("{name} spends ")))
+        && percent(lost(storm), lost(files)) >= MOST_PERCENT
+}
+
+/// Whether this process writes many small files, and syncs so often that each may have a sync of its own.
+pub(super) fn are_synced(seen: &Seen<'_>, process: &str, syncs: u64) -> bool {
+    let few = |finding: &Finding| finding.evidence.first().is_none_or(|files| files.value > syncs as f64);
+    one(seen).is_some_and(|finding| writer(&finding) == Some(process) && !few(&finding))
+}
+
+fn writer(finding: &Finding) -> Option<&str> {
+    Some(finding.what.split_once(" writes most of ")?.0)
 }
 
 fn one(seen: &Seen<'_>) -> Option<Finding> {
@@ -229,5 +248,33 @@ mod tests {
         }
         shared.calls.by_process.remove(0);
         assert!(find(&shared.seen()).is_empty());
+    }
+
+    /// Each file is synced: the syncs stand first, and their advice is about files. One log that is synced as well is no such program.
+    #[test]
+    fn files_that_are_synced_one_by_one_are_a_storm() {
+        let synced = |syncs| {
+            let mut work = work(1000, 2000, 1, 20_000_000);
+            work.call("fsync", "tar (7)", syncs, 500_000_000, 0);
+            super::super::find(&work.seen())
+        };
+        let all = synced(1000);
+        assert_eq!([all[0].rule, all[1].rule], [Rule::FsyncStorm, Rule::SmallFiles]);
+        let line = |all: &[Finding]| all[0].advice[0].steps.clone();
+        assert_eq!(line(&all), [Step::Code { line: "if (++files % 10 == 0) syncfs(directory);".into() }]);
+        assert_eq!(
+            all[0].advice[0].gain.known().map(|gain| gain.of.as_str()),
+            Some("time in fsync() and syncfs() of tar (7)")
+        );
+        let rare = synced(300);
+        assert_eq!(line(&rare), [Step::Code { line: "if (++records % 10 == 0) fsync(fd);".into() }]);
+    }
+
+    #[test]
+    fn small_files_without_syncs_of_their_own_stand_first() {
+        let mut work = work(1000, 2000, 1, 400_000_000);
+        work.call("fsync", "tar (7)", 100, 100_000_000, 0);
+        let all = super::super::find(&work.seen());
+        assert_eq!([all[0].rule, all[1].rule], [Rule::SmallFiles, Rule::FsyncStorm]);
     }
 }
