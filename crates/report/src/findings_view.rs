@@ -62,7 +62,8 @@ pub fn step(step: &Step) -> String {
 pub fn gain(remedy: &Remedy) -> String {
     match &remedy.gain {
         Evidence::Known(gain) => {
-            format!("{} falls by {} to {} %", gain.of, digits(gain.least_percent), digits(gain.most_percent))
+            let verb = if gain.of.starts_with("bytes ") { "fall" } else { "falls" };
+            format!("{} {verb} by {} to {} %", gain.of, digits(gain.least_percent), digits(gain.most_percent))
         }
         Evidence::Unknown(why) if why.next.is_empty() => format!("unknown: {}", why.missing),
         Evidence::Unknown(why) => format!("unknown: {}; {}", why.missing, why.next),

@@ -3,14 +3,18 @@
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, OwnerKind};
+use crate::cache::Brought;
 use crate::units::size;
 use crate::usage::DeviceUse;
+use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
 /// Less is not worth a word.
 const MIN_BYTES: u64 = 4 << 20;
 /// Below this part of all that is read, percent.
 const MIN_PERCENT: f64 = 25.0;
+/// Of what is read, percent: fewer pages than that come into the page cache where it is passed by, and all but that where it is not.
+const PASSED_BY_PERCENT: f64 = 10.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(block) = seen.block else { return Vec::new() };
@@ -39,8 +43,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let source = "block:block_bio_queue: sectors that were read before in this trace";
-    let mut cause =
-        "The page cache no longer had them (it is too small, or was emptied), or O_DIRECT passes it by.".to_owned();
+    let passed_by = is_direct(seen, all);
+    let no_longer = "The page cache no longer had them: it is too small, a limit of the cgroup's memory keeps it small, or it was \
+                     emptied";
+    let mut cause = match passed_by {
+        Some(true) => "They are read with O_DIRECT: the page cache keeps nothing of it.".to_owned(),
+        Some(false) => format!("{no_longer}."),
+        None => format!("{no_longer}; or O_DIRECT passes it by."),
+    };
     if let Some((name, bytes)) = program(seen, block, &device.device).filter(|(_, bytes)| bytes * 2 >= again) {
         cause += &format!(" {name} reads {} of them.", size(bytes));
     }
@@ -64,14 +74,53 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         ],
         lost_ns: seen.cost_of(block, "reads", again),
         lost_bytes: Some(again),
-        advice: vec![Remedy {
-            what: "See how much memory is left for the cache, and which programs take the rest".to_owned(),
-            steps: vec![Step::Run { command: "free -m; cat /proc/pressure/memory".to_owned(), names: Vec::new() }],
-            gain: Evidence::unknown("how much memory the cache had is not in the trace", ""),
-            risk: "none to look".to_owned(),
-        }],
+        advice: vec![remedy(passed_by == Some(true), percent(again, all))],
         uncertain: None,
     }]
+}
+
+/// Whether the page cache is passed by: far fewer pages came into it than were read (`true`), or about as many (`false`). `None`: neither,
+/// or the trace does not show pages.
+fn is_direct(seen: &Seen<'_>, read_bytes: u64) -> Option<bool> {
+    let cache = seen.readahead?;
+    let Brought { requested, ahead, mapped, origin_unknown, .. } = cache.total;
+    let parts = [requested, ahead, mapped, origin_unknown, cache.file_systems_own, cache.not_followed];
+    let pages = parts.into_iter().fold(0, u64::saturating_add);
+    let part = percent(pages.saturating_mul(PAGE_BYTES), read_bytes);
+    match part {
+        _ if pages == 0 => None,
+        part if part < PASSED_BY_PERCENT => Some(true),
+        part if part > 100.0 - PASSED_BY_PERCENT => Some(false),
+        _ => None,
+    }
+}
+
+fn remedy(is_direct: bool, again_percent: f64) -> Remedy {
+    if is_direct {
+        return Remedy {
+            what: "Read through the page cache, or keep in the program what it reads again".to_owned(),
+            steps: vec![Step::Code {
+                line: "open(path, O_RDONLY); /* without O_DIRECT; QEMU: -drive cache=writeback */".to_owned(),
+            }],
+            gain: Evidence::unknown(
+                format!(
+                    "at most {again_percent:.0} % of these bytes; how much memory is free for them is not in the trace"
+                ),
+                "try it, and compare two recordings: flashscope diff",
+            ),
+            risk: "the page cache takes memory, and copies the data once more".to_owned(),
+        };
+    }
+    let command = "free -m; cat /proc/pressure/memory; grep -r . /sys/fs/cgroup --include=memory.max \
+                   --include=memory.limit_in_bytes";
+    Remedy {
+        what:
+            "See how much memory is left for the cache, which programs take the rest, and which limits the cgroups have"
+                .to_owned(),
+        steps: vec![Step::Run { command: command.to_owned(), names: Vec::new() }],
+        gain: Evidence::unknown("how much memory the cache had is not in the trace", ""),
+        risk: "none to look".to_owned(),
+    }
 }
 
 /// The program whose threads read most again, and how much; threads of one name are one program.
@@ -106,6 +155,7 @@ fn file(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String, u6
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::cache::AccuracyFindings;
     use crate::usage::TaskReads;
     use flashscope_trace::TaskId;
 
@@ -155,6 +205,24 @@ mod tests {
         work.usage.devices.push(below);
         work.usage.readers.push(TaskReads { device: "8:0".into(), tid: TaskId(7), ..TaskReads::default() });
         assert!(only(find(&work.seen())).what.contains("read from 8:0"));
+    }
+
+    #[test]
+    fn reads_that_pass_the_page_cache_by_are_told_apart() {
+        for (pages, begins) in [
+            (100, "They are read with O_DIRECT: "),
+            (25_600, "The page cache no longer had them: it is too small, a limit of the cgroup's memory"),
+            (12_000, "The page cache no longer had them: "),
+            (0, "The page cache no longer had them: "),
+        ] {
+            let mut work = work(100 << 20, 60 << 20);
+            let total = Brought { requested: pages, ..Brought::default() };
+            work.readahead = Some(AccuracyFindings { total, ..AccuracyFindings::default() });
+            let finding = only(find(&work.seen()));
+            assert!(finding.cause.starts_with(begins), "{pages}: {}", finding.cause);
+            assert_eq!(finding.cause.contains("; or O_DIRECT"), [0, 12_000].contains(&pages), "{}", finding.cause);
+            assert_eq!(matches!(finding.advice[0].steps[0], Step::Code { .. }), pages == 100);
+        }
     }
 
     #[test]
