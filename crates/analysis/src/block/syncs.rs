@@ -1,8 +1,9 @@
 //! What `fsync` and similar calls waited for: the task's own data, the journal, the device's flushes.
 //!
 //! A call begins and ends with its system call's events, or with the file system's own (`ext4_sync_file_enter`). Each moment
-//! of it belongs to a flush that is in the device, else to a bio of the journal, else to a bio that the task itself queued;
-//! what is left is the processor's, locks' and other threads'. Bios count that were completed before the call returned.
+//! of it belongs to a flush that is in the device, else to a bio of the journal, else to a bio that the task itself queued, or for
+//! `sync`, which writes what all programs have changed, to any that writes. What is left is the processor's, locks' and other
+//! threads'. Bios count that were completed before the call returned.
 
 use super::counts::Unit;
 use super::in_flight::{Bio, NEVER};
@@ -108,6 +109,18 @@ struct Open {
     begin: u64,
     spans: Vec<Span>,
     longest: Option<(SyncWait, Bio, u64)>,
+}
+
+impl Open {
+    /// A wait that goes on where the last one of its kind ended is the same one.
+    fn wait(&mut self, span: Span) {
+        let mut last = self.spans.iter_mut().rev().take(3);
+        if let Some(last) = last.find(|last| last.how == span.how && span.from <= last.to) {
+            (last.from, last.to) = (last.from.min(span.from), last.to.max(span.to));
+        } else if self.spans.len() < MAX_WAITS {
+            self.spans.push(span);
+        }
+    }
 }
 
 struct Closed {
@@ -325,6 +338,7 @@ impl Syncs {
     fn waited(&mut self, bio: &Bio, completed: u64) {
         let from = if bio.is_request() { bio.issued } else { bio.queued };
         let journal = self.journals.contains(&bio.owner);
+        let writes = bio.flags.has(RequestFlags::WRITE);
         self.flushes |= bio.kind == RequestKind::Flush;
         self.bios_flush |= bio.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
         for (tid, open) in &mut self.open {
@@ -333,13 +347,14 @@ impl Syncs {
                 _ if bio.is_request() => continue,
                 _ if bio.tid == *tid => SyncWait::Data,
                 _ if journal => SyncWait::Journal,
+                _ if open.name == "sync" && writes => SyncWait::Data,
                 _ => continue,
             };
-            if open.spans.len() >= MAX_WAITS || completed <= open.begin {
+            if completed <= open.begin {
                 continue;
             }
             let from = from.max(open.begin);
-            open.spans.push(Span { from, to: completed, how });
+            open.wait(Span { from, to: completed, how });
             let longest = open.longest.as_ref().map_or(0, |(_, bio, completed)| completed - bio.queued.max(open.begin));
             if !bio.is_request() && completed - from > longest {
                 open.longest = Some((how, *bio, completed));
@@ -360,6 +375,16 @@ mod tests {
         let spans =
             [span(0, 10, Data), span(5, 30, Journal), span(8, 12, Flush), span(8, 9, Flush), span(40, 50, Data)];
         assert_eq!(shares(&spans), [15, 21, 4]);
+    }
+
+    #[test]
+    fn waits_that_meet_are_one() {
+        let span = |from, to, how| Span { from, to, how };
+        use SyncWait::*;
+        let mut open = Open { name: "sync".into(), number: 1, owner: 0, begin: 0, spans: Vec::new(), longest: None };
+        (0..2 * MAX_WAITS as u64).for_each(|n| open.wait(span(10 * n, 10 * n + 12, Data)));
+        open.wait(span(5, 8, Flush));
+        assert_eq!((open.spans.len(), shares(&open.spans)), (2, [20 * MAX_WAITS as u64 - 1, 0, 3]));
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         measure(&format!("calls of {named}"), n as f64, MeasureUnit::Count, "syscalls:sys_enter_*, sys_exit_*"),
         measure("time in them", ns as f64, MeasureUnit::Ns, "syscalls:sys_enter_*, sys_exit_*"),
     ];
-    let (mut waited, journal_percent) = waits(seen, ns, &mut evidence);
+    let (mut waited, journal_percent) = waits(seen, ns, call, &mut evidence);
     let behind = behind_others(seen, process);
     if let Some((culprit, part)) = behind {
         waited += &format!(" Of what its own bios take, {part:.0} % is behind others, most behind {culprit}.");
@@ -113,6 +113,9 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Records
     };
     let mut advice = vec![less_often(call, &of_what.gain_of(&named, process), of_what)];
+    if call == "sync" {
+        advice.push(one_file_alone());
+    }
     let all = Syncs { n, ns };
     let is_renamed = of_what == Synced::Renamed;
     let of_database = rollback_journal(seen, all, is_renamed, &of).or_else(|| commit_log(seen, all, &of));
@@ -230,6 +233,19 @@ fn line(call: &str) -> String {
     }
 }
 
+/// `sync` writes what all programs have changed, on all file systems.
+fn one_file_alone() -> Remedy {
+    Remedy {
+        what: "Sync only the file that must be safe: fsync(fd) in a program, sync FILE in a script".to_owned(),
+        steps: vec![Step::Code { line: "sync FILE".to_owned() }],
+        gain: Evidence::unknown(
+            "how much of what sync() writes is that file's is not in the trace",
+            "try it, and compare two recordings: flashscope diff",
+        ),
+        risk: "a power cut loses what other files have not written yet".to_owned(),
+    }
+}
+
 fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
     let costs = match synced {
         Synced::Files => [COST_THEN[0], MOST_COST_OF_FILES],
@@ -274,7 +290,7 @@ fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
 
 /// What the calls waited for, as the cause says it, and the journal's part of it, percent. Where all calls are not nearly this process's
 /// nothing is known of its own.
-fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64) {
+fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (String, f64) {
     let mut waited = String::new();
     let mut journal_percent = 0.0;
     // What all calls waited for is what this process waited for where the others hardly count.
@@ -286,7 +302,7 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
         let all = ns.max(1);
         journal_percent = percent(journal, all);
         let parts = [
-            ("its own data", Some(data)),
+            (if call == "sync" { "data of all programs" } else { "its own data" }, Some(data)),
             ("the journal", Some(journal)),
             ("flushes of the device", syncs.flush_ns.known().copied()),
         ];
@@ -299,9 +315,10 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
             Some((_, part)) if rest > part => {
                 evidence.push(measure("for no bio", rest as f64, MeasureUnit::Ns, "the rest of their time"));
                 format!(
-                    " {:.0} % of that passed with none of its bios under way: for a limit of its cgroup \
+                    " {:.0} % of that passed with none of {} bios under way: for a limit of its cgroup \
                      (io.max), a lock, another task or a CPU. `record --events block,layers` shows which.",
-                    percent(rest, all)
+                    percent(rest, all),
+                    if call == "sync" { "these" } else { "its" },
                 )
             }
             Some((what, part)) => format!(" They waited most for {what} ({:.0} %).", percent(part, all)),
