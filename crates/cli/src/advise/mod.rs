@@ -1,7 +1,7 @@
 //! `advise`: what is worth changing for a recorded workload, with evidence, gain, risk and the line to type: all findings, and
 //! what other settings of read-ahead would bring.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use flashscope_analysis::Evidence;
@@ -195,7 +195,7 @@ fn of_readahead(
     Ok(())
 }
 
-/// Where the files lie that are read: a device with less than a tenth of the pages has the programs themselves, and its setting is that
+/// Where the files lie that are read, most first: a device with less than a tenth of the pages has the programs themselves, and its setting is that
 /// of other files. Also: whether there are such devices.
 fn devices(workload: &Workload) -> (Vec<Device>, bool) {
     let mut pages: BTreeMap<Device, u64> = BTreeMap::new();
@@ -206,8 +206,9 @@ fn devices(workload: &Workload) -> (Vec<Device>, bool) {
         }
     }
     let all: u64 = pages.values().sum();
-    let (most, others): (Vec<_>, Vec<_>) =
+    let (mut most, others): (Vec<_>, Vec<_>) =
         pages.into_iter().partition(|(_, of_device)| of_device.saturating_mul(10) >= all);
+    most.sort_by_key(|(_, of_device)| std::cmp::Reverse(*of_device));
     (most.into_iter().map(|(device, _)| device).collect(), !others.is_empty())
 }
 
@@ -461,10 +462,10 @@ impl FileStorage {
             ubifs: Vec::new(),
             odd: Vec::new(),
         };
-        let devices: std::collections::BTreeSet<String> = devices.iter().map(Device::to_string).collect();
+        let devices: Vec<String> = devices.iter().map(Device::to_string).collect();
         let bdis: Vec<&str> = facts.bdi.iter().filter_map(|bdi| bdi.name.as_deref()).collect();
-        for mount in &facts.mounts {
-            let Some(device) = mount.device.as_deref().filter(|&device| devices.contains(device)) else { continue };
+        let mounts = |device| facts.mounts.iter().filter(move |mount| mount.device.as_ref() == Some(device));
+        for (device, mount) in devices.iter().flat_map(|device| mounts(device).map(move |mount| (device, mount))) {
             let kind = mount.kind.as_deref().unwrap_or_default();
             storage.synchronous |= matches!(kind, "jffs2" | "ubifs" | "yaffs2");
             match kind {
@@ -482,8 +483,8 @@ impl FileStorage {
                 _ => storage.knobs.push(device.to_owned()),
             }
         }
-        storage.knobs.sort();
-        storage.knobs.dedup();
+        let mut known = BTreeSet::new();
+        storage.knobs.retain(|name| known.insert(name.clone()));
         // A trace is untrusted, and root types the commands of the advice.
         let (knobs, odd) = storage.knobs.into_iter().partition(|name| quote::sysfs(name).is_some());
         FileStorage { knobs, odd, ..storage }
@@ -662,6 +663,21 @@ mod tests {
             assert_eq!(devices(&workload), expected);
         }
         assert_eq!(devices(&whole_file()), (vec![Device(14)], false));
+    }
+
+    #[test]
+    fn of_two_devices_the_one_that_more_is_read_from_gives_the_setting() {
+        let other = FileId { device: Some(Device(15)), inode: 9 };
+        let mut workload = whole_file();
+        workload.sizes.insert(other, 1 << 20);
+        workload.pages_added = [(FILE, 100), (other, 200)].into();
+        let mount = |device: u32| json!({"target": "/m", "type": "ext4", "device": format!("0:{device}")});
+        let facts = json!({
+            "mounts": [mount(14), mount(15)],
+            "bdi": [{"name": "0:14", "read_ahead_kb": 128}, {"name": "0:15", "read_ahead_kb": 2560}],
+        });
+        let facts = Facts::of(&facts);
+        assert_eq!(recorded_knob(&facts, &FileStorage::of(&facts, &workload).knobs), Some(("0:15", 2560)));
     }
 
     fn some_advice() -> Advice {

@@ -51,11 +51,11 @@ pub struct Seen<'a> {
 /// `mtd_get_sb` in mtdsuper.c; Linux 6.1.192). UBIFS has one of its own for each mount (fs/ubifs/super.c).
 const SHARED_KNOB: &str = "mtd-0";
 
-/// Which of these knobs (directories of /sys/class/bdi) the facts tell, and what it said when the recording began, KiB.
+/// The first of these knobs (directories of /sys/class/bdi) that the facts know, and its value when the recording began, KiB.
 pub fn recorded_knob<'a>(facts: &'a Facts, knobs: &[String]) -> Option<(&'a str, u64)> {
-    facts.bdi.iter().find_map(|bdi| {
-        let name = bdi.name.as_deref().filter(|&name| knobs.iter().any(|knob| knob == name))?;
-        Some((name, bdi.read_ahead_kb?))
+    knobs.iter().find_map(|knob| {
+        let bdi = facts.bdi.iter().find(|bdi| bdi.name.as_ref() == Some(knob))?;
+        Some((bdi.name.as_deref()?, bdi.read_ahead_kb?))
     })
 }
 
