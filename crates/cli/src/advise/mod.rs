@@ -137,10 +137,9 @@ fn of_readahead(
     }
     // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
     let few = storage.weighed && !storage.synchronous && row.tally.pages() < MIN_PAGES;
-    if few {
-        told.push(too_few(row.tally.pages()));
-    }
+    told.extend(few.then(|| too_few(row.tally.pages())));
     let is_off = storage.beside_others && from.is_some() && now == 0;
+    told.extend(is_off.then(not_predicted));
     if from.is_none() || !storage.weighed || few || is_off {
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
     }
@@ -246,6 +245,13 @@ fn not_weighed(row: &Row) -> String {
     )
 }
 
+/// Of a device without read-ahead: longer requests in the trace are of the other devices, and take other times.
+fn not_predicted() -> String {
+    "What turning read-ahead on brings is not predicted: the requests of this device in the trace are all short. Record once more with \
+     read-ahead on, and compare: flashscope diff"
+        .to_owned()
+}
+
 /// What predicted gains may be off by: each bar where a gain lies between its ends.
 fn print_bars(
     advice: &[Advice],
@@ -304,10 +310,7 @@ fn knobs(found: &[Finding], kib: Option<u64>, storage: &FileStorage) -> Result<V
 /// Why no change of read-ahead is listed.
 fn nothing(storage: &FileStorage, few: bool, is_off: bool) -> &'static str {
     match (storage.weighed, few) {
-        // Its own requests are all short: longer ones in the trace are of the other devices, and take other times.
-        _ if is_off => {
-            "Read-ahead is off. What turning it on brings is not predicted: the trace has no longer requests of this device."
-        }
+        _ if is_off => "Read-ahead is off. What turning it on brings is not predicted.",
         (true, true) => "Whether read-ahead is worth changing is unknown: too little was read.",
         (true, false) => "Nothing of read-ahead is worth changing: no setting of read-ahead gains more than 3 %.",
         (false, _) => "Nothing of read-ahead is worth changing, among the changes that can be weighed.",
