@@ -365,6 +365,7 @@ impl Syncs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::in_flight::InFlight;
     use super::*;
 
     #[test]
@@ -385,6 +386,22 @@ mod tests {
         (0..2 * MAX_WAITS as u64).for_each(|n| open.wait(span(10 * n, 10 * n + 12, Data)));
         open.wait(span(5, 8, Flush));
         assert_eq!((open.spans.len(), shares(&open.spans)), (2, [20 * MAX_WAITS as u64 - 1, 0, 3]));
+    }
+
+    #[test]
+    fn sync_waits_for_the_writes_of_others_and_fsync_does_not() {
+        for (call, data) in [("sync", 50), ("fsync", 0)] {
+            let mut syncs = Syncs::default();
+            syncs.event(&format!("sys_enter_{call}"), TaskId(7), 0, || Some(1));
+            for (letters, kind, queued, completed) in
+                [(b"W", RequestKind::Write, 10, 60), (b"R", RequestKind::Read, 70, 90)]
+            {
+                let flags = RequestFlags::from_letters(letters);
+                syncs.ended(1, &InFlight::bio(0, (flags, kind), 8, 8, (2, TaskId(9)), queued), completed);
+            }
+            syncs.event(&format!("sys_exit_{call}"), TaskId(7), 100, || Some(1));
+            assert_eq!(syncs.times, [data, 0, 0], "{call}");
+        }
     }
 
     #[test]
