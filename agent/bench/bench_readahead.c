@@ -71,21 +71,13 @@ int bench_readahead_restore(const struct bench_readahead *r, int failed)
 	return failed;
 }
 
-static void optional(struct fs_json *json, const char *name, bool has, uint64_t value)
-{
-	if (has)
-		fs_json_u64(json, name, value);
-	else
-		fs_json_null(json, name);
-}
-
 void bench_readahead_json(struct fs_json *json, const struct bench_readahead *r)
 {
 	fs_json_object(json, "readahead");
 	fs_json_string(json, "requested", r->requested);
 	fs_json_string(json, "knob", *r->knob ? r->knob : NULL);
-	optional(json, "before_kib", r->has_before, r->before_kib);
-	optional(json, "effective_kib", r->has_effective, r->effective_kib);
+	fs_json_known(json, "before_kib", r->has_before, r->before_kib);
+	fs_json_known(json, "effective_kib", r->has_effective, r->effective_kib);
 	fs_json_object_end(json);
 }
 

@@ -176,10 +176,7 @@ static void print_task(struct fs_json *json, const struct replay_run *r, uint32_
 	print_sum(json, "writes", &writes);
 	print_sum(json, "syncs", &syncs);
 	print_sum(json, "others", &others);
-	if (r->timing != REPLAY_ASAP)
-		fs_json_u64(json, "max_late_ns", late);
-	else
-		fs_json_null(json, "max_late_ns");
+	fs_json_known(json, "max_late_ns", r->timing != REPLAY_ASAP, late);
 	fs_json_u64(json, "checksum", t->crc);
 	fs_json_array(json, "begins_ns");
 	for (size_t i = 0; i < r->s->calls; i++)

@@ -338,7 +338,7 @@ static int check_memory(const struct replay_run *r)
 	for (uint32_t i = 0; i < s->tasks; i++)
 		wanted += (uint64_t)longest[i][0] + longest[i][1];
 	free(longest);
-	there = fs_available_memory();
+	there = fs_available_bytes();
 	if (there && wanted > there / 4 * 3)
 		return fs_fail("script: its tasks need %llu MiB for parallel reads and writes, and %llu MiB of memory are free; use fewer tasks or shorter calls",
 			       (unsigned long long)(wanted >> 20), (unsigned long long)(there >> 20));

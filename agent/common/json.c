@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /*
@@ -143,6 +144,22 @@ void fs_json_bool(struct fs_json *json, const char *key, bool value)
 void fs_json_null(struct fs_json *json, const char *key)
 {
 	fs_json_string(json, key, NULL);
+}
+
+void fs_json_known(struct fs_json *json, const char *key, bool known, uint64_t value)
+{
+	if (known)
+		fs_json_u64(json, key, value);
+	else
+		fs_json_null(json, key);
+}
+
+void fs_json_device(struct fs_json *json, const char *key, unsigned int major, unsigned int minor)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%u:%u", major, minor);
+	fs_json_string(json, key, text);
 }
 
 void fs_json_free(struct fs_json *json)

@@ -21,6 +21,10 @@ void fs_json_array_end(struct fs_json *json);
 /* NULL text gives null. Bytes that are not UTF-8 become U+FFFD. */
 void fs_json_string(struct fs_json *json, const char *key, const char *text);
 void fs_json_u64(struct fs_json *json, const char *key, uint64_t value);
+/* null where it is not known */
+void fs_json_known(struct fs_json *json, const char *key, bool known, uint64_t value);
+/* MAJOR:MINOR */
+void fs_json_device(struct fs_json *json, const char *key, unsigned int major, unsigned int minor);
 void fs_json_i64(struct fs_json *json, const char *key, int64_t value);
 void fs_json_bool(struct fs_json *json, const char *key, bool value);
 void fs_json_null(struct fs_json *json, const char *key);

@@ -99,16 +99,14 @@ void fs_buf_puts(struct fs_buf *buf, const char *text)
 	fs_buf_append(buf, text, strlen(text));
 }
 
-void fs_buf_printf(struct fs_buf *buf, const char *format, ...)
+static void append_formatted(struct fs_buf *buf, const char *format, va_list args)
 {
-	va_list args, again;
+	va_list again;
 	char small[256];
 	int length;
 
-	va_start(args, format);
 	va_copy(again, args);
 	length = vsnprintf(small, sizeof(small), format, args);
-	va_end(args);
 	if (length >= 0 && (size_t)length < sizeof(small)) {
 		fs_buf_append(buf, small, (size_t)length);
 	} else if (length >= 0) {
@@ -119,6 +117,26 @@ void fs_buf_printf(struct fs_buf *buf, const char *format, ...)
 		free(large);
 	}
 	va_end(again);
+}
+
+void fs_buf_printf(struct fs_buf *buf, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	append_formatted(buf, format, args);
+	va_end(args);
+}
+
+void fs_buf_or(struct fs_buf *buf, const char *format, ...)
+{
+	va_list args;
+
+	if (buf->length)
+		fs_buf_puts(buf, " || ");
+	va_start(args, format);
+	append_formatted(buf, format, args);
+	va_end(args);
 }
 
 void fs_buf_free(struct fs_buf *buf)
@@ -369,20 +387,7 @@ int fs_cpus_possible(void)
 	return (int)last + 1;
 }
 
-uint64_t fs_available_kib(void)
-{
-	char path[FS_PATH_MAX];
-	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/meminfo"), NULL);
-	const char *line = text ? strstr(text, "MemAvailable:") : NULL;
-	unsigned long long kib = 0;
-
-	if (line && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-		kib = 0;
-	free(text);
-	return kib;
-}
-
-uint64_t fs_available_memory(void)
+uint64_t fs_available_bytes(void)
 {
 	char path[FS_PATH_MAX], *text = fs_read_text(fs_path(path, sizeof(path), "/proc/meminfo"), NULL);
 	const char *line = text ? strstr(text, "MemAvailable:") : NULL;

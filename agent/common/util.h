@@ -34,6 +34,9 @@ void fs_buf_append(struct fs_buf *buf, const void *data, size_t length);
 void fs_buf_puts(struct fs_buf *buf, const char *text);
 void fs_buf_printf(struct fs_buf *buf, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* The same, after " || " where something stands before: a further term of an event filter. */
+void fs_buf_or(struct fs_buf *buf, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 void fs_buf_free(struct fs_buf *buf);
 
 /* malloc and kin that end the program with an error where memory is out. */
@@ -75,7 +78,7 @@ uint64_t fs_now_ns(void); /* CLOCK_MONOTONIC */
 void fs_sleep_ms(unsigned int ms);
 
 /* Bytes that programs can still have (/proc/meminfo); 0: not known. */
-uint64_t fs_available_memory(void);
+uint64_t fs_available_bytes(void);
 /*
  * The next directory in the text of /proc/self/mounts on which cgroup2 is mounted, cut out of it in place; NULL at its end.
  * `rest` is where the text goes on; it may be NULL.
@@ -86,7 +89,5 @@ const char *fs_next_cgroup2(char **rest);
 uint64_t fs_starttime(pid_t pid);
 
 int fs_cpus_possible(void);
-/* MemAvailable of /proc/meminfo; 0: not told. */
-uint64_t fs_available_kib(void);
 
 #endif

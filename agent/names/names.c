@@ -73,14 +73,6 @@ static struct fs_json *row(struct fs_names *names, const char *key)
 	return &names->json;
 }
 
-static void device_string(struct fs_json *json, const char *key, uint32_t device)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%u:%u", device >> 20, device & 0xfffff);
-	fs_json_string(json, key, text);
-}
-
 /* --- processes ------------------------------------------------------------ */
 
 static void send_process(struct fs_names *names, int32_t pid, bool started)
@@ -303,7 +295,7 @@ static void send_mounts(struct fs_names *names)
 			continue;
 		sent++;
 		json = row(names, "mounts");
-		device_string(json, "device", mount->device);
+		fs_json_device(json, "device", mount->device >> 20, mount->device & 0xfffff);
 		fs_json_string(json, "root", mount->root);
 		fs_json_string(json, "point", mount->point);
 		fs_json_string(json, "type", mount->type);
@@ -337,7 +329,7 @@ static void send_file(struct fs_names *names, const struct fs_inode *file)
 	static const char *const states[] = { "unknown", "seen", "named", "renamed", "deleted", "elsewhere" };
 	struct fs_json *json = row(names, "files");
 
-	device_string(json, "device", file->device);
+	fs_json_device(json, "device", file->device >> 20, file->device & 0xfffff);
 	fs_json_u64(json, "inode", file->inode);
 	if (file->until_ns)
 		fs_json_u64(json, "until_ns", file->until_ns);

@@ -59,12 +59,10 @@ static void value_json(struct fs_json *json, const char *key, const char *path)
 
 static void number_json(struct fs_json *json, const char *key, const char *path)
 {
-	uint64_t value;
+	uint64_t value = 0;
+	bool known = fs_read_u64(path, &value);
 
-	if (fs_read_u64(path, &value))
-		fs_json_u64(json, key, value);
-	else
-		fs_json_null(json, key);
+	fs_json_known(json, key, known, value);
 }
 
 /*
@@ -139,14 +137,6 @@ static void tracefs_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 	fs_json_object_end(json);
 }
 
-static void pointer_json(struct fs_json *json, const char *key, uint64_t value)
-{
-	if (value)
-		fs_json_u64(json, key, value);
-	else
-		fs_json_null(json, key);
-}
-
 static void mtd_json(struct fs_json *json, const struct fs_mtd_list *list)
 {
 	fs_json_array(json, "mtd");
@@ -162,21 +152,15 @@ static void mtd_json(struct fs_json *json, const struct fs_mtd_list *list)
 		fs_json_u64(json, "writesize", mtd->writesize);
 		fs_json_u64(json, "subpagesize", mtd->subpagesize);
 		fs_json_u64(json, "oobsize", mtd->oobsize);
-		if (mtd->has_offset)
-			fs_json_u64(json, "offset", mtd->offset);
-		else
-			fs_json_null(json, "offset");
+		fs_json_known(json, "offset", mtd->has_offset, mtd->offset);
 		fs_json_i64(json, "chip", mtd->chip);
 		if (mtd->parent >= 0)
 			fs_json_i64(json, "parent", mtd->parent);
 		else
 			fs_json_null(json, "parent");
-		if (mtd->has_first_page)
-			fs_json_u64(json, "first_page", mtd->first_page);
-		else
-			fs_json_null(json, "first_page");
-		pointer_json(json, "chip_pointer", mtd->chip_pointer);
-		pointer_json(json, "mtd_pointer", mtd->mtd_pointer);
+		fs_json_known(json, "first_page", mtd->has_first_page, mtd->first_page);
+		fs_json_known(json, "chip_pointer", mtd->chip_pointer, mtd->chip_pointer);
+		fs_json_known(json, "mtd_pointer", mtd->mtd_pointer, mtd->mtd_pointer);
 		if (fs_mtd_is_nand(mtd))
 			fs_mtd_health_json(json, mtd->index);
 		fs_json_object_end(json);
@@ -194,6 +178,24 @@ static int no_dots(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
+/* A list of what `one` writes of each entry of a directory, which may write nothing. */
+static void list_json(struct fs_json *json, const char *key, const char *directory,
+		      void (*one)(struct fs_json *json, const char *name))
+{
+	struct dirent **entries;
+	char path[FS_PATH_MAX];
+	int count = scandir(fs_path(path, sizeof(path), "%s", directory), &entries, no_dots, by_name);
+
+	fs_json_array(json, key);
+	for (int i = 0; i < count; i++) {
+		one(json, entries[i]->d_name);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+	fs_json_array_end(json);
+}
+
 /*
  * What a loop device lies on. The kernel prints " (deleted)" behind the name of
  * a file that has gone: no file of that name is the one (drivers/block/loop.c,
@@ -201,7 +203,7 @@ static int no_dots(const struct dirent *entry)
  */
 static void loop_json(struct fs_json *json, const char *disk)
 {
-	char path[FS_PATH_MAX], number[32];
+	char path[FS_PATH_MAX];
 	char *file = fs_read_value(fs_path(path, sizeof(path), "/sys/block/%s/loop/backing_file", disk));
 	struct stat where;
 
@@ -212,8 +214,7 @@ static void loop_json(struct fs_json *json, const char *disk)
 	fs_json_object(json, "loop");
 	fs_json_string(json, "backing_file", file);
 	if (!stat(file, &where)) {
-		snprintf(number, sizeof(number), "%u:%u", major(where.st_dev), minor(where.st_dev));
-		fs_json_string(json, "device", number);
+		fs_json_device(json, "device", major(where.st_dev), minor(where.st_dev));
 		fs_json_u64(json, "inode", where.st_ino);
 	} else {
 		fs_json_null(json, "device");
@@ -225,101 +226,59 @@ static void loop_json(struct fs_json *json, const char *disk)
 	free(file);
 }
 
-static void block_json(struct fs_json *json)
+static void disk_json(struct fs_json *json, const char *name)
 {
-	struct dirent **entries;
 	char path[FS_PATH_MAX];
-	int count = scandir(fs_path(path, sizeof(path), "/sys/block"), &entries, no_dots, by_name);
+	uint64_t sectors = 0;
 
-	fs_json_array(json, "block");
-	for (int i = 0; i < count; i++) {
-		const char *name = entries[i]->d_name;
-		uint64_t sectors = 0;
-
-		fs_read_u64(fs_path(path, sizeof(path), "/sys/block/%s/size", name), &sectors);
-		/* ram0 to ram15 and unused loops say nothing */
-		if (sectors || (strncmp(name, "ram", 3) && strncmp(name, "loop", 4))) {
-			fs_json_object(json, NULL);
-			fs_json_string(json, "name", name);
-			value_json(json, "device", fs_path(path, sizeof(path), "/sys/block/%s/dev", name));
-			fs_json_u64(json, "size_bytes", sectors * 512);
-			number_json(json, "read_ahead_kb",
-				    fs_path(path, sizeof(path), "/sys/block/%s/queue/read_ahead_kb", name));
-			/* the longest request: what is read ahead is cut into such */
-			number_json(json, "max_sectors_kb",
-				    fs_path(path, sizeof(path), "/sys/block/%s/queue/max_sectors_kb", name));
-			value_json(json, "scheduler",
-				   fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
-			number_json(json, "nr_requests",
-				    fs_path(path, sizeof(path), "/sys/block/%s/queue/nr_requests", name));
-			number_json(json, "rotational",
-				    fs_path(path, sizeof(path), "/sys/block/%s/queue/rotational", name));
-			/* what an eMMC says of its own wear (drivers/mmc/core/mmc.c) */
-			value_json(json, "life_time",
-				   fs_path(path, sizeof(path), "/sys/block/%s/device/life_time", name));
-			value_json(json, "pre_eol_info",
-				   fs_path(path, sizeof(path), "/sys/block/%s/device/pre_eol_info", name));
-			value_json(json, "write_cache",
-				   fs_path(path, sizeof(path), "/sys/block/%s/queue/write_cache", name));
-			value_json(json, "dm_name", fs_path(path, sizeof(path), "/sys/block/%s/dm/name", name));
-			value_json(json, "dm_uuid", fs_path(path, sizeof(path), "/sys/block/%s/dm/uuid", name));
-			loop_json(json, name);
-			fs_json_object_end(json);
-		}
-		free(entries[i]);
-	}
-	if (count >= 0)
-		free(entries);
-	fs_json_array_end(json);
+	fs_read_u64(fs_path(path, sizeof(path), "/sys/block/%s/size", name), &sectors);
+	/* ram0 to ram15 and unused loops say nothing */
+	if (!sectors && (!strncmp(name, "ram", 3) || !strncmp(name, "loop", 4)))
+		return;
+	fs_json_object(json, NULL);
+	fs_json_string(json, "name", name);
+	value_json(json, "device", fs_path(path, sizeof(path), "/sys/block/%s/dev", name));
+	fs_json_u64(json, "size_bytes", sectors * 512);
+	number_json(json, "read_ahead_kb", fs_path(path, sizeof(path), "/sys/block/%s/queue/read_ahead_kb", name));
+	/* the longest request: what is read ahead is cut into such */
+	number_json(json, "max_sectors_kb", fs_path(path, sizeof(path), "/sys/block/%s/queue/max_sectors_kb", name));
+	value_json(json, "scheduler", fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
+	number_json(json, "nr_requests", fs_path(path, sizeof(path), "/sys/block/%s/queue/nr_requests", name));
+	number_json(json, "rotational", fs_path(path, sizeof(path), "/sys/block/%s/queue/rotational", name));
+	/* what an eMMC says of its own wear (drivers/mmc/core/mmc.c) */
+	value_json(json, "life_time", fs_path(path, sizeof(path), "/sys/block/%s/device/life_time", name));
+	value_json(json, "pre_eol_info", fs_path(path, sizeof(path), "/sys/block/%s/device/pre_eol_info", name));
+	value_json(json, "write_cache", fs_path(path, sizeof(path), "/sys/block/%s/queue/write_cache", name));
+	value_json(json, "dm_name", fs_path(path, sizeof(path), "/sys/block/%s/dm/name", name));
+	value_json(json, "dm_uuid", fs_path(path, sizeof(path), "/sys/block/%s/dm/uuid", name));
+	loop_json(json, name);
+	fs_json_object_end(json);
 }
 
 /* Erase counters of UBI devices (drivers/mtd/ubi/build.c); volumes (ubi0_1) and the control device have none. */
-static void ubi_json(struct fs_json *json)
+static void ubi_json(struct fs_json *json, const char *name)
 {
 	static const char *const numbers[] = { "mtd_num", "eraseblock_size", "total_eraseblocks",
 					       "bad_peb_count", "reserved_for_bad", "max_ec" };
-	struct dirent **entries;
 	char path[FS_PATH_MAX];
-	int count = scandir(fs_path(path, sizeof(path), "/sys/class/ubi"), &entries, no_dots, by_name);
 
-	fs_json_array(json, "ubi");
-	for (int i = 0; i < count; i++) {
-		const char *name = entries[i]->d_name;
-
-		if (!strncmp(name, "ubi", 3) && name[3] && name[3 + strspn(name + 3, "0123456789")] == '\0') {
-			fs_json_object(json, NULL);
-			fs_json_string(json, "name", name);
-			for (size_t n = 0; n < ARRAY_SIZE(numbers); n++)
-				number_json(json, numbers[n],
-					    fs_path(path, sizeof(path), "/sys/class/ubi/%s/%s", name, numbers[n]));
-			fs_json_object_end(json);
-		}
-		free(entries[i]);
-	}
-	if (count >= 0)
-		free(entries);
-	fs_json_array_end(json);
+	if (strncmp(name, "ubi", 3) || !name[3] || name[3 + strspn(name + 3, "0123456789")])
+		return;
+	fs_json_object(json, NULL);
+	fs_json_string(json, "name", name);
+	for (size_t n = 0; n < ARRAY_SIZE(numbers); n++)
+		number_json(json, numbers[n], fs_path(path, sizeof(path), "/sys/class/ubi/%s/%s", name, numbers[n]));
+	fs_json_object_end(json);
 }
 
-static void bdi_json(struct fs_json *json)
+static void bdi_json(struct fs_json *json, const char *name)
 {
-	struct dirent **entries;
 	char path[FS_PATH_MAX];
-	int count = scandir(fs_path(path, sizeof(path), "/sys/class/bdi"), &entries, no_dots, by_name);
 
-	fs_json_array(json, "bdi");
-	for (int i = 0; i < count; i++) {
-		fs_json_object(json, NULL);
-		fs_json_string(json, "name", entries[i]->d_name);
-		number_json(json, "read_ahead_kb",
-			    fs_path(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb",
-				    entries[i]->d_name));
-		fs_json_object_end(json);
-		free(entries[i]);
-	}
-	if (count >= 0)
-		free(entries);
-	fs_json_array_end(json);
+	fs_json_object(json, NULL);
+	fs_json_string(json, "name", name);
+	number_json(json, "read_ahead_kb", fs_path(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb", name));
+	fs_json_object_end(json);
 }
 
 /* Of this machine's own storage or memory: a file system of a network may not answer. */
@@ -341,12 +300,10 @@ static void mounted_json(struct fs_json *json, const char *source, const char *t
 {
 	struct statvfs sizes;
 	struct stat where;
-	char number[32];
 
 	if (source && target && type && is_local(source, type) && !stat(target, &where) &&
 	    !statvfs(target, &sizes)) {
-		snprintf(number, sizeof(number), "%u:%u", major(where.st_dev), minor(where.st_dev));
-		fs_json_string(json, "device", number);
+		fs_json_device(json, "device", major(where.st_dev), minor(where.st_dev));
 		fs_json_u64(json, "block_bytes", sizes.f_frsize);
 		fs_json_u64(json, "size_bytes", (uint64_t)sizes.f_blocks * sizes.f_frsize);
 		/* what a user may still take: ext4 keeps some for root */
@@ -362,7 +319,7 @@ static void mounted_json(struct fs_json *json, const char *source, const char *t
 /* Where memory is written to; a file in a file system has no device of its own. */
 static void swaps_json(struct fs_json *json)
 {
-	char path[FS_PATH_MAX], name[FS_PATH_MAX], kind[16], number[32];
+	char path[FS_PATH_MAX], name[FS_PATH_MAX], kind[16];
 	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/swaps"), NULL);
 	char *lines = NULL;
 
@@ -378,8 +335,7 @@ static void swaps_json(struct fs_json *json)
 		fs_json_object(json, NULL);
 		fs_json_string(json, "path", name);
 		if (!stat(name, &where) && S_ISBLK(where.st_mode)) {
-			snprintf(number, sizeof(number), "%u:%u", major(where.st_rdev), minor(where.st_rdev));
-			fs_json_string(json, "device", number);
+			fs_json_device(json, "device", major(where.st_rdev), minor(where.st_rdev));
 		} else {
 			fs_json_null(json, "device");
 		}
@@ -448,9 +404,9 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 		fs_json_null(json, "swaps");
 		return;
 	}
-	block_json(json);
-	ubi_json(json);
-	bdi_json(json);
+	list_json(json, "block", "/sys/block", disk_json);
+	list_json(json, "ubi", "/sys/class/ubi", ubi_json);
+	list_json(json, "bdi", "/sys/class/bdi", bdi_json);
 	mounts_json(json);
 	swaps_json(json);
 }

@@ -129,7 +129,7 @@ static bool descriptors(int ready)
 static void hold(const char *folder, const char *agent, int ready)
 {
 	struct sigaction action = { .sa_handler = on_signal };
-	uint64_t most = fs_available_memory() / MEMORY_PART;
+	uint64_t most = fs_available_bytes() / MEMORY_PART;
 	struct rlimit limit;
 	char **words;
 

@@ -125,25 +125,17 @@ void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subb
 	fs_subbuf_walk(subbuf, used, layout, one, check);
 }
 
-static void count(struct fs_json *json, const char *key, bool known, uint64_t value)
-{
-	if (known)
-		fs_json_u64(json, key, value);
-	else
-		fs_json_null(json, key);
-}
-
 void fs_crosscheck_json(struct fs_json *json, const struct fs_crosscheck *check, bool complete)
 {
 	bool programs = complete && check->has_program && check->has_write;
 	bool erases = complete && check->has_erase && check->has_mtd_erase;
 
 	fs_json_object(json, "crosscheck");
-	count(json, "programs_expected", programs, check->programs_expected);
-	count(json, "programs_seen", programs, check->programs_seen);
-	count(json, "erases_expected", erases, check->erases_expected);
-	count(json, "erases_seen", erases, check->erases_seen);
-	count(json, "unknown_device", programs || erases, check->unknown);
+	fs_json_known(json, "programs_expected", programs, check->programs_expected);
+	fs_json_known(json, "programs_seen", programs, check->programs_seen);
+	fs_json_known(json, "erases_expected", erases, check->erases_expected);
+	fs_json_known(json, "erases_seen", erases, check->erases_seen);
+	fs_json_known(json, "unknown_device", programs || erases, check->unknown);
 	fs_json_object_end(json);
 }
 

@@ -115,19 +115,6 @@ int fs_filter_check(struct fs_filter *filter, const struct fs_record_options *op
 
 /* --- by device and name: a filter on each event ------------------------- */
 
-static void term(struct fs_buf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void term(struct fs_buf *out, const char *format, ...)
-{
-	char text[200];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	fs_buf_printf(out, "%s%s", out->length ? " || " : "", text);
-}
-
 static bool has_field(const char *format, const char *field)
 {
 	return strstr(format, field) != NULL;
@@ -155,10 +142,10 @@ static bool mmc_host(const char *name, char *host, size_t size)
 static void request_terms(struct fs_buf *out, const struct fs_device *device)
 {
 	if (!device->range)
-		term(out, "dev == %u", device->number);
+		fs_buf_or(out, "dev == %u", device->number);
 	else
 		/* A flush has no sectors: it is of the whole disk. */
-		term(out, "(dev == %u && ((sector >= %" PRIu64 " && sector < %" PRIu64 ")%s))", device->number,
+		fs_buf_or(out, "(dev == %u && ((sector >= %" PRIu64 " && sector < %" PRIu64 ")%s))", device->number,
 		     device->begin, device->end, device->flushes ? " || nr_sector == 0" : "");
 }
 
@@ -176,15 +163,15 @@ static void device_terms(const struct fs_devices *devices, const char *system, c
 		else if (request || (device->range && strcmp(system, "writeback")))
 			continue;
 		else if (!request && has_field(format, " s_dev;"))
-			term(out, "s_dev == %u", device->number);
+			fs_buf_or(out, "s_dev == %u", device->number);
 		else if (!request && (has_field(format, "dev_t dev;") || has_field(format, " dev;")))
-			term(out, "dev == %u", device->number);
+			fs_buf_or(out, "dev == %u", device->number);
 		else if (!strcmp(system, "writeback") && has_field(format, " name[32];") && !device->file_system)
-			term(out, "name == \"%u:%u\"", device->number >> 20, device->number & 0xfffff);
+			fs_buf_or(out, "name == \"%u:%u\"", device->number >> 20, device->number & 0xfffff);
 		else if (!strcmp(system, "mmc") && mmc_host(device->name, host, sizeof(host)))
-			term(out, "name == \"%s\"", host);
+			fs_buf_or(out, "name == \"%s\"", host);
 		else if (!strcmp(system, "nvme") && !strncmp(device->name, "nvme", 4))
-			term(out, "disk == \"%s\"", device->name);
+			fs_buf_or(out, "disk == \"%s\"", device->name);
 	}
 }
 
@@ -214,7 +201,7 @@ static void also(char **filter, const char *more)
 static void comm_terms(const struct fs_record_options *options, struct fs_buf *out)
 {
 	for (size_t i = 0; i < options->comm_count; i++)
-		term(out, "COMM ~ \"%.*s\"", COMM_LENGTH, options->comms[i]);
+		fs_buf_or(out, "COMM ~ \"%.*s\"", COMM_LENGTH, options->comms[i]);
 }
 
 static bool named(const struct fs_record_options *options, const struct fs_event *event)
@@ -274,7 +261,7 @@ void fs_filter_apply(struct fs_filter *filter, const struct fs_tracefs *tracefs,
 	events->count = kept;
 	for (size_t i = 0; i < filter->devices.count; i++)
 		if (!filter->devices.items[i].range)
-			term(&devices, "dev == %u", filter->devices.items[i].number);
+			fs_buf_or(&devices, "dev == %u", filter->devices.items[i].number);
 	for (size_t i = 0; i < probes->count; i++) {
 		struct fs_probe *probe = &probes->items[i];
 

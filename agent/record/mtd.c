@@ -138,10 +138,7 @@ void fs_mtd_health_json(struct fs_json *json, int index)
 	uint64_t value;
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
-		if (number(index, counters[i], &value))
-			fs_json_u64(json, counters[i], value);
-		else
-			fs_json_null(json, counters[i]);
+		fs_json_known(json, counters[i], number(index, counters[i], &value), value);
 }
 
 void fs_mtd_number_chips(struct fs_mtd_list *list)

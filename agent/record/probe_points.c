@@ -479,11 +479,7 @@ static void point_json(struct fs_json *json, const struct fs_probe_points *point
 	fs_json_string(json, "symbol", candidate->symbol);
 	fs_json_string(json, "level", candidate->level);
 	fs_json_string(json, "status", status);
-	if (trial && !trial->error[0]) {
-		fs_json_u64(json, "fired", trial->fired[i]);
-	} else {
-		fs_json_null(json, "fired");
-	}
+	fs_json_known(json, "fired", trial && !trial->error[0], trial ? trial->fired[i] : 0);
 	if (trial) {
 		fs_json_i64(json, "mtd", trial->mtd);
 		fs_json_bool(json, "chosen", trial->chosen == (int)i);
@@ -513,20 +509,6 @@ static bool is_wanted(const int *wanted, size_t count, int index)
 		if (wanted[i] == index)
 			return true;
 	return !count;
-}
-
-static void or_term(struct fs_buf *filter, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void or_term(struct fs_buf *filter, const char *format, ...)
-{
-	char term[256];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(term, sizeof(term), format, args);
-	va_end(args);
-	fs_buf_printf(filter, "%s(%s)", filter->length ? " || " : "", term);
 }
 
 /* What is needed to plan, in one place. */
@@ -625,7 +607,7 @@ int fs_probes_plan(const struct fs_machine *machine, const struct fs_probe_point
 		}
 		if (trial->chosen == MTD_READ) {
 			mtd_level = true;
-			or_term(&reads, "mtd == 0x%" PRIx64, mtd->mtd_pointer);
+			fs_buf_or(&reads, "(mtd == 0x%" PRIx64 ")", mtd->mtd_pointer);
 		} else {
 			uint64_t first = mtd->first_page, count = mtd->size / mtd->writesize;
 			uint64_t per_block = mtd->erasesize / mtd->writesize;
@@ -636,14 +618,14 @@ int fs_probes_plan(const struct fs_machine *machine, const struct fs_probe_point
 			if (probes->chip && mtd->chip_pointer)
 				snprintf(chip, sizeof(chip), " && chip == 0x%" PRIx64,
 					 mtd->chip_pointer);
-			or_term(&pages, "page >= %" PRIu64 " && page <= %" PRIu64 "%s", first,
-				first + count - 1, chip);
-			or_term(&blocks, "block >= %" PRIu64 " && block <= %" PRIu64 "%s",
-				first / per_block, (first + count - 1) / per_block, chip);
+			fs_buf_or(&pages, "(page >= %" PRIu64 " && page <= %" PRIu64 "%s)", first, first + count - 1,
+				  chip);
+			fs_buf_or(&blocks, "(block >= %" PRIu64 " && block <= %" PRIu64 "%s)", first / per_block,
+				  (first + count - 1) / per_block, chip);
 		}
 		pointers_known &= mtd->mtd_pointer != 0;
 		if (mtd->mtd_pointer)
-			or_term(&writes, "mtd == 0x%" PRIx64, mtd->mtd_pointer);
+			fs_buf_or(&writes, "(mtd == 0x%" PRIx64 ")", mtd->mtd_pointer);
 	}
 	if (filtered && !pages_known) {
 		snprintf(error, size, "--mtd: where these devices begin on their chip is not known; record without --mtd");

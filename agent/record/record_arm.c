@@ -133,7 +133,7 @@ static uint64_t rings_of(const struct fs_recorder *recorder)
 /* Before the first instance: where memory ends, the kernel ends what others run. */
 int fs_recorder_check_memory(struct fs_recorder *recorder)
 {
-	const uint64_t available = fs_available_kib();
+	const uint64_t available = fs_available_bytes() >> 10;
 	/* One more for the trial of probes, whose files the kernel gives back only after a while. */
 	const uint64_t files = fs_recorder_files_kib(recorder) + fs_instance_files_kib(&recorder->facts.tracefs);
 	const uint64_t needed = files + rings_of(recorder) * SMALLEST_RING_KIB + FS_MEMORY_LEFT_KIB;
@@ -151,7 +151,7 @@ static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 {
 	const struct fs_record_options *options = &recorder->options;
 	uint64_t rings = rings_of(recorder);
-	uint64_t available = fs_available_kib(), files = fs_recorder_files_kib(recorder);
+	uint64_t available = fs_available_bytes() >> 10, files = fs_recorder_files_kib(recorder);
 
 	*kib = fs_record_ring_kib(options, available, rings);
 	files += FS_MEMORY_LEFT_KIB;

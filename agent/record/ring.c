@@ -189,14 +189,6 @@ int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 	return 0;
 }
 
-static void count(struct fs_json *json, const char *key, bool has, uint64_t value)
-{
-	if (has)
-		fs_json_u64(json, key, value);
-	else
-		fs_json_null(json, key);
-}
-
 uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json)
 {
 	uint64_t lost = ring->malformed;
@@ -219,18 +211,18 @@ uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json)
 		fs_json_object(json, NULL);
 		fs_json_u64(json, "cpu", (uint64_t)cpu);
 		if (ring->flight) { /* the others count from the arming on, not of this capture */
-			count(json, "overwritten", stats.has_overrun, stats.overrun);
-			count(json, "commit_overrun", stats.has_commit_overrun, stats.commit_overrun);
-			count(json, "dropped", stats.has_dropped, stats.dropped);
+			fs_json_known(json, "overwritten", stats.has_overrun, stats.overrun);
+			fs_json_known(json, "commit_overrun", stats.has_commit_overrun, stats.commit_overrun);
+			fs_json_known(json, "dropped", stats.has_dropped, stats.dropped);
 			fs_json_object_end(json);
 			continue;
 		}
-		count(json, "entries", stats.has_entries, stats.entries);
-		count(json, "overrun", stats.has_overrun, stats.overrun);
-		count(json, "commit_overrun", stats.has_commit_overrun, stats.commit_overrun);
-		count(json, "dropped", stats.has_dropped, stats.dropped);
-		count(json, "read", stats.has_read, stats.read);
-		count(json, "bytes", stats.has_bytes, stats.bytes);
+		fs_json_known(json, "entries", stats.has_entries, stats.entries);
+		fs_json_known(json, "overrun", stats.has_overrun, stats.overrun);
+		fs_json_known(json, "commit_overrun", stats.has_commit_overrun, stats.commit_overrun);
+		fs_json_known(json, "dropped", stats.has_dropped, stats.dropped);
+		fs_json_known(json, "read", stats.has_read, stats.read);
+		fs_json_known(json, "bytes", stats.has_bytes, stats.bytes);
 		fs_json_object_end(json);
 	}
 	fs_json_array_end(json);

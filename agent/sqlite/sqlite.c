@@ -470,10 +470,7 @@ static int print(const struct bench *b)
 	fs_json_string(&json, "sqlite", sqlite3_libversion());
 	fs_json_string(&json, "file", o->file);
 	fs_json_u64(&json, "size_bytes", b->size);
-	if (b->page)
-		fs_json_u64(&json, "page_bytes", b->page);
-	else
-		fs_json_null(&json, "page_bytes");
+	fs_json_known(&json, "page_bytes", b->page, b->page);
 	fs_json_u64(&json, "records", o->records);
 	fs_json_u64(&json, "text_bytes", o->text);
 	fs_json_u64(&json, "seed", o->seed);
