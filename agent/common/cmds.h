@@ -8,16 +8,16 @@
 
 #define FS_AGENT_VERSION "0.2.0"
 
-/* SHA-256 of the sources, from the Makefile: two agents of one version need not be the same. */
+/* SHA-256 of the sources, set by the Makefile: tells agents of the same version apart. */
 #ifndef FS_AGENT_BUILD
 #define FS_AGENT_BUILD "unknown"
 #endif
 
 int cmd_probe(int argc, char **argv);
 /*
- * record --ready-fd N: one byte is written to N, and N is closed, when all
- * probes are armed and warm and tracing is on (with --paused: armed). End of
- * file without a byte means that it failed; the reason is on stderr.
+ * record --ready-fd N: when all probes are armed and tracing is on (with
+ * --paused: when probes are armed), one byte is written to N and N is closed.
+ * End of file without a byte means failure; the reason is on stderr.
  */
 int cmd_record(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes JSON into a growing text; commas and quotes are its business. */
+/* Writes JSON into a growing buffer and adds commas, quotes and escapes. */
 #ifndef FLASHSCOPE_JSON_H
 #define FLASHSCOPE_JSON_H
 
@@ -10,7 +10,7 @@
 
 struct fs_json {
 	struct fs_buf out;
-	bool comma; /* a value stands before the next one */
+	bool comma; /* the next value needs a comma before it */
 };
 
 /* key is NULL inside arrays and at the top. */
@@ -21,9 +21,9 @@ void fs_json_array_end(struct fs_json *json);
 /* NULL text gives null. Bytes that are not UTF-8 become U+FFFD. */
 void fs_json_string(struct fs_json *json, const char *key, const char *text);
 void fs_json_u64(struct fs_json *json, const char *key, uint64_t value);
-/* null where it is not known */
+/* The number, or null if it is not known. */
 void fs_json_known(struct fs_json *json, const char *key, bool known, uint64_t value);
-/* MAJOR:MINOR */
+/* A device number as the string "MAJOR:MINOR". */
 void fs_json_device(struct fs_json *json, const char *key, unsigned int major, unsigned int minor);
 void fs_json_i64(struct fs_json *json, const char *key, int64_t value);
 void fs_json_bool(struct fs_json *json, const char *key, bool value);

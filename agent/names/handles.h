@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The path of an inode without a search: the file system opens it by its number
- * (open_by_handle_at(2)), and the kernel's dentry cache knows what it is called.
- * On file systems whose handles are a number and a generation, of which 0 is
- * any: fs/ext4/super.c, fs/ext2/super.c, fs/f2fs/super.c, fs/jffs2/fs.c.
+ * Finds the path of an inode without a search: opens the inode by its number
+ * (open_by_handle_at(2)) and asks the kernel's dentry cache for the path. Works
+ * where a file handle is an inode number and a generation and the generation 0
+ * matches any: fs/ext4/super.c, fs/ext2/super.c, fs/f2fs/super.c, fs/jffs2/fs.c.
  */
 #ifndef FLASHSCOPE_HANDLES_H
 #define FLASHSCOPE_HANDLES_H
@@ -14,10 +14,10 @@
 
 #include "mounts.h"
 
-/* The mount of one file system, as long as it is open: it cannot be unmounted then. */
+/* An open mount point of one file system. While it is open, it cannot be unmounted. */
 struct fs_handles {
 	uint32_t device;
-	int fd;	     /* of the mount's root; -1: this file system has no such handles */
+	int fd;	     /* of the mount's root; -1: this file system has other handles */
 	int32_t pid; /* of a process in the mount's namespace; 0: our own */
 	bool open;   /* device and fd are valid */
 };
@@ -29,7 +29,7 @@ struct fs_handle_file {
 };
 
 enum fs_handle_result {
-	FS_HANDLE_UNKNOWN, /* the kernel does not know the path, or not for sure */
+	FS_HANDLE_UNKNOWN, /* the kernel has no path, or one that may be wrong */
 	FS_HANDLE_NAMED,
 	FS_HANDLE_GONE, /* no inode of this number is in use */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is mounted where, in every mount namespace that a process lives in
- * (/proc/PID/mountinfo). The device of a mount is that of its super block, as
- * events have it: on btrfs stat(2) tells another number for each subvolume.
+ * The mounts of every mount namespace that a process uses (/proc/PID/mountinfo).
+ * The device of a mount is its super block's, as in events; on btrfs stat(2)
+ * returns a different number for each subvolume.
  */
 #ifndef FLASHSCOPE_MOUNTS_H
 #define FLASHSCOPE_MOUNTS_H
@@ -18,10 +18,10 @@ struct fs_mount {
 	uint32_t device; /* the kernel's dev_t */
 	uint64_t id;	 /* mnt_id of /proc/PID/fdinfo */
 	int32_t pid;	 /* of a process in its namespace; 0: our own */
-	char *root;	 /* what of the file system is mounted: "/" is all */
+	char *root;	 /* the mounted directory of the file system: "/" is its root */
 	char *point, *type, *source;
 	char *options;	     /* of the super block, while the line is parsed */
-	char *upper, *lower; /* of an overlay: directories of its layers, lower ones with colons between; else NULL */
+	char *upper, *lower; /* directories of an overlay's layers, lower ones separated by colons; else NULL */
 };
 
 struct fs_mounts {
@@ -34,24 +34,24 @@ struct fs_mounts {
 	size_t remote; /* mounts that fs_mount_is_remote() */
 };
 
-/* The inode of /proc/PID/ns/KIND (pid 0: our own); 0 where it cannot be read. */
+/* The inode of /proc/PID/ns/KIND (pid 0: of this process); 0 if it cannot be read. */
 uint64_t fs_namespace_of(int32_t pid, const char *kind);
-/* Reads them all. What was there before is freed. */
+/* Reads all mounts again and frees the earlier list. */
 void fs_mounts_read(struct fs_mounts *mounts);
-/* Another machine or a process answers for it, perhaps never; or to look at it mounts something (autofs). */
+/* True for mounts that a lookup may wait on for ever (network, FUSE), and for those where a lookup mounts something (autofs). */
 bool fs_mount_is_remote(const struct fs_mount *mount);
-/* Whether a path of that namespace (pid as in struct fs_mount) leads over a remote mount. */
+/* True if a path in that namespace (pid as in struct fs_mount) crosses a remote mount. */
 bool fs_mounts_are_remote(const struct fs_mounts *mounts, int32_t pid, const char *path);
 /*
- * What a file of a layer is called in the overlay; false where no overlay has it, or several have. namespace: of the
- * mount namespace that has the overlay; 0: our own.
+ * Converts the path of a file in an overlay's layer to its path in the overlay; false if no overlay or several contain it.
+ * Stores the mount namespace of the overlay; 0: our own.
  */
 bool fs_mounts_in_overlay(const struct fs_mounts *mounts, const char *path, char *out, size_t size, uint64_t *namespace);
 const struct fs_mount *fs_mounts_by_id(const struct fs_mounts *mounts, uint64_t id);
 void fs_mounts_free(struct fs_mounts *mounts);
-/* In place: blanks and the like of mountinfo and mounts, which are \\ooo there. */
+/* Replaces the escapes of mountinfo and mounts (\\ooo for a space and others) in place. */
 void fs_unescape(char *text);
-/* One line of mountinfo, which is changed; false where it is none. The strings point into it. */
+/* Parses a line of mountinfo in place; the strings point into it. False if it is malformed. */
 bool fs_parse_mountinfo(char *line, struct fs_mount *mount);
 
 #endif

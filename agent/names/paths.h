@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Paths of the files that a recording touched. First what processes have open
- * or mapped (/proc/PID/fd, /proc/PID/maps), then a walk of the file systems
- * themselves, which takes no longer than it is given.
+ * Finds the paths of the files that events name: first among the files that
+ * processes have open or mapped (/proc/PID/fd, /proc/PID/maps), then by a walk
+ * of the file systems with a time limit.
  */
 #ifndef FLASHSCOPE_PATHS_H
 #define FLASHSCOPE_PATHS_H
@@ -17,10 +17,10 @@
 #define FS_WALKED_MAX 64
 
 enum fs_walk {
-	FS_WALK_NONE,	  /* it was not looked through */
-	FS_WALK_COMPLETE, /* every directory of the file system was */
-	FS_WALK_PART,	  /* it is not all mounted, or some of it is hidden or refused */
-	FS_WALK_TIME,	  /* the time was over before */
+	FS_WALK_NONE,	  /* not walked */
+	FS_WALK_COMPLETE, /* every directory was read */
+	FS_WALK_PART,	  /* parts are not mounted, are hidden by other mounts, or cannot be read */
+	FS_WALK_TIME,	  /* the time limit was reached */
 };
 
 struct fs_paths {
@@ -28,37 +28,37 @@ struct fs_paths {
 	struct fs_mounts mounts;
 	struct fs_handles handles;
 	uint64_t mounts_read_ns; /* fs_now_ns(); 0: never */
-	int mounts_fd;		 /* says whether our namespace's mounts have changed since */
+	int mounts_fd;		 /* polled for changes of our namespace's mounts */
 	bool mounts_watched;
 	struct fs_walked {
 		uint32_t device;
 		enum fs_walk result;
-		uint64_t entries; /* about as many as a walk of it reads; UINT64_MAX: not known */
+		uint64_t entries; /* estimated number of entries to read; UINT64_MAX: unknown */
 	} walked[FS_WALKED_MAX];
 	size_t walked_count;
 	uint64_t directories, entries; /* read by the walk */
 	uint64_t deadline;	       /* fs_now_ns() */
-	const volatile int *stop;      /* ends the walk where set and not 0 */
-	bool late;		       /* not every process was looked at: the time was over */
+	const volatile int *stop;      /* if set: the walk ends when it becomes non-zero */
+	bool late;		       /* the time limit was reached before every process was read */
 };
 
-/* What all processes have open or mapped now, until end_ns (fs_now_ns()); only_touched: of files that are touched already. */
+/* Reads the open and mapped files of all processes until end_ns (fs_now_ns()). only_touched: keeps only files that events name. */
 void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns);
-/* Mounts and disks, which tell whose file an event's device and inode are. */
+/* Reads mounts and disks: they relate an event's device to a file system. */
 void fs_paths_mounts(struct fs_paths *paths);
-/* What one task has open now, in at most so many nanoseconds: for events of it that are not read yet. */
+/* Reads the open files of one task for at most budget_ns: for its events that are not drained yet. */
 void fs_paths_of_task(struct fs_paths *paths, int32_t tid, uint64_t budget_ns);
-/* What the tasks of newly touched files have open, in at most so many nanoseconds. */
+/* Reads the open files of tasks with new files in their events, for at most budget_ns. */
 void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns);
-/* Which of the paths are still true, until end_ns. */
+/* Checks until end_ns which paths are still valid. */
 void fs_paths_check(struct fs_paths *paths, uint64_t end_ns);
-/* What the kernel calls those that have no true path yet, until end_ns. */
+/* Looks up files without a valid path by file handle (handles.h), until end_ns. */
 void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns);
-/* Which of the files on btrfs are one of several with the same inode number, until end_ns. */
+/* Finds files on btrfs whose inode number exists in several subvolumes, until end_ns. */
 void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns);
-/* Looks for what has no path until end_ns (UINT64_MAX: without end). The file systems share the time, the smallest first. */
+/* Walks file systems for files without a path until end_ns (UINT64_MAX: no limit), the smallest file system first. */
 void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns);
-/* Why a file has no path; NULL where it has one. */
+/* The reason why a file has no path; NULL if it has one. */
 const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *file);
 void fs_paths_free(struct fs_paths *paths);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads files of /proc that may never answer. /proc/PID/cmdline and
+ * Reads files of /proc whose read(2) may block for ever. /proc/PID/cmdline and
  * /proc/PID/maps wait for the process's memory: for its lock, or for a page
- * that its owner (userfaultfd, FUSE) does not deliver. No signal but SIGKILL
- * ends that wait. So a process of our own reads them; one that does not answer
- * in time is killed, and a new one goes on.
+ * that userfaultfd or FUSE does not deliver. Only SIGKILL ends that wait.
+ * Therefore a helper process reads them; if it does not answer in time, it is
+ * killed and replaced.
  */
 #ifndef FLASHSCOPE_READER_H
 #define FLASHSCOPE_READER_H
@@ -13,14 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts the reader; without it (-1) files are read directly. prepare: what it does first, as giving up rights; may be NULL. */
+/* Starts the helper; if that fails (-1), files are read directly. prepare: called first in the helper, to drop rights; may be NULL. */
 int fs_reader_start(void (*prepare)(void *context), void *context);
 /*
- * Up to `most` bytes (0: all) of /proc/PID/FILE, with a NUL behind them, to be freed; NULL: there is none, or it did not come in time.
- * direct: it cannot wait, and is read here: on a busy machine an answer of the reader takes two turns of the scheduler.
+ * Reads up to `most` bytes (0: all) of /proc/PID/FILE; the caller frees the NUL-terminated text. NULL: no file, or no answer in time.
+ * direct: for files that cannot block; they are read here, because on a busy machine the helper's answer takes two context switches.
  */
 char *fs_reader_text(int32_t pid, const char *file, uint32_t most, bool direct, size_t *length);
-/* Processes that did not answer. */
+/* Number of reads that did not end in time. */
 uint64_t fs_reader_stuck(void);
 void fs_reader_end(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine is and what it can record: docs/reference/agent.md, "Facts". */
+/* Describes this machine and what can be recorded on it (docs/reference/agent.md, "Facts"). */
 #ifndef FLASHSCOPE_FACTS_H
 #define FLASHSCOPE_FACTS_H
 
@@ -10,17 +10,17 @@
 
 struct fs_facts {
 	struct fs_tracefs tracefs;
-	struct fs_page_layout layout; /* a guess where tracefs cannot be read */
+	struct fs_page_layout layout; /* a guess if tracefs cannot be read */
 	struct fs_machine machine;
 	struct fs_mtd_list mtd;
-	struct fs_probe_points points; /* by fs_probe_points_check() or fs_probe_points_try(), which the caller runs */
+	struct fs_probe_points points; /* filled by the caller: fs_probe_points_check() or fs_probe_points_try() */
 };
 
 void fs_facts_gather(struct fs_facts *facts, enum fs_tracefs_mount mount_tracefs);
 void fs_facts_free(struct fs_facts *facts);
-/* The members, without the object around them. brief: leaves out mounts and block devices. */
+/* Writes the members without the enclosing object. brief: without mounts and block devices. */
 void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brief);
-/* How long tasks have waited for a free processor since boot; null without CONFIG_PSI. FS_STATS has it again, at the end. */
+/* Writes how long tasks have waited for a CPU since boot; null without CONFIG_PSI. FS_STATS repeats it at the end. */
 void fs_cpu_pressure_json(struct fs_json *json);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cgroups of version 2 that a replay makes, and the controllers that it switches on in the root for them: both go with the
- * run, or with the next one where it was killed. The note is /run/flashscope/cgroups_<namespace>_<pid>_<starttime>.
+ * Cgroups (version 2) that a replay creates, and the controllers that it enables in the root cgroup for them. Both are removed
+ * when the run ends; if the run was killed, the next run removes them.
+ * Undo note: /run/flashscope/cgroups_<namespace>_<pid>_<starttime>.
  */
 #ifndef FLASHSCOPE_CGROUPS_H
 #define FLASHSCOPE_CGROUPS_H
@@ -12,21 +13,21 @@
 #include "sweep.h"
 
 /*
- * Where cgroup2 is mounted. Where it is mounted nowhere it is mounted for this process alone, in a directory of its own that
- * goes into `own`. 0, or -1 with errno.
+ * Finds the mount point of cgroup2. If there is none, mounts cgroup2 for this process alone on a new directory, whose path is
+ * stored in `own`. Returns 0, or -1 with errno.
  */
 int fs_cgroup2_find(char *mount, char *own, size_t size);
-/* Ends such a mount; `own` may be empty. */
+/* Unmounts and removes `own`; does nothing where it is empty. */
 void fs_cgroup2_leave(char *own);
 
-/* Notes that this run makes cgroups. 0, or -1 with errno. */
+/* Writes the undo note: this run creates cgroups. Returns 0, or -1 with errno. */
 int fs_cgroups_note(void);
-/* Switches a controller on for the children of the root; noted first. 0, or -1 with errno. */
+/* Enables a controller for the children of the root cgroup, after an undo note. Returns 0, or -1 with errno. */
 int fs_cgroup_enable(const char *mount, const char *controller);
-/* Switches off what this process has switched on, and removes the note. 0, or -1 with errno. */
+/* Disables the controllers that this process enabled and removes the note. Returns 0, or -1 with errno. */
 int fs_cgroups_restore(const char *mount);
 
-/* What dead runs left of these: fs_sweep() calls it. */
+/* Removes what killed runs left of these; called by fs_sweep(). */
 void fs_sweep_cgroups(struct fs_swept *swept);
 
 /* The controllers that scripts may set. */

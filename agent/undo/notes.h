@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that say what is to be undone or removed. Root acts on them, so they
- * are believed only where nobody else can have written them.
+ * Undo notes: files that list what has to be restored or removed. Root acts on
+ * them, so a note is trusted only if no other user can have written it.
  */
 #ifndef FLASHSCOPE_NOTES_H
 #define FLASHSCOPE_NOTES_H
@@ -11,40 +11,40 @@
 #include <stddef.h>
 
 /*
- * Opens NAME in the directory DIR. The directory has to be ours: no link, owned
- * by our effective user, and written by nobody else. The file has to be a
- * regular one of the same kind with one link. -1 with errno: EPERM where they
- * are not ours.
+ * Opens NAME in the directory DIR. The directory must be no symbolic link, be
+ * owned by our effective user and be writable by nobody else. The file must be
+ * a regular file with the same owner and a link count of 1. Returns a
+ * descriptor, or -1 with errno (EPERM if one of these conditions fails).
  */
 int fs_note_open(const char *dir, const char *name, int flags);
-/* Whole text of such a note, malloc'ed; NULL with errno. length may be NULL. */
+/* Reads such a note; the caller frees the text. NULL with errno on failure. length may be NULL. */
 char *fs_note_read(const char *dir, const char *name, size_t *length);
-/* One more line; a note begins with "boot ID", and one of another boot is begun anew. 0, or -1 with errno. */
+/* Appends a line. A note's first line is "boot ID"; a note of an earlier boot is emptied first. Returns 0, or -1 with errno. */
 int fs_note_append(const char *dir, const char *name, const char *line);
-/* False where the note says that it was written before the last boot. */
+/* False if the note's boot ID is that of an earlier boot. */
 bool fs_note_of_this_boot(const char *text);
 
-/* A directory in which nobody but us and root can rename what we put there. */
+/* True if only we and root can rename or replace files in this directory. */
 bool fs_dir_is_safe(const char *path);
 
 /*
- * The directory (O_PATH) in which PATH's last part lies, and that part in NAME. -1 with errno: EPERM where a part of the path
- * is a link that others can have put into a directory (fs_open_output).
+ * Opens (O_PATH) the directory of PATH's last component, and stores that component in NAME. Returns a descriptor, or -1 with
+ * errno: EPERM if a component is a symbolic link that another user can have placed there (see fs_open_output).
  */
 int fs_open_place(const char *path, char name[NAME_MAX + 1]);
 
 /*
- * Opens a file to be written from its begin: made where it is not there, emptied where it is. In a directory that others can
- * write to no link is followed, but those of ours and root's where the sticky bit is set, and nothing that others put there is
- * written to. -1 with errno.
+ * Creates or truncates a file and opens it for writing. In a directory that other users can write to, symbolic links are not
+ * followed, except our own and root's where the sticky bit is set, and files of other users are not written to. Returns a
+ * descriptor, or -1 with errno.
  */
 int fs_open_output(const char *path);
 
 /*
- * Removes what an agent has made: PATH's last part has to be `own`, or to end
- * with a dot and `own`, and PATH is a directory (with all it holds) or a regular
- * file of our user's. Links are not followed. 0, or -1 with errno: EPERM where
- * it is not ours.
+ * Removes a file or a directory tree that an agent created. PATH's last
+ * component must be `own` or end with a dot and `own`, and it must be a
+ * directory or a regular file of our user. Symbolic links are not followed.
+ * Returns 0, or -1 with errno (EPERM if one of these conditions fails).
  */
 int fs_remove_own(const char *path, const char *own);
 

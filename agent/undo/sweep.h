@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run leaves, and how the next one finds and undoes it. */
+/* The undo log: finds what killed runs left behind, and restores or removes it. */
 #ifndef FLASHSCOPE_SWEEP_H
 #define FLASHSCOPE_SWEEP_H
 
@@ -16,59 +16,59 @@ struct fs_swept {
 	unsigned int probes;
 	unsigned int knobs;
 	unsigned int files;
-	unsigned int failed; /* found, dead, and could not be undone */
-	unsigned int elsewhere; /* of other PID namespaces: left alone */
-	struct fs_json *left; /* gets an object for each knob that somebody has set since; NULL: a warning */
+	unsigned int failed; /* of a dead owner, but could not be undone */
+	unsigned int elsewhere; /* of other PID namespaces: not touched */
+	struct fs_json *left; /* an object is added for each knob that was changed since; NULL: a warning instead */
 };
 
-/* Undoes what dead owners left. Never fails: what it cannot undo is counted and warned of. */
+/* Undoes what dead owners left. Never fails: what cannot be undone is counted, with a warning. */
 void fs_sweep(struct fs_swept *swept);
 
-/* Folder of notes (/run/flashscope, else one under /tmp), created; NULL with errno where there is none. */
+/* Creates the directory of undo notes if needed (/run/flashscope, else one under /tmp). NULL with errno on failure. */
 const char *fs_run_dir(void);
 
-/* 1 GiB: the kernel takes any number, and a larger window is a slip of the hand. */
+/* 1 GiB. The kernel accepts any number; a larger window is a typing error. */
 #define FS_MOST_READ_AHEAD_KIB (1ul << 20)
 
-/* A file read_ahead_kb, nr_requests or scheduler below /sys: nothing else is set, and nothing else put back. */
+/* True for read_ahead_kb, nr_requests and scheduler under /sys: only these are changed or restored. */
 bool fs_is_knob(const char *path);
 bool fs_is_scheduler(const char *path);
-/* Whether the value is one of such a knob's: KiB, or a name as schedulers have them ("mq-deadline"). */
+/* True if the value suits the knob: a number, or a scheduler's name ("mq-deadline"). */
 bool fs_knob_takes(const char *path, const char *value);
 
 /*
- * Writes a knob (a file under /sys or /proc) after noting its old value and the new one in
- * /run/flashscope/knobs_<namespace>_<pid>_<starttime>. 0, or -1 with errno.
+ * Sets a knob (a file under /sys or /proc) after writing its old and new value to the undo note
+ * /run/flashscope/knobs_<namespace>_<pid>_<starttime>. Returns 0, or -1 with errno.
  */
 int fs_knob_set(const char *path, const char *value);
 /*
- * The same for a knob that is to stay as it is set when this process has ended,
- * until it is undone: its note is /run/flashscope/advice. What it was goes into
- * `before`, for the caller to free.
+ * The same for a setting that stays after this process ends, until it is undone.
+ * Undo note: /run/flashscope/advice. The old value is stored in `before`; the
+ * caller frees it.
  */
 int fs_advice_set(const char *path, const char *value, char **before);
-/* The same for an option of a mount (mount_option.h). */
+/* The same for a mount option (mount_option.h). */
 int fs_advice_mount(const char *target, const char *option, char **before);
 /*
- * Puts back all that these have set, of whichever process. A knob that no longer has the value that was set stays: `left` gets
- * an object {path, before, now} for it. 0, or -1 with errno.
+ * Restores all settings in the note, whichever process made them. A setting that was changed again since is kept: an object
+ * {path, before, now} is added to `left`. Returns 0, or -1 with errno.
  */
 int fs_advice_undo(unsigned int *knobs, struct fs_json *left);
 /*
- * Notes a temporary file that the next run may unlink should this one be killed.
- * Its name is, or ends with a dot and, fs_own_name(…, "flashscope"): nothing else
- * is removed.
+ * Writes an undo note for a temporary file, which the next run removes if this
+ * one is killed. Its name must be fs_own_name(…, "flashscope") or end with a dot
+ * and that name; no other file is removed.
  */
 int fs_temp_note(const char *path);
 /*
- * Makes DIR/flashscope_<namespace>_<pid>_<starttime> for files of this run; its absolute path
- * goes into `out`. The next run removes it with all it holds should this one be
- * killed. 0, or -1 with errno.
+ * Creates DIR/flashscope_<namespace>_<pid>_<starttime> for temporary files and stores its absolute
+ * path in `out`. The next run removes the directory and its files if this one is
+ * killed. Returns 0, or -1 with errno.
  */
 int fs_temp_dir(const char *dir, char *out, size_t size);
-/* Removes such a directory with all it holds. 0, or -1 with errno. */
+/* Removes such a directory and its files. Returns 0, or -1 with errno. */
 int fs_temp_dir_remove(const char *path);
-/* Puts back all that this process noted (last change first) but what somebody has set since, and removes the note. */
+/* Restores this process's knobs, last change first, except those that were changed again since; removes the note. */
 int fs_knobs_restore(void);
 
 #endif
