@@ -115,6 +115,10 @@ pub struct Remedy {
 pub struct Finding {
     pub rule: Rule,
     pub weight: Weight,
+    /// The processes that it is about, as other tables name them: the one that waits or fails first. With `behind_another` the next one is
+    /// what it waits for. Of many the first 16; none where it is about a device or a file system.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<String>,
     /// One sentence.
     pub what: String,
     /// Why it is so.

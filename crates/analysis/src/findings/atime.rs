@@ -102,6 +102,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     Some(Finding {
         rule: Rule::Atime,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "Programs only read files of {}, and {} are written to it: times of last access.",
             mount.target,

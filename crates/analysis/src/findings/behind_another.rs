@@ -279,6 +279,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     Some(Finding {
         rule: Rule::BehindAnother,
         weight: Weight::Cost,
+        processes: vec![load.owner.clone(), culprit.to_owned()],
         what: format!(
             "{who} {at_least}{} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
             duration(price),

@@ -57,6 +57,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     Some(Finding {
         rule: Rule::DirtyLimit,
         weight: Weight::Cost,
+        processes: vec![group.name.clone()],
         what: format!(
             "{} waits {} of {} in {} calls of {}() into the page cache: {} a second, as fast as the device takes it.",
             group.name,

@@ -21,6 +21,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         found.push(Finding {
             rule: Rule::DiscardStalls,
             weight: Weight::Cost,
+            processes: Vec::new(),
             what: format!(
                 "{} of {} take {}: {} each, {} at most.",
                 counted(group.bios, "discard"),

@@ -50,6 +50,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
+        processes: vec![first.owner.clone()],
         what: format!(
             "{} of {device} failed with {}: the first at sector {}, {} for {}.",
             counted(failed, unit),
@@ -73,6 +74,7 @@ fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
     Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
+        processes: vec![first.owner.clone()],
         what: format!(
             "{} of {} failed with {} below a device that corrected it: the first at sector {}, {} for {}.",
             counted(below, "bio"),

@@ -41,6 +41,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         all.push(Finding {
             rule: Rule::FewRequests,
             weight: Weight::Cost,
+            processes: Vec::new(),
             what: format!(
                 "{} bios of {device} wait {} for a free request (Q2G): {part:.0} % of what they take.",
                 grouped(bios),

@@ -23,6 +23,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::FlashAmplification,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} written by programs become {} programmed on the flash: {} times as much.",
             size(written),

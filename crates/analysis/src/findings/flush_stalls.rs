@@ -25,6 +25,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::FlushStalls,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "The device spends {}{together} on {}: {} each, {} at most.",
             duration(total),

@@ -3,8 +3,8 @@
 use super::behind_another::{less_for_worker, lower_priority};
 use super::databases::{Syncs, commit_log, rollback_journal};
 use super::{
-    Finding, Gain, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
-    small_files,
+    Finding, Gain, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure,
+    percent, small_files,
 };
 use crate::Evidence;
 use crate::OWN_RECORDING;
@@ -144,6 +144,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     Some(Finding {
         rule: Rule::FsyncStorm,
         weight: Weight::Cost,
+        processes: names.iter().take(MAX_NAMED).map(|&name| name.to_owned()).collect(),
         what: format!(
             "{process} {} in {} calls of {named}{}{wrote}.",
             match names.len() > 1 {

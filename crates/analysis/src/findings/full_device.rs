@@ -93,6 +93,7 @@ fn of_refused(seen: &Seen<'_>, device: &str, its: &[&RefusedCalls]) -> Option<Fi
     Some(Finding {
         rule: Rule::FullDevice,
         weight: Weight::Fault,
+        processes: vec![most.name.clone()],
         what: format!(
             "{} of {}() by {} failed with {} on {place}{further}.",
             if most.n == 1 { "A call".to_owned() } else { format!("{} calls", grouped(most.n)) },
@@ -130,6 +131,7 @@ fn of_mount(mount: &Mount, all: u64, free: u64, is_written: bool) -> Finding {
     Finding {
         rule: Rule::FullDevice,
         weight: if is_written { Weight::Fault } else { Weight::Overview },
+        processes: Vec::new(),
         what: format!("{} is full: {} of {} are free.", mount.target, size(free), size(all)),
         cause:
             "Writes fail with ENOSPC, files are laid out in pieces, and flash has no spare room to collect garbage in."

@@ -56,6 +56,7 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     Some(Finding {
         rule: Rule::LayeredDevice,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} adds {} to each of {} on {upper}: {part:.0} % of what one takes that is alone.",
             if crypt { "Encryption (dm-crypt)" } else { "The device mapper" },
@@ -91,6 +92,7 @@ fn in_bytes(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     Some(Finding {
         rule: Rule::DoubleIo,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} requested from {upper} become {} on {lower}: {:.1} times as much.",
             size(level.upper_bytes),

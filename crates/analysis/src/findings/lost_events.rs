@@ -37,6 +37,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::LostEvents,
         weight: Weight::Overview,
+        processes: Vec::new(),
         what: format!("The recording is not complete: {} {}.", first.name, grouped(first.count)),
         cause: format!("{}: figures may be too low.", capital(&first.meaning)),
         evidence: lost

@@ -30,6 +30,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::MetadataDominated,
         weight: Weight::Overview,
+        processes: Vec::new(),
         what: format!(
             "Journal and metadata are {} of the {} written ({:.0} %).",
             size(own),
@@ -65,6 +66,7 @@ fn of_data_journal(seen: &Seen<'_>, found: &BlockFound, mount: &Mount, own: u64,
     Finding {
         rule: Rule::MetadataDominated,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} writes data twice, first into its journal: journal and metadata are {} of the {} written ({:.0} %).",
             mount.target,

@@ -54,6 +54,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     Some(Finding {
         rule: Rule::MetadataReads,
         weight: Weight::Cost,
+        processes: vec![own.name.clone()],
         what: format!(
             "{} goes through files of {device}: {} of its {} reads are metadata ({}){}. Its bios take {} each, {} added up.",
             own.name,

@@ -70,6 +70,8 @@ pub struct Seen<'a> {
 const MIN_SPAN_PERCENT: f64 = 5.0;
 const MIN_SPAN_OF_MOST_PERCENT: f64 = 1.0;
 const MOST_PERCENT: f64 = 50.0;
+/// Of more processes in one finding these are listed.
+const MAX_NAMED: usize = 16;
 
 impl Seen<'_> {
     /// Part of the recorded time, percent.
@@ -205,9 +207,8 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }
     // Who writes more than the device takes holds up others: they come first.
     if let Some(writer) = all.iter().position(|finding| finding.rule == Rule::DirtyLimit) {
-        let name = all[writer].what.split(" waits ").next().unwrap_or_default();
-        let behind = format!(" behind {name} on ");
-        let is_behind = |one: &Finding| one.rule == Rule::BehindAnother && one.what.contains(&behind);
+        let name = all[writer].processes.first();
+        let is_behind = |one: &Finding| one.rule == Rule::BehindAnother && one.processes.get(1) == name;
         if let Some(place) = all.iter().position(is_behind).filter(|place| *place > writer) {
             all[writer..=place].rotate_right(1);
         }

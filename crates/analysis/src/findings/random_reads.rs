@@ -43,6 +43,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         found.push(Finding {
             rule: Rule::RandomReads,
             weight: Weight::Cost,
+            processes: Vec::new(),
             what: format!(
                 "File {} is read {how} in {} reads of {}, {covered:.0} % of it in the end.",
                 seen.storage.file_name(&file.device, file.inode),

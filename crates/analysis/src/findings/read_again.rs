@@ -60,6 +60,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::ReadAgain,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} of the {} read from {} were read before ({:.0} %).",
             size(again),

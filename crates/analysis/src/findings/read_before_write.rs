@@ -78,6 +78,7 @@ fn finding(seen: &Seen<'_>, call: &CallGroup, reads: &Reads<'_>) -> Finding {
     Finding {
         rule: Rule::ReadBeforeWrite,
         weight: Weight::Cost,
+        processes: vec![call.name.clone()],
         what: format!(
             "{} waits {} in {} calls of {}() of {}, and {} of that for {} reads from {device}.",
             call.name,

@@ -87,6 +87,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     Some(Finding {
         rule: Rule::BehindAnother,
         weight: Weight::Cost,
+        processes: readers.iter().map(|one| one.load.owner.clone()).collect(),
         what: format!(
             "{who} read from {on} at the same time and wait for one another, {at_least}{} each: {} of the {} that a bio takes.",
             duration(waits),

@@ -102,6 +102,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
     Some(Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "Read-ahead of {kib} KiB on {name} brings in {} that nobody uses: {} of {} pages.",
             size(bytes),
@@ -250,6 +251,7 @@ fn of_faults(file: &FileBrought, around: &Around<'_>) -> Finding {
     Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "Read-ahead of {kib} KiB on {} brings in {} around {} faults of a mapped file, {} each.",
             disk.name,

@@ -57,6 +57,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     Some(Finding {
         rule: Rule::ShortCommit,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} commits its journal each {} ({} commits in {}): the journal writes {}.",
             mount.target,

@@ -26,18 +26,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 /// Whether most of the time that a program takes for its files is that of its own syncs, which `storm` is about.
 pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
-    writer(files).is_some_and(|name| storm.what.starts_with(&format!("{name} spends ")))
+    files.processes.iter().any(|name| storm.processes.contains(name))
         && percent(lost(storm), lost(files)) >= MOST_PERCENT
 }
 
 /// Whether this process writes many small files, and syncs so often that each may have a sync of its own.
 pub(super) fn are_synced(seen: &Seen<'_>, process: &str, syncs: u64) -> bool {
     let few = |finding: &Finding| finding.evidence.first().is_none_or(|files| files.value > syncs as f64);
-    one(seen).is_some_and(|finding| writer(&finding) == Some(process) && !few(&finding))
-}
-
-fn writer(finding: &Finding) -> Option<&str> {
-    Some(finding.what.split_once(" writes most of ")?.0)
+    one(seen).is_some_and(|finding| finding.processes.iter().any(|name| name == process) && !few(&finding))
 }
 
 fn one(seen: &Seen<'_>) -> Option<Finding> {
@@ -119,6 +115,7 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
             true => Weight::Overview,
             false => Weight::Cost,
         },
+        processes: vec![writer.name.clone()],
         what: format!(
             "{} writes most of {at_least}{} files of {} on average: these calls, and syncs of all, take {} of {}.",
             writer.name,

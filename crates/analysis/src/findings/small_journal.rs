@@ -86,6 +86,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     Some(Finding {
         rule: Rule::SmallJournal,
         weight: Weight::Cost,
+        processes: vec![name.clone()],
         what: format!(
             "The journal of {} is full again and again: it has {}, {} were written into it, and {name} waits for room in it.",
             mount.target,

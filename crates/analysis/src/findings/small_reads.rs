@@ -101,6 +101,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             Lie::InOrder | Lie::AllOfARange => Weight::Cost,
             Lie::Files(_) | Lie::HereAndThere => Weight::Overview,
         },
+        processes: vec![own.name.clone()],
         what: format!(
             "{} waits {} of {} in {} reads of {} from {device}, {how}, one after another.",
             own.name,

@@ -35,6 +35,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         all.push(Finding {
             rule: Rule::SmallRequests,
             weight: Weight::Cost,
+            processes: Vec::new(),
             what: format!(
                 "{} bios of {device} take {}, and each of its {} on average is cut into {} requests.",
                 grouped(bios),

@@ -56,6 +56,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         all.push(Finding {
             rule: Rule::SmallSyncWrites,
             weight: Weight::Cost,
+            processes: vec![call.name.clone()],
             what: format!(
                 "{} waits {} in {} writes that each go to the device: {what}.",
                 call.name,
@@ -101,6 +102,7 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
     Some(Finding {
         rule: Rule::SmallSyncWrites,
         weight: Weight::Cost,
+        processes: vec![own.name.clone()],
         what: format!(
             "{} waits {} in {} writes of {} to {} that go to the device one after another.",
             own.name,

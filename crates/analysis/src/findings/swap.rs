@@ -36,6 +36,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     Some(Finding {
         rule: Rule::Swap,
         weight: Weight::Cost,
+        processes: thread.iter().cloned().collect(),
         what: format!(
             "Memory is swapped: {} are written to {} and {} read back.{whose}",
             size(bytes(writes)),

@@ -26,6 +26,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     Some(Finding {
         rule: Rule::SyncMount,
         weight: Weight::Cost,
+        processes: Vec::new(),
         what: format!(
             "{} is mounted with sync: {} writes to its files take {}, {} each.",
             mount.target,

@@ -68,6 +68,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     Some(Finding {
         rule: Rule::TinyCalls,
         weight: Weight::Cost,
+        processes: vec![group.name.clone()],
         what: format!(
             "{} {verb} {each} bytes a call: {} calls of {}() take {} of {}, most of them on {name}.",
             group.name,

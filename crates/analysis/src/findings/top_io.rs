@@ -93,6 +93,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             rule: Rule::TopIo,
             weight: Weight::Overview,
             // Of several that do as much as one another none does most.
+            processes: Vec::new(),
             what: match doubled {
                 Some(_) if mostly_unknown => format!("For whom {} were {done} is unknown.", size(unknown)),
                 None if mostly_unknown => {

@@ -119,7 +119,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         }
     }
     let storms = fsync_storm::find(seen);
-    let is_storm = |name: &str| storms.iter().any(|one| one.what.starts_with(&format!("{name} spends ")));
+    let is_storm = |name: &str| storms.iter().any(|one| one.processes.iter().any(|known| known == name));
     for call in seen.calls.by_process.iter().filter(|group| is_sync(&group.call) && !is_storm(&group.name)) {
         if let Some(bios_ns) = whole
             && is_plain(seen)
@@ -150,7 +150,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }
     // The finding on small reads already explains these.
     let told: Vec<Finding> = small_reads::find(seen).into_iter().filter(|one| one.weight == Weight::Cost).collect();
-    let is_told = |waits: &&Waits<'_>| told.iter().any(|one| one.what.starts_with(&format!("{} waits ", waits.name)));
+    let is_told = |waits: &&Waits<'_>| told.iter().any(|one| one.processes.iter().any(|name| name == waits.name));
     all.retain(|waits| !is_told(&waits));
     all.iter().filter(|waits| waits.matters(seen)).map(|waits| finding(seen, waits)).collect()
 }
@@ -212,6 +212,7 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
     Finding {
         rule: Rule::WaitsOutside,
         weight: Weight::Cost,
+        processes: vec![waits.name.to_owned()],
         what,
         cause,
         evidence,
@@ -246,6 +247,7 @@ fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>
     Finding {
         rule: Rule::WaitsOutside,
         weight: Weight::Overview,
+        processes: vec![waits.name.to_owned()],
         what,
         cause: format!(
             "The processors were busy: in {busy_percent:.0} % of the recorded time some task waited for a free one, and these calls \

@@ -24,6 +24,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         found.push(Finding {
             rule: Rule::Wear,
             weight: Weight::Fault,
+            processes: Vec::new(),
             what: format!(
                 "The flash lasts {} years at this rate, if all blocks wear alike.{who}",
                 digits(life.even_years)
@@ -50,6 +51,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             found.push(Finding {
                 rule: Rule::Wear,
                 weight: Weight::Fault,
+                processes: Vec::new(),
                 what: own.sentence(),
                 cause: "The device itself counts what it wrote and erased since it was made.".to_owned(),
                 evidence: vec![measure(

@@ -69,6 +69,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::WhereTimeGoes,
         weight: Weight::Overview,
+        processes: Vec::new(),
         what,
         cause,
         evidence,

@@ -133,6 +133,7 @@ mod tests {
             let finding = Finding {
                 rule: Rule::SmallReads,
                 weight: Weight::Cost,
+                processes: Vec::new(),
                 what: String::new(),
                 cause: String::new(),
                 evidence: Vec::new(),

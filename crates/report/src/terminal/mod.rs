@@ -256,6 +256,7 @@ mod lost_tests {
         let finding = |rule, what: &str| Finding {
             rule,
             weight: Weight::Overview,
+            processes: Vec::new(),
             what: what.to_owned(),
             cause: String::new(),
             evidence: Vec::new(),
