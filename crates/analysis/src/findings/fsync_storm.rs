@@ -108,7 +108,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Renamed
     } else if writes == 0 && call == "fsync" && synced.is_some_and(|(_, is_directory)| is_directory) {
         Synced::Names
-    } else if names.len() == 1 && synced.is_none() && small_files::are_synced(seen, process, whole) {
+    } else if synced.is_none() && small_files::are_synced(seen, names, whole) {
         Synced::Files
     } else {
         Synced::Records

@@ -1,12 +1,14 @@
 //! A program that writes many small files: each costs a block, an inode and an entry of a directory.
 
 use super::{
-    Finding, Gain, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent, small_reads,
+    Finding, Gain, MAX_NAMED, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
+    small_reads,
 };
 use crate::Evidence;
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
+use std::collections::BTreeMap;
 
 /// Fewer files cost little, however small they are.
 const MIN_FILES: u64 = 500;
@@ -26,14 +28,67 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 /// Whether most of the time that a program takes for its files is that of its own syncs, which `storm` is about.
 pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
-    files.processes.iter().any(|name| storm.processes.contains(name))
+    let of_script = |finding: &Finding| finding.processes.first().filter(|_| finding.processes.len() > 1).cloned();
+    let is_script = of_script(files).zip(of_script(storm)).is_some_and(|(a, b)| program(&a) == program(&b));
+    (is_script || files.processes.iter().any(|name| storm.processes.contains(name)))
         && percent(lost(storm), lost(files)) >= MOST_PERCENT
 }
 
-/// Whether this process writes many small files, and syncs so often that each may have a sync of its own.
-pub(super) fn are_synced(seen: &Seen<'_>, process: &str, syncs: u64) -> bool {
+/// Whether these processes write many small files, and sync so often that each may have a sync of its own.
+pub(super) fn are_synced(seen: &Seen<'_>, processes: &[&str], syncs: u64) -> bool {
     let few = |finding: &Finding| finding.evidence.first().is_none_or(|files| files.value > syncs as f64);
-    one(seen).is_some_and(|finding| finding.processes.iter().any(|name| name == process) && !few(&finding))
+    let is_theirs = |finding: &Finding| finding.processes.iter().any(|name| processes.contains(&name.as_str()));
+    one(seen).is_some_and(|finding| is_theirs(&finding) && !few(&finding))
+}
+
+/// The name of a process without its number.
+fn program(process: &str) -> &str {
+    process.rsplit_once(" (").map_or(process, |(name, _)| name)
+}
+
+/// Who writes most: a process, or those of one name where a script starts one for each file.
+struct Writer<'a> {
+    processes: Vec<&'a str>,
+    /// Their calls.
+    n: u64,
+}
+
+impl Writer<'_> {
+    fn is(&self, process: &str) -> bool {
+        match self.processes[..] {
+            [one] => one == process,
+            [first, ..] => program(first) == program(process),
+            [] => false,
+        }
+    }
+
+    fn label(&self) -> String {
+        match self.processes[..] {
+            [one] => format!("{one} writes"),
+            [first, ..] => {
+                format!("{} processes called {} write", grouped(self.processes.len() as u64), program(first))
+            }
+            [] => String::new(),
+        }
+    }
+}
+
+/// The one with most calls. A process that has most of the calls of its name is named alone.
+fn writer<'a>(seen: &Seen<'a>, is_write: fn(&str) -> bool) -> Option<Writer<'a>> {
+    let mut processes: BTreeMap<&str, u64> = BTreeMap::new();
+    for group in seen.calls.by_process.iter().filter(|group| is_write(&group.call) && group.name != FURTHER) {
+        *processes.entry(&group.name).or_default() += group.ns.n;
+    }
+    let mut programs: BTreeMap<&str, u64> = BTreeMap::new();
+    for (process, n) in &processes {
+        *programs.entry(program(process)).or_default() += n;
+    }
+    let (name, n) = programs.into_iter().max_by_key(|(_, n)| *n)?;
+    let (first, most) = processes.iter().filter(|(one, _)| program(one) == name).max_by_key(|(_, n)| **n)?;
+    Some(match most * 2 >= n {
+        true => Writer { processes: vec![first], n: *most },
+        false => Writer { processes: processes.into_keys().filter(|one| program(one) == name).collect(), n },
+    })
 }
 
 fn one(seen: &Seen<'_>) -> Option<Finding> {
@@ -58,19 +113,19 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     let rest = seen.calls.by_file.iter().filter(|group| is_write(&group.call) && group.name == FURTHER);
     let (further, further_bytes) = rest.fold((0, 0), |(n, sum), group| (n + group.ns.n, sum + group.bytes));
     let (at_least, bytes) = (if further > 0 { "at least " } else { "" }, small_bytes.saturating_add(further_bytes));
-    let writer = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).max_by_key(|group| group.ns.n)?;
+    let writer = writer(seen, is_write)?;
     // Calls by file are those of all processes: of its own count what neither other files nor other processes can have.
     let all: u64 = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).map(|group| group.ns.n).sum();
-    let own = writer.ns.n.saturating_sub(elsewhere).max(writes.saturating_sub(all - writer.ns.n)).min(writes);
+    let own = writer.n.saturating_sub(elsewhere).max(writes.saturating_sub(all - writer.n)).min(writes);
     if files < MIN_FILES || percent(own, writes) < MIN_OF_WRITES_PERCENT {
         return None;
     }
-    let mine = seen.calls.by_process.iter().filter(|group| group.name == writer.name);
+    let mine = seen.calls.by_process.iter().filter(|group| writer.is(&group.name));
     let makes = |call: &str| is_write(call) || is_sync(call) || call.starts_with("open") || call.starts_with("rename");
     let own_ns: u64 = mine.filter(|group| makes(&group.call)).map(|group| group.total_ns).sum();
     // What a `sync` behind it waits for is mostly these files; an fsync of another program is its own matter.
     let whole = |call: &str| matches!(call, "sync" | "syncfs");
-    let others = seen.calls.by_process.iter().filter(|group| group.name != writer.name && whole(&group.call));
+    let others = seen.calls.by_process.iter().filter(|group| !writer.is(&group.name) && whole(&group.call));
     let waited = own_ns.saturating_add(others.map(|group| group.total_ns).sum()).min(seen.span_ns);
     if !seen.matters(waited) {
         return None;
@@ -115,10 +170,10 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
             true => Weight::Overview,
             false => Weight::Cost,
         },
-        processes: vec![writer.name.clone()],
+        processes: writer.processes.iter().take(MAX_NAMED).map(|&name| name.to_owned()).collect(),
         what: format!(
-            "{} writes most of {at_least}{} files of {} on average: these calls, and syncs of all, take {} of {}.",
-            writer.name,
+            "{} most of {at_least}{} files of {} on average: these calls, and syncs of all, take {} of {}.",
+            writer.label(),
             grouped(files),
             size(small_bytes / files),
             duration(waited),
@@ -214,6 +269,32 @@ mod tests {
         work.calls.by_process.retain(|group| group.name != "tar (7)");
         work.calls.by_process[0].ns.n = 20_800;
         assert!(only(find(&work.seen())).what.starts_with("strace (8) writes most of 800 files"));
+    }
+
+    /// A script that starts `cp` for each file; and where one of them writes most, it is named alone.
+    #[test]
+    fn processes_of_one_name_write_together() {
+        let script = |of_first: u64| {
+            let mut work = work(800, 2000, 1, 200_000_000);
+            work.calls.by_process.clear();
+            for tid in 0..800 {
+                let n = if tid == 0 { of_first } else { 1 };
+                work.call("write", &format!("cp ({})", 100 + tid), n, n * 200_000, 2000);
+            }
+            // Other programs beside them.
+            work.call("write", "sh (7)", 300, 1_000_000, 300);
+            only(find(&work.seen()))
+        };
+        let finding = script(1);
+        assert!(
+            finding.what.starts_with("800 processes called cp write most of 800 files of 1.95 KiB"),
+            "{}",
+            finding.what
+        );
+        assert_eq!((finding.processes.len(), finding.processes[0].as_str()), (MAX_NAMED, "cp (100)"));
+        let finding = script(900);
+        assert_eq!(finding.processes, ["cp (100)"]);
+        assert!(finding.what.starts_with("cp (100) writes most of 800 files"), "{}", finding.what);
     }
 
     #[test]
