@@ -27,6 +27,7 @@ mod split;
 mod testing;
 pub mod units;
 pub mod usage;
+mod usage_drops;
 mod usage_writes;
 
 pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, call_path};

@@ -2,6 +2,7 @@
 
 use crate::bounded::{BoundedMap, Full};
 use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
+use crate::usage_drops::Drops;
 use crate::usage_writes::Writes;
 use crate::{Analysis, LossCount};
 use flashscope_trace::{
@@ -130,6 +131,12 @@ pub struct UsageFound {
     /// Most writes first that are waited for, or are the file system's own.
     #[serde(skip)]
     pub writers: Vec<TaskWrites>,
+    /// By thread: bytes of pages that it had the kernel drop with `posix_fadvise()`.
+    #[serde(skip)]
+    pub dropped: BTreeMap<TaskId, u64>,
+    /// Of all pages that left the page cache.
+    #[serde(skip)]
+    pub left_bytes: u64,
     /// What had no room in the tables of this analysis.
     pub not_followed: NotFollowed,
 }
@@ -273,6 +280,7 @@ pub struct Usage {
     regions: HashMap<(TaskId, Device, u64), u32>,
     further_regions: bool,
     task_writes: Writes,
+    drops: Drops,
     not_followed: NotFollowed,
     limits: Limits,
 }
@@ -319,6 +327,7 @@ impl Usage {
             regions: HashMap::new(),
             further_regions: false,
             task_writes: Writes::default(),
+            drops: Drops::default(),
             not_followed: NotFollowed::default(),
             limits,
         }
@@ -426,6 +435,7 @@ impl Analysis for Usage {
             EventKind::Other { name, .. } if name == "jbd2_start_commit" => {
                 *self.commits.entry(event.tid).or_default() += 1;
             }
+            EventKind::Other { name, .. } => self.drops.other(name, event.tid),
             EventKind::Block(block)
                 if block.action == BlockAction::Queue && block.flags.kind() == RequestKind::Read =>
             {
@@ -450,6 +460,7 @@ impl Analysis for Usage {
                         *bytes = bytes.saturating_add(file.bytes);
                     }
                 }
+                FileStep::Uncached => self.drops.left(event.tid, file.bytes),
                 FileStep::Write => {
                     if let Some(device) = file.device {
                         *self.writes.entry(device).or_default() += 1;
@@ -515,7 +526,10 @@ impl Analysis for Usage {
         not_followed.blocks = self.before.not_followed;
         not_followed.reader_bios += self.cached.lost() + self.idle_requests.lost() + self.task_writes.lost();
         not_followed.faults = self.fault_ends.lost().max(self.file_faults.lost());
+        let (dropped, left_bytes) = self.drops.finish();
         UsageFound {
+            dropped,
+            left_bytes,
             not_followed,
             commits: self.commits,
             devices: self.devices.into_iter().map(device).collect(),

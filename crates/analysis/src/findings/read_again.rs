@@ -1,6 +1,6 @@
 //! The same bytes read from the device again: the page cache is too small for them, or is passed by.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, OwnerKind};
 use crate::cache::Brought;
@@ -15,6 +15,10 @@ const MIN_BYTES: u64 = 4 << 20;
 const MIN_PERCENT: f64 = 25.0;
 /// Of what is read, percent: fewer pages than that come into the page cache where it is passed by, and all but that where it is not.
 const PASSED_BY_PERCENT: f64 = 10.0;
+/// Pages that programs had dropped are why, from this part of what is read again on, and of all pages that left, percent.
+const MIN_DROPPED_PERCENT: f64 = 50.0;
+/// The gain of keeping them, parts of what is read again: where memory is short, some leave all the same, and read-ahead goes otherwise.
+const KEPT: [f64; 2] = [0.5, 1.05];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(block) = seen.block else { return Vec::new() };
@@ -46,12 +50,20 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let passed_by = is_direct(seen, all);
     let no_longer = "The page cache no longer had them: it is too small, a limit of the cgroup's memory keeps it small, or it was \
                      emptied";
+    let dropped = dropped(seen, block).filter(|(_, bytes)| percent(*bytes, again) >= MIN_DROPPED_PERCENT);
     let mut cause = match passed_by {
+        _ if let Some((name, bytes)) = &dropped => {
+            format!(
+                "{name} had the kernel drop {} of the page cache: posix_fadvise(POSIX_FADV_DONTNEED).",
+                size(*bytes)
+            )
+        }
         Some(true) => "They are read with O_DIRECT: the page cache keeps nothing of it.".to_owned(),
         Some(false) => format!("{no_longer}."),
         None => format!("{no_longer}; or O_DIRECT passes it by."),
     };
-    if let Some((name, bytes)) = program(seen, block, &device.device).filter(|(_, bytes)| bytes * 2 >= again) {
+    let program = program(seen, block, &device.device).filter(|(_, bytes)| bytes * 2 >= again && dropped.is_none());
+    if let Some((name, bytes)) = program {
         cause += &format!(" {name} reads {} of them.", size(bytes));
     }
     if let Some((file, bytes)) = file(seen, block, &device.device).filter(|(_, bytes)| bytes * 2 >= all) {
@@ -75,7 +87,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         ],
         lost_ns: seen.cost_of(block, "reads", again),
         lost_bytes: Some(again),
-        advice: vec![remedy(passed_by == Some(true), percent(again, all))],
+        advice: vec![match dropped {
+            Some(_) => keep(&seen.storage.device_name(&device.device), percent(again, all)),
+            None => remedy(passed_by == Some(true), percent(again, all)),
+        }],
         uncertain: None,
     }]
 }
@@ -93,6 +108,33 @@ fn is_direct(seen: &Seen<'_>, read_bytes: u64) -> Option<bool> {
         part if part < PASSED_BY_PERCENT => Some(true),
         part if part > 100.0 - PASSED_BY_PERCENT => Some(false),
         _ => None,
+    }
+}
+
+/// What programs had dropped themselves, with the thread that dropped most, where that is most of what left the page cache.
+fn dropped(seen: &Seen<'_>, block: &BlockFound) -> Option<(String, u64)> {
+    let usage = seen.usage;
+    let sum = usage.dropped.values().copied().fold(0, u64::saturating_add);
+    let (tid, _) = usage.dropped.iter().max_by_key(|(_, bytes)| **bytes)?;
+    let task = block.originators.originators.iter().find(|one| one.tid == *tid)?;
+    let number = format!("({tid})");
+    let name = if task.name.ends_with(&number) { task.name.clone() } else { format!("{} {number}", task.name) };
+    (percent(sum, usage.left_bytes) >= MIN_DROPPED_PERCENT).then_some((name, sum))
+}
+
+fn keep(device: &str, again_percent: f64) -> Remedy {
+    Remedy {
+        what: "Leave out POSIX_FADV_DONTNEED for what is read again; drop it after the last read alone".to_owned(),
+        steps: vec![Step::Code { line: "/* no posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) */".to_owned() }],
+        gain: Gain {
+            of: format!("bytes read from {device}"),
+            least_percent: again_percent * KEPT[0],
+            most_percent: (again_percent * KEPT[1]).min(100.0),
+            basis: "what was read again is in memory then; where memory is short, a part of it leaves all the same"
+                .to_owned(),
+        }
+        .into(),
+        risk: "it stays in memory that other programs could use".to_owned(),
     }
 }
 
@@ -223,6 +265,22 @@ mod tests {
             assert!(finding.cause.starts_with(begins), "{pages}: {}", finding.cause);
             assert_eq!(finding.cause.contains("; or O_DIRECT"), [0, 12_000].contains(&pages), "{}", finding.cause);
             assert_eq!(matches!(finding.advice[0].steps[0], Step::Code { .. }), pages == 100);
+        }
+    }
+
+    #[test]
+    fn who_has_pages_dropped_is_named() {
+        for (dropped, left_bytes, is_told) in
+            [(60 << 20, 70 << 20, true), (20 << 20, 30 << 20, false), (60 << 20, 200 << 20, false)]
+        {
+            let mut work = work(100 << 20, 60 << 20);
+            work.usage.dropped.insert(TaskId(7), dropped);
+            work.usage.left_bytes = left_bytes;
+            let finding = only(find(&work.seen()));
+            let said = "task (7) had the kernel drop 60 MiB of the page cache: posix_fadvise(POSIX_FADV_DONTNEED).";
+            assert_eq!(finding.cause.starts_with(said), is_told, "{}", finding.cause);
+            let gain = finding.advice[0].gain.known().map(|gain| (gain.least_percent, gain.most_percent));
+            assert_eq!(gain, is_told.then_some((30.0, 63.0)));
         }
     }
 

@@ -1,0 +1,82 @@
+//! Pages that programs have the kernel drop: `posix_fadvise(POSIX_FADV_DONTNEED)` (mm/fadvise.c).
+//!
+//! Input: calls of `fadvise64`, and pages that leave the page cache within them. Output: bytes by thread, of at most [`MAX_THREADS`].
+
+use crate::bounded::{BoundedMap, Full};
+use flashscope_trace::TaskId;
+use std::collections::BTreeMap;
+
+const MAX_THREADS: usize = 4096;
+
+pub(crate) struct Drops {
+    /// Threads that are in such a call.
+    advising: BoundedMap<TaskId, ()>,
+    dropped: BoundedMap<TaskId, u64>,
+    left_bytes: u64,
+}
+
+impl Default for Drops {
+    fn default() -> Drops {
+        let map = BoundedMap::new(MAX_THREADS, Full::Refuse);
+        Drops { advising: map, dropped: BoundedMap::new(MAX_THREADS, Full::Refuse), left_bytes: 0 }
+    }
+}
+
+impl Drops {
+    /// An event without a typed form, as those of calls are.
+    #[inline]
+    pub fn other(&mut self, name: &str, tid: TaskId) {
+        let enters = name.strip_prefix("sys_enter_");
+        // Names by architecture: fadvise64, fadvise64_64, arm_fadvise64_64.
+        if enters.is_some_and(|call| call.trim_start_matches("arm_").starts_with("fadvise64")) {
+            self.advising.insert(tid, ());
+        } else if !self.advising.is_empty() && (enters.is_some() || name.starts_with("sys_exit_")) {
+            self.advising.remove(&tid);
+        }
+    }
+
+    /// Pages leave the page cache, by the thread that takes them out.
+    pub fn left(&mut self, tid: TaskId, bytes: u64) {
+        self.left_bytes = self.left_bytes.saturating_add(bytes);
+        if self.advising.contains_key(&tid)
+            && let Some(sum) = self.dropped.entry(tid, || 0)
+        {
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+
+    /// By thread; and bytes of all pages that left.
+    pub fn finish(self) -> (BTreeMap<TaskId, u64>, u64) {
+        (self.dropped.iter().map(|(&tid, &bytes)| (tid, bytes)).collect(), self.left_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_leave_within_the_call_are_dropped_by_its_thread() {
+        let (reader, other) = (TaskId(7), TaskId(8));
+        for call in ["fadvise64", "fadvise64_64", "arm_fadvise64_64"] {
+            let mut drops = Drops::default();
+            drops.left(reader, 4096);
+            drops.other(&format!("sys_enter_{call}"), reader);
+            drops.left(reader, 8192);
+            drops.left(other, 4096);
+            drops.other(&format!("sys_exit_{call}"), reader);
+            drops.left(reader, 4096);
+            assert_eq!(drops.finish(), (BTreeMap::from([(reader, 8192)]), 20_480), "{call}");
+        }
+    }
+
+    /// Its end is not in the trace.
+    #[test]
+    fn a_call_ends_where_the_next_one_begins() {
+        let mut drops = Drops::default();
+        drops.other("sys_enter_fadvise64", TaskId(7));
+        drops.other("sys_enter_read", TaskId(7));
+        drops.left(TaskId(7), 4096);
+        assert_eq!(drops.finish().0, BTreeMap::new());
+    }
+}
