@@ -6,9 +6,10 @@ use crate::calls::{is_read, is_write};
 use crate::units::{duration, size};
 use flashscope_trace::{Device, FileId, own_data};
 
-/// With fewer reads or bytes it is not worth a mount option.
+/// With fewer reads or bytes it is not worth a mount option, nor with fewer bytes a second, as on a machine that does nothing.
 const MIN_READS: u64 = 10;
-const MIN_BYTES: u64 = 8192;
+const MIN_BYTES: u64 = 32 << 10;
+const MIN_BYTES_A_SECOND: u64 = 2048;
 /// Nor where it is less than this part of what is read there and of the recorded time, percent.
 const MIN_READ_PERCENT: f64 = 2.0;
 const MIN_SPAN_PERCENT: f64 = 1.0;
@@ -86,7 +87,8 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     }
     let group = seen.device_group(&mount.device, "writes")?;
     let of_files = written_of_files(found, mount);
-    if group.bytes < MIN_BYTES
+    let at_rate = (seen.span_ns / 1_000_000_000).saturating_mul(MIN_BYTES_A_SECOND);
+    if group.bytes < MIN_BYTES.max(at_rate)
         || percent(of_files, group.bytes) > 100.0 - LEAST_PERCENT
         || is_written_above(seen, mount)
     {
@@ -166,6 +168,18 @@ mod tests {
         assert_eq!(find(&long.seen()).len(), 1);
         long.span_ns = 60_000_000_000;
         assert!(find(&long.seen()).is_empty());
+    }
+
+    #[test]
+    fn a_machine_that_does_nothing_needs_no_mount_option() {
+        let of = |bytes, seconds: u64| {
+            let mut idle = work("rw,relatime");
+            let writes = idle.block().groups.iter_mut().find(|group| group.name == "8:0 writes").expect("writes");
+            writes.bytes = bytes;
+            idle.span_ns = seconds * 1_000_000_000;
+            find(&idle.seen()).len()
+        };
+        assert_eq!([of(40 << 10, 1), of(8 << 10, 1), of(40 << 10, 40)], [1, 0, 0]);
     }
 
     #[test]

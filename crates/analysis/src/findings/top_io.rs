@@ -9,8 +9,15 @@ use std::collections::HashMap;
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
+/// What is read is not worth a word beside what is written, or the other way round: less than both, bytes and percent.
+const MIN_MOVED_BYTES: u64 = 1 << 20;
+const MIN_MOVED_PERCENT: f64 = 2.0;
+/// Who has a smaller share of it does not do most, percent.
+const MIN_SHARE_PERCENT: f64 = 2.0;
 /// A smaller share without a known owner changes no answer, percent.
 const MIN_UNKNOWN_PERCENT: f64 = 1.0;
+/// From this share on, if it is more than the first program has, nobody known comes first, percent.
+const MOST_UNKNOWN_PERCENT: f64 = 25.0;
 
 /// A write returns once its data is in memory; the kernel writes it up to half a minute later (vm.dirty_expire_centisecs).
 const UNSEEN: &str = "No event here says who changed those pages: that was before the recording began, or through a mapping. The \
@@ -23,6 +30,7 @@ const OF_BTRFS: &str = "btrfs hands changed pages to workers of the kernel, and 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let all = shown(seen, found);
+    let in_all = all.iter().fold(0u64, |sum, one| sum.saturating_add(one.read_bytes).saturating_add(one.written_bytes));
     let mut findings = Vec::new();
     for (verb, done, of) in [
         ("writes", "written", (|one| one.written_bytes) as fn(&Originator) -> u64),
@@ -33,13 +41,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let bytes = |kind_of: OwnerKind| kind(kind_of).map(of).fold(0, u64::saturating_add);
         // Operations without data, as write zeroes, are no reads of a kernel thread.
         let programs = programs(kind(OwnerKind::Task), of);
-        let Some(first) = programs.iter().max_by_key(|one| one.bytes).filter(|one| one.bytes >= MIN_BYTES) else {
+        let first = programs.iter().max_by_key(|one| one.bytes).filter(|one| one.bytes >= MIN_BYTES);
+        let Some(first) = first.filter(|_| sum >= MIN_MOVED_BYTES || percent(sum, in_all) >= MIN_MOVED_PERCENT) else {
             continue;
         };
-        let source = match verb {
-            "writes" => "block:block_bio_queue, and the task that made the page dirty",
-            _ => "block:block_bio_queue",
-        };
+        let source = source_of(verb);
         let (name, verb_of) = (first.label(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
         let unknown = bytes(OwnerKind::Unknown);
         // Then the sum holds the same bytes twice, and parts of it say nothing.
@@ -47,16 +53,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && is_doubled(&one.device));
         // What is of nobody known may be what the disk beneath does for the loop device: then it is not another one's.
         let beneath = doubled.map_or(0, |one| beneath(found, &one.device, verb));
-        // Whoever leads among the rest leads nothing.
-        let mostly_unknown = unknown > first.bytes.saturating_add(beneath);
+        // Whoever leads among the rest leads nothing; a small part is a remark.
+        let may_be_more = unknown > first.bytes.saturating_add(beneath);
+        let mostly_unknown = may_be_more && (doubled.is_some() || percent(unknown, sum) >= MOST_UNKNOWN_PERCENT);
+        if !mostly_unknown && percent(first.bytes, sum) < MIN_SHARE_PERCENT {
+            continue;
+        }
         let mut cause = String::new();
         if mostly_unknown {
-            cause += &match (verb, found.originators.written_unknown_bytes.why()) {
-                ("writes", None) if is_on_btrfs(seen) => OF_BTRFS.to_owned(),
-                ("writes", None) => UNSEEN.to_owned(),
-                ("writes", Some(why)) => format!("Who changes pages is not in this trace: {}.", why.missing),
-                _ => String::new(),
-            };
+            cause += &why_unknown(seen, found, verb);
             cause += &format!(" Of the rest {name} {verb_of} most: {}.", size(first.bytes));
         }
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
@@ -105,7 +110,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 _ if seen.is_of_process && first.bytes == sum => format!("{name} {verb_of} {}.", size(sum)),
                 Some(_) => format!("{name} {verb_of} most: {}.", size(first.bytes)),
                 None => format!(
-                    "{name} {verb_of} most: {} of {} ({:.0} %).",
+                    "{}{name} {verb_of} most: {} of {} ({:.0} %).",
+                    among(bytes(OwnerKind::Kernel) > first.bytes, may_be_more),
                     size(first.bytes),
                     size(sum),
                     percent(first.bytes, sum)
@@ -120,6 +126,32 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         });
     }
     findings
+}
+
+fn source_of(verb: &str) -> &'static str {
+    match verb {
+        "writes" => "block:block_bio_queue, and the task that made the page dirty",
+        _ => "block:block_bio_queue",
+    }
+}
+
+/// Why nobody is known of most of what is read or written.
+fn why_unknown(seen: &Seen<'_>, found: &BlockFound, verb: &str) -> String {
+    match (verb, found.originators.written_unknown_bytes.why()) {
+        ("writes", None) if is_on_btrfs(seen) => OF_BTRFS.to_owned(),
+        ("writes", None) => UNSEEN.to_owned(),
+        ("writes", Some(why)) => format!("Who changes pages is not in this trace: {}.", why.missing),
+        _ => String::new(),
+    }
+}
+
+/// Among whom the first one does most: a journal does more, or may do more, as nobody known may.
+fn among(kernel_does_more: bool, unknown_may_do_more: bool) -> &'static str {
+    match (kernel_does_more, unknown_may_do_more) {
+        (_, true) => "Of the known programs ",
+        (true, false) => "Of the programs ",
+        (false, false) => "",
+    }
 }
 
 /// What the recorder itself did is no workload. Where one program is shown, others have no group.
@@ -231,6 +263,23 @@ mod tests {
         work.is_of_process = true;
         let found = find(&work.seen());
         assert_eq!(found.iter().map(|one| one.what.as_str()).collect::<Vec<_>>(), ["player (7) reads 40 KiB."]);
+    }
+
+    #[test]
+    fn small_shares_are_left_out() {
+        let what = |work: &mut Work| find(&work.seen()).into_iter().map(|one| one.what).collect::<Vec<_>>();
+        let mut work = Work::new(1_000_000);
+        work.owner("tar", OwnerKind::Task, 100 << 10, 100 << 20);
+        assert_eq!(what(&mut work), ["tar (7) writes most: 100 MiB of 100 MiB (100 %)."]);
+        let mut work = Work::new(1_000_000);
+        work.owner("cat", OwnerKind::Task, 0, 40 << 10);
+        work.owner("jbd2", OwnerKind::Kernel, 0, 60 << 10);
+        assert_eq!(what(&mut work), ["Of the programs cat (7) writes most: 40 KiB of 100 KiB (40 %)."]);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 50 << 10);
+        work.owner("jbd2", OwnerKind::Kernel, 0, 100 << 10);
+        assert_eq!(what(&mut work), ["Of the known programs cat (7) writes most: 40 KiB of 250 KiB (16 %)."]);
+        work.owner("jbd2", OwnerKind::Kernel, 0, 60 << 20);
+        assert!(what(&mut work).is_empty());
     }
 
     #[test]
