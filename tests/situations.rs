@@ -206,6 +206,24 @@ fn a_short_queue_and_a_search() {
     assert!(!said["search"]["findings"].to_string().contains("small_reads"), "{:#}", said["search"]["findings"]);
 }
 
+/// 20 MiB into the page cache, where 1 MiB of changed memory are allowed, and where as much is allowed as is advised.
+#[test]
+fn a_small_limit_of_changed_memory() {
+    const WRITE: &str = "/work write 5000 /mnt/file";
+    let run = |dir: &TempDir, limit: &'static str| {
+        boot(dir, plan(&[("completion_ns", "4000000"), ("queue_depth", "1")]), &[("writer", limit, WRITE)])
+    };
+    let dir = TempDir::new("situations-dirty");
+    let before = run(&dir, "echo 1048576 > /proc/sys/vm/dirty_bytes");
+    let finding = first_is(&before["writer"], "dirty_limit");
+    assert!(whole(&finding).contains("vm.dirty_bytes=1048576"), "{finding:#}");
+    let command = finding["advice"][0]["steps"][1]["command"].as_str().expect("a command");
+    let set = command.replace("sysctl vm.dirty_bytes=", "echo ") + " > /proc/sys/vm/dirty_bytes";
+    let after = run(&dir, Box::leak(set.into_boxed_str()));
+    gained(&finding, time(&before["writer"], "write"), time(&after["writer"], "write"));
+    assert!(!after["writer"]["findings"].to_string().contains("dirty_limit"));
+}
+
 /// A file system of the host's tools, for a disk that is made on the board.
 fn ext4(dir: &TempDir) -> Option<Vec<u8>> {
     let script = "dd if=/dev/zero of=disk bs=1M count=60 2> log; \

@@ -371,6 +371,24 @@ static void mounts_json(struct fs_json *json)
 	free(text);
 }
 
+/* How much memory programs may change before they wait for the device (mm/page-writeback.c), and how much there is for it. */
+static void vm_json(struct fs_json *json)
+{
+	static const char *const names[] = { "dirty_bytes", "dirty_ratio", "dirty_background_bytes",
+					     "dirty_background_ratio" };
+	uint64_t available = fs_available_memory();
+	char path[FS_PATH_MAX];
+
+	fs_json_object(json, "vm");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		number_json(json, names[i], fs_path(path, sizeof(path), "/proc/sys/vm/%s", names[i]));
+	if (available)
+		fs_json_u64(json, "available_bytes", available);
+	else
+		fs_json_null(json, "available_bytes");
+	fs_json_object_end(json);
+}
+
 void fs_cpu_pressure_json(struct fs_json *json)
 {
 	char path[FS_PATH_MAX];
@@ -402,6 +420,7 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 		fs_json_null(json, "bdi");
 		fs_json_null(json, "mounts");
 		fs_json_null(json, "swaps");
+		fs_json_null(json, "vm");
 		return;
 	}
 	list_json(json, "block", "/sys/block", disk_json);
@@ -409,6 +428,7 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 	list_json(json, "bdi", "/sys/class/bdi", bdi_json);
 	mounts_json(json);
 	swaps_json(json);
+	vm_json(json);
 }
 
 /* What a recording of each group would hold here; where a file's numbers lie is tried with --trial alone. */

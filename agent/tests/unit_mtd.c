@@ -107,6 +107,9 @@ static void bare_facts(void)
 	test_root_file("/sys/block/mtdblock0/queue/nr_requests", "64\n");
 	test_root_file("/proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00\n");
 	test_root_file("/proc/swaps", "Filename\tType\tSize\n/dev/none partition\t9\t0\t-2\n/a\\040b file 9 0 -3\nshort\n");
+	test_root_file("/proc/sys/vm/dirty_bytes", "0\n");
+	test_root_file("/proc/sys/vm/dirty_ratio", "20\n");
+	test_root_file("/proc/meminfo", "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n");
 	test_root_file("/sys/block/ram0/size", "0\n");
 	test_root_file("/sys/block/mmcblk0/size", "8\n");
 	test_root_file("/sys/block/mmcblk0/device/life_time", "0x02 0x01\n");
@@ -138,6 +141,8 @@ static void bare_facts(void)
 	CHECK(strstr(json.out.data, "\"bdi\":[{\"name\":\"mtd-0\",\"read_ahead_kb\":0}]"));
 	CHECK(strstr(json.out.data, "\"cpu_pressure\":{\"some_us\":123,\"monotonic_ns\":"));
 	CHECK(strstr(json.out.data, "\"swaps\":[{\"path\":\"/dev/none\",\"device\":null},{\"path\":\"/a b\",\"device\":null}]"));
+	CHECK(strstr(json.out.data, "\"vm\":{\"dirty_bytes\":0,\"dirty_ratio\":20,\"dirty_background_bytes\":null,"
+				    "\"dirty_background_ratio\":null,\"available_bytes\":1048576}"));
 	CHECK(strstr(json.out.data, "\"mounts\":[{\"source\":\"a b\",\"target\":\"/mnt\\tx\",\"type\":\"ext4\","
 				    "\"options\":\"rw,x=\\\\\",\"device\":null,\"block_bytes\":null,\"size_bytes\":null,\"free_bytes\":null},"
 				    "{\"source\":\"short\",\"target\":null,\"type\":null,\"options\":null,"

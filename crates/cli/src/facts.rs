@@ -25,6 +25,21 @@ pub struct Facts {
     mounts: Vec<Mount>,
     #[serde(default)]
     swaps: Vec<Swap>,
+    /// Agents before 0.2.0 have none.
+    #[serde(default)]
+    vm: Option<Vm>,
+}
+
+/// Limits of changed pages, and the memory that is there for them.
+#[derive(Deserialize, JsonSchema)]
+struct Vm {
+    /// 0: the ratio counts.
+    dirty_bytes: Option<u64>,
+    /// Percent of available memory.
+    dirty_ratio: Option<u64>,
+    dirty_background_bytes: Option<u64>,
+    dirty_background_ratio: Option<u64>,
+    available_bytes: Option<u64>,
 }
 
 /// A line of `/proc/swaps`

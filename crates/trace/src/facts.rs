@@ -76,6 +76,7 @@ objects! {
         bdi: Vec<Bdi>,
         mounts: Vec<Mount>,
         swaps: Vec<Swap>,
+        vm: Vm,
         recording: Recording,
         flashmon: Flashmon,
         blktrace: Blktrace,
@@ -240,6 +241,17 @@ objects! {
         path: Option<String>,
         /// `None` of a file in a file system.
         device: Option<String>,
+    }
+
+    /// `/proc/sys/vm`, and `/proc/meminfo`.
+    Vm {
+        /// 0: the ratio counts.
+        dirty_bytes: Option<u64>,
+        /// Percent of the memory that can be changed, about what is available.
+        dirty_ratio: Option<u64>,
+        dirty_background_bytes: Option<u64>,
+        dirty_background_ratio: Option<u64>,
+        available_bytes: Option<u64>,
     }
 
     /// What the recorder says of the recording.

@@ -2,9 +2,11 @@
 //!
 //! Above a limit of changed pages `balance_dirty_pages()` (mm/page-writeback.c) has whoever writes sleep, so that it goes on as fast as the
 //! device. What shows it: the calls take long, the program has no bios of its own in them, and what it writes reaches the device at
-//! the rate of the calls.
+//! the rate of the calls. Where the limit itself is small, the device need not be busy: the kernel lets who writes sleep for longer.
 
-use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{
+    DirtyLimit, Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
+};
 use crate::block::Originator;
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::units::{duration, grouped, size};
@@ -17,6 +19,10 @@ const MIN_BYTES: u64 = 4 << 20;
 const MIN_REACHED_PERCENT: f64 = 50.0;
 /// So much of that was written by others, as the kernel's workers do: else the program waits for bios of its own, percent.
 const MIN_CARRIED_PERCENT: f64 = 80.0;
+
+/// A limit of less than this part of the available memory is small, percent; and many times as much was written.
+const SMALL_PERCENT: f64 = 5.0;
+const TIMES_THE_LIMIT: u64 = 4;
 
 /// Memory takes twice as many bytes a second as the device, or more: else the device would hardly hold the program up.
 const LEAST_GAIN_PERCENT: f64 = 50.0;
@@ -47,7 +53,8 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     let own = groups(found, GroupBy::Owner).find(|one| one.name == group.name)?;
     let mine = || seen.calls.by_process.iter().filter(|other| other.name == group.name);
     let syncs: u64 = mine().filter(|other| is_sync(&other.call)).map(|other| other.total_ns).sum();
-    if stage(own, "Q2C")?.total_ns < ns || syncs > ns {
+    let small = seen.storage.dirty_limit.as_ref().filter(|limit| is_small(limit, bytes));
+    if small.is_none() && stage(own, "Q2C")?.total_ns < ns || syncs > ns {
         return None;
     }
     let rate = |bytes: u64| size((bytes as f64 / (ns as f64 / 1e9)) as u64);
@@ -59,15 +66,24 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
         weight: Weight::Cost,
         processes: vec![group.name.clone()],
         what: format!(
-            "{} waits {} of {} in {} calls of {}() into the page cache: {} a second, as fast as the device takes it.",
+            "{} waits {} of {} in {} calls of {}() into the page cache: {} a second, {}.",
             group.name,
             duration(ns),
             duration(seen.span_ns),
             grouped(n),
             group.call,
-            rate(bytes)
+            rate(bytes),
+            match small {
+                Some(limit) => format!("where {} of changed memory are allowed ({})", size(limit.bytes), limit.setting),
+                None => "as fast as the device takes it".to_owned(),
+            }
         ),
-        cause: format!("{limit}. Of {} that it wrote, {} reached the device meanwhile.", size(bytes), size(reached)),
+        cause: format!(
+            "{limit}.{} Of {} that it wrote, {} reached the device meanwhile.",
+            seen.storage.dirty_limit.as_ref().map_or(String::new(), is_set),
+            size(bytes),
+            size(reached)
+        ),
         evidence: vec![
             measure("time in these calls", ns as f64, MeasureUnit::Ns, source),
             measure("written by them", bytes as f64, MeasureUnit::Bytes, source),
@@ -81,7 +97,18 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     })
 }
 
-/// The limit and the memory of the device are not in the trace, but what has to fit is.
+fn is_small(limit: &DirtyLimit, written: u64) -> bool {
+    let part = limit.available_bytes.map(|available| percent(limit.bytes, available));
+    part.is_some_and(|part| part < SMALL_PERCENT) && written / TIMES_THE_LIMIT >= limit.bytes
+}
+
+/// " The limit is 1 MiB (vm.dirty_bytes=1048576), and 900 MiB were available."
+fn is_set(limit: &DirtyLimit) -> String {
+    let there = limit.available_bytes.map_or(String::new(), |bytes| format!(", and {} were available", size(bytes)));
+    format!(" The limit is {} ({}){there}.", size(limit.bytes), limit.setting)
+}
+
+/// What has to fit below the limit.
 ///
 /// balance_dirty_pages() lets everybody go on below the middle between the background limit and this one: with a limit of twice of all
 /// that is written nobody waits.
@@ -89,12 +116,17 @@ fn remedy(seen: &Seen<'_>, group: &CallGroup) -> Remedy {
     let writes = seen.calls.by_process.iter().filter(|group| is_write(&group.call));
     let all = writes.fold(0u64, |sum, group| sum.saturating_add(group.bytes));
     let mib = all.saturating_mul(2).div_ceil(1 << 20);
+    let available = seen.storage.dirty_limit.as_ref().and_then(|limit| limit.available_bytes);
     let command = |command: String| Step::Run { command, names: Vec::new() };
     Remedy {
-        what: format!(
-            "Where {} of memory are free for what is written in one go, raise the limit; else the device is the limit: write less",
-            size(all)
-        ),
+        what: match available {
+            // Twice of it has to be there.
+            Some(there) if there / 2 >= mib << 20 => "Raise the limit: the memory for it is there".to_owned(),
+            _ => format!(
+                "Where {} of memory are free for what is written in one go, raise the limit; else the device is the limit: write less",
+                size(all)
+            ),
+        },
         steps: vec![
             // To be put back: the one in use is not 0.
             command("sysctl vm.dirty_ratio vm.dirty_bytes".to_owned()),
@@ -149,6 +181,33 @@ mod tests {
             "dd (7) waits 1.00 s of 2.00 s in 128 calls of write() into the page cache: 10 MiB a second, as fast as the device takes it."
         );
         assert!(finding.cause.contains("Of 10 MiB that it wrote, 8 MiB reached the device"), "{}", finding.cause);
+    }
+
+    /// The bios are under way for a part of the time, and the limit is what holds it up.
+    #[test]
+    fn a_small_limit_is_named() {
+        let of = |bytes, available_bytes| {
+            let mut work = work(10 << 20, "kworker/u8:1 (9)");
+            work.calls.by_process[0].total_ns = 1_900_000_000;
+            let setting = format!("vm.dirty_bytes={bytes}");
+            work.storage.dirty_limit = Some(DirtyLimit { bytes, setting, available_bytes });
+            find(&work.seen())
+        };
+        let finding = only(of(1 << 20, Some(200 << 20)));
+        assert!(
+            finding.what.ends_with(", where 1 MiB of changed memory are allowed (vm.dirty_bytes=1048576)."),
+            "{}",
+            finding.what
+        );
+        assert!(
+            finding.cause.contains("The limit is 1 MiB (vm.dirty_bytes=1048576), and 200 MiB were available."),
+            "{}",
+            finding.cause
+        );
+        assert_eq!(finding.advice[0].what, "Raise the limit: the memory for it is there");
+        for (bytes, available) in [(1 << 20, None), (20 << 20, Some(200 << 20)), (8 << 20, Some(200 << 20))] {
+            assert!(of(bytes, available).is_empty(), "{bytes} {available:?}");
+        }
     }
 
     #[test]

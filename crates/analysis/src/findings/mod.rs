@@ -39,7 +39,7 @@ mod wear;
 mod where_time_goes;
 
 pub use crate::finding::{Finding, Gain, Measure, MeasureUnit, Remedy, Rule, Step, Weight};
-pub use storage::{Disk, Mount, StorageFacts};
+pub use storage::{DirtyLimit, Disk, Mount, StorageFacts};
 
 use crate::block::{BlockFound, Group, GroupBy, StageTimes};
 use crate::cache::AccuracyFindings;

@@ -64,6 +64,32 @@ pub struct StorageFacts {
     pub file_names: FileNames,
     /// Part of the recording in which some task waited for a free processor, of 1000 parts; `None`: the kernel does not say it.
     pub cpu_wait_permille: Option<u64>,
+    /// `None`: the recording does not say it.
+    pub dirty_limit: Option<DirtyLimit>,
+}
+
+/// How much memory programs may change before the kernel has them wait for the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirtyLimit {
+    pub bytes: u64,
+    /// What sets it: `vm.dirty_bytes=1048576`.
+    pub setting: String,
+    /// Memory that was available when the recording began.
+    pub available_bytes: Option<u64>,
+}
+
+impl DirtyLimit {
+    fn of(vm: &facts::Vm) -> Option<DirtyLimit> {
+        let (bytes, setting) = match (vm.dirty_bytes, vm.dirty_ratio, vm.available_bytes) {
+            (Some(bytes), ..) if bytes > 0 => (bytes, format!("vm.dirty_bytes={bytes}")),
+            // Of the memory that can be changed, which is about what is available (mm/page-writeback.c).
+            (_, Some(ratio), Some(available)) if ratio <= 100 => {
+                (available / 100 * ratio, format!("vm.dirty_ratio={ratio}"))
+            }
+            _ => return None,
+        };
+        Some(DirtyLimit { bytes, setting, available_bytes: vm.available_bytes })
+    }
 }
 
 impl StorageFacts {
@@ -110,7 +136,8 @@ impl StorageFacts {
         };
         let disks = facts.block.iter().take(MAX_KEPT).map(disk).collect();
         let swaps = facts.swaps.iter().take(MAX_KEPT).filter_map(|swap| swap.device.clone()).collect();
-        StorageFacts { mounts, disks, swaps, device_names, file_names, cpu_wait_permille: None }
+        let dirty_limit = DirtyLimit::of(&facts.vm);
+        StorageFacts { mounts, disks, swaps, device_names, file_names, cpu_wait_permille: None, dirty_limit }
     }
 
     pub fn mounts_of<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Mount> {
@@ -179,6 +206,18 @@ mod tests {
         assert_eq!(cpu_wait(&begin, &at(Some(2_001), Some(2_000_000))), Some(1000));
         for end in [at(None, Some(2_000_000)), at(Some(1_750), None), at(Some(10), Some(2_000_000)), begin.clone()] {
             assert_eq!(cpu_wait(&begin, &end), None);
+        }
+    }
+
+    #[test]
+    fn bytes_count_before_the_ratio() {
+        let of = |facts: serde_json::Value| DirtyLimit::of(&Facts::of(&json!({ "vm": facts })).vm);
+        let ratio = json!({"dirty_bytes": 0, "dirty_ratio": 20, "available_bytes": 1000});
+        assert_eq!(of(ratio).map(|limit| (limit.bytes, limit.setting)), Some((200, "vm.dirty_ratio=20".into())));
+        let bytes = json!({"dirty_bytes": 4096, "dirty_ratio": 0, "available_bytes": null});
+        assert_eq!(of(bytes).map(|limit| limit.setting), Some("vm.dirty_bytes=4096".into()));
+        for unknown in [json!({}), json!({"dirty_ratio": 20}), json!({"dirty_ratio": 101, "available_bytes": 100})] {
+            assert_eq!(of(unknown), None);
         }
     }
 
