@@ -376,7 +376,7 @@ static void vm_json(struct fs_json *json)
 {
 	static const char *const names[] = { "dirty_bytes", "dirty_ratio", "dirty_background_bytes",
 					     "dirty_background_ratio" };
-	uint64_t available = fs_available_memory();
+	uint64_t available = fs_available_bytes();
 	char path[FS_PATH_MAX];
 
 	fs_json_object(json, "vm");
