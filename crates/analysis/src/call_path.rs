@@ -100,8 +100,9 @@ fn held_up(own: &[PathBio], others: &[PathBio]) -> Vec<Holder> {
         }
         match holders.iter_mut().find(|one| one.owner == other.owner && one.device == other.device) {
             Some(one) => {
-                (one.bios, one.bytes, one.in_device_ns) =
-                    (one.bios + 1, one.bytes + other.bytes, one.in_device_ns + ns);
+                one.bios += 1;
+                one.bytes = one.bytes.saturating_add(other.bytes);
+                one.in_device_ns = one.in_device_ns.saturating_add(ns);
             }
             None => holders.push(Holder {
                 device: other.device.clone(),

@@ -125,7 +125,7 @@ impl CallsFound {
     /// Number and time of all calls of these kinds.
     pub fn total(&self, is: impl Fn(&str) -> bool) -> (u64, u64) {
         let of = self.by_process.iter().filter(|group| is(&group.call));
-        of.fold((0, 0), |(n, ns), group| (n + group.ns.n, ns + group.total_ns))
+        of.fold((0, 0), |(n, ns): (u64, u64), group| (n + group.ns.n, ns.saturating_add(group.total_ns)))
     }
 }
 

@@ -25,6 +25,7 @@ mod read_before;
 mod split;
 #[cfg(test)]
 mod testing;
+mod total;
 pub mod units;
 pub mod usage;
 mod usage_drops;

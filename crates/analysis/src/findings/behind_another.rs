@@ -4,6 +4,7 @@ use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, 
 use crate::block::{BlockFound, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::is_read;
 use crate::kernel_threads::is_worker;
+use crate::total::Total as _;
 use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::TaskId;
@@ -62,9 +63,9 @@ fn trims(found: &BlockFound, owner: &str) -> bool {
 /// Time in the calls of an owner, where they ask for what it reads: what is read ahead nobody waits for. `None`: it is not known.
 pub(super) fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> Option<u64> {
     let mine = || seen.calls.by_process.iter().filter(|group| group.name == owner);
-    let asked: u64 = mine().filter(|group| is_read(&group.call)).map(|group| group.bytes).sum();
+    let asked: u64 = mine().filter(|group| is_read(&group.call)).map(|group| group.bytes).total();
     let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
-    (read > written && asked.saturating_mul(2) >= read && !submits).then(|| mine().map(|group| group.total_ns).sum())
+    (read > written && asked.saturating_mul(2) >= read && !submits).then(|| mine().map(|group| group.total_ns).total())
 }
 
 fn later_trim(seen: &Seen<'_>, culprit: &str, device: &str, gain: Evidence<Gain>) -> (String, Remedy) {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::block::Originator;
 use crate::calls::{CallGroup, is_sync, is_write};
+use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 
 /// Below this part of the recorded time it is not what the program waits for, percent.
@@ -35,7 +36,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 /// Bytes that others, not the program itself, wrote for it.
 fn carried(one: &Originator) -> u64 {
     let others = one.carriers.iter().filter(|by| !one.is_called(&by.carrier));
-    others.map(|by| by.written_bytes).sum()
+    others.map(|by| by.written_bytes).total()
 }
 
 fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
@@ -52,7 +53,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     // A queue that is never empty: its bios together are under way for as long as the calls, or longer.
     let own = groups(found, GroupBy::Owner).find(|one| one.name == group.name)?;
     let mine = || seen.calls.by_process.iter().filter(|other| other.name == group.name);
-    let syncs: u64 = mine().filter(|other| is_sync(&other.call)).map(|other| other.total_ns).sum();
+    let syncs = mine().filter(|other| is_sync(&other.call)).map(|other| other.total_ns).total();
     let small = seen.storage.dirty_limit.as_ref().filter(|limit| is_small(limit, bytes));
     if small.is_none() && stage(own, "Q2C")?.total_ns < ns || syncs > ns {
         return None;

@@ -3,6 +3,7 @@
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::Evidence;
 use crate::block::{Failure, Unit};
+use crate::total::Total as _;
 use crate::units::{counted, grouped};
 
 /// A device that does not know an operation says so (EOPNOTSUPP): discards and the like are no failures of its storage.
@@ -62,7 +63,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         cause,
         evidence,
         lost_ns,
-        lost_bytes: Some(real().filter(|one| !one.below).map(|one| one.bytes).sum()),
+        lost_bytes: Some(real().filter(|one| !one.below).map(|one| one.bytes).total()),
         advice: vec![save_the_data()],
         uncertain: None,
     }]

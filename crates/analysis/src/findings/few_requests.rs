@@ -2,6 +2,7 @@
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::block::GroupBy;
+use crate::total::Total as _;
 use crate::units::{duration, grouped};
 
 /// The kernel sets no fewer by hand (BLKDEV_MIN_RQ, block/blk-mq.c): a shorter queue is the driver's own.
@@ -24,7 +25,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let of_disk = |what: &str| format!("{} {what}", disk.device);
         let kinds = [of_disk("reads"), of_disk("writes")];
         let mine = || groups(found, GroupBy::Device).filter(|group| kinds.contains(&group.name));
-        let sum = |name: &str| mine().filter_map(|group| stage(group, name)).map(|stage| stage.total_ns).sum::<u64>();
+        let sum = |name: &str| mine().filter_map(|group| stage(group, name)).map(|stage| stage.total_ns).total();
         let [wait, in_front, all_ns] = ["Q2G", "I2D", "Q2C"].map(sum);
         let bios: u64 = mine().map(|group| group.bios).sum();
         let is_full = in_front.saturating_mul(SOONER) > wait;

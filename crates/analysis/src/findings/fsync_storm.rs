@@ -11,6 +11,7 @@ use crate::OWN_RECORDING;
 use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::kernel_threads::is_worker;
+use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
 use std::collections::BTreeMap;
@@ -217,7 +218,7 @@ impl Synced {
 /// The file of most of these calls, where it has a path, and whether it is a directory. Calls of a process are not recorded by file: it is
 /// known only where nobody else syncs nearly as much.
 fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> {
-    let all: u64 = seen.calls.by_process.iter().filter(|group| is_sync(&group.call)).map(|group| group.total_ns).sum();
+    let all = seen.calls.by_process.iter().filter(|group| is_sync(&group.call)).map(|group| group.total_ns).total();
     let synced = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
     let most = synced.max_by_key(|group| group.ns.n)?;
     let file = FileId::parse(&most.name)?;
@@ -366,7 +367,9 @@ fn behind_others<'a>(seen: &Seen<'a>, process: &str) -> Option<(&'a str, f64)> {
         all.any(|one| one.kind == OwnerKind::Task && one.is_called(name)) && !name.starts_with(OWN_RECORDING)
     };
     let waits = found.pairs.iter().filter(|wait| wait.victim == load.owner && wait.device == load.device);
-    let most = waits.filter(|wait| is_program(&wait.behind)).max_by_key(|wait| wait.served_ns + wait.handover_ns)?;
+    let most = waits
+        .filter(|wait| is_program(&wait.behind))
+        .max_by_key(|wait| wait.served_ns.saturating_add(wait.handover_ns))?;
     Some((&most.behind, part))
 }
 

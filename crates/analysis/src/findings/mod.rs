@@ -103,7 +103,8 @@ impl Seen<'_> {
     fn calls_on(&self, device: &str, is: impl Fn(&str) -> bool) -> (u64, u64, u64) {
         let head = format!("{device} inode ");
         let of = self.calls.by_file.iter().filter(|group| is(&group.call) && group.name.starts_with(&head));
-        of.fold((0, 0, 0), |(n, ns, bytes), group| (n + group.ns.n, ns + group.total_ns, bytes + group.bytes))
+        let add = |sum: u64, one: u64| sum.saturating_add(one);
+        of.fold((0, 0, 0), |(n, ns, bytes), group| (n + group.ns.n, add(ns, group.total_ns), add(bytes, group.bytes)))
     }
 
     /// What the device took for so many bytes, at the mean of this trace's `reads` or `writes`.

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::Evidence;
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
+use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
 use std::collections::BTreeMap;
@@ -108,10 +109,11 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
         }
     }
     let (files, writes) = (small.len() as u64, small.iter().map(|(_, n, _)| n).sum::<u64>());
-    let small_bytes: u64 = small.iter().map(|(.., bytes)| bytes).sum();
+    let small_bytes = small.iter().map(|(.., bytes)| *bytes).total();
     // Of more files than are kept apart, the rest is one group: how many they are is not known, what was written to them is.
     let rest = seen.calls.by_file.iter().filter(|group| is_write(&group.call) && group.name == FURTHER);
-    let (further, further_bytes) = rest.fold((0, 0), |(n, sum), group| (n + group.ns.n, sum + group.bytes));
+    let (further, further_bytes) =
+        rest.fold((0, 0), |(n, sum), group| (n + group.ns.n, group.bytes.saturating_add(sum)));
     let (at_least, bytes) = (if further > 0 { "at least " } else { "" }, small_bytes.saturating_add(further_bytes));
     let writer = writer(seen, is_write)?;
     // Calls by file are those of all processes: of its own count what neither other files nor other processes can have.
@@ -122,11 +124,11 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     }
     let mine = seen.calls.by_process.iter().filter(|group| writer.is(&group.name));
     let makes = |call: &str| is_write(call) || is_sync(call) || call.starts_with("open") || call.starts_with("rename");
-    let own_ns: u64 = mine.filter(|group| makes(&group.call)).map(|group| group.total_ns).sum();
+    let own_ns = mine.filter(|group| makes(&group.call)).map(|group| group.total_ns).total();
     // What a `sync` behind it waits for is mostly these files; an fsync of another program is its own matter.
     let whole = |call: &str| matches!(call, "sync" | "syncfs");
     let others = seen.calls.by_process.iter().filter(|group| !writer.is(&group.name) && whole(&group.call));
-    let waited = own_ns.saturating_add(others.map(|group| group.total_ns).sum()).min(seen.span_ns);
+    let waited = own_ns.saturating_add(others.map(|group| group.total_ns).total()).min(seen.span_ns);
     if !seen.matters(waited) {
         return None;
     }

@@ -7,6 +7,7 @@ use super::{
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, OwnerKind};
 use crate::calls::{FURTHER, is_read};
+use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
 
@@ -140,7 +141,7 @@ fn of_calls(seen: &Seen<'_>, name: &str, bios: Option<u64>) -> Option<u64> {
     }
     let n: u64 = mine().map(|group| group.ns.n).sum();
     let about_one = |bios: u64| n <= bios.saturating_mul(2) && bios <= n.saturating_mul(2);
-    bios.is_none_or(about_one).then(|| mine().map(|group| group.total_ns).sum())
+    bios.is_none_or(about_one).then(|| mine().map(|group| group.total_ns).total())
 }
 
 fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {

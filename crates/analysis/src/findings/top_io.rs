@@ -2,6 +2,7 @@
 
 use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
 use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
+use crate::total::Total as _;
 use crate::units::{counted, size};
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::{FileId, TaskId};
@@ -229,7 +230,7 @@ fn beneath(found: &BlockFound, device: &str, verb: &str) -> u64 {
 /// Whether the disk beneath a loop device is known to do the work of all of its I/O.
 fn is_seen(found: &BlockFound, device: &str) -> bool {
     let of = found.groups.iter().filter(|group| group.by == GroupBy::Device);
-    let bytes = of.filter(|group| group.name.split(' ').next() == Some(device)).map(|group| group.bytes).sum::<u64>();
+    let bytes = of.filter(|group| group.name.split(' ').next() == Some(device)).map(|group| group.bytes).total();
     found.stack.iter().any(|level| level.upper == device && level.upper_bytes >= bytes)
 }
 

@@ -183,13 +183,13 @@ fn empty_sum(call: Operation) -> CallSum {
 fn add(sums: &mut BTreeMap<Operation, CallSum>, call: &CallLayers) {
     let sum = sums.entry(call.call).or_insert_with(|| empty_sum(call.call));
     sum.n += 1;
-    sum.total_ns += call.total_ns;
-    sum.unattributed_ns += call.unattributed_ns;
-    sum.overlap_ns += call.overlap_ns;
+    sum.total_ns = sum.total_ns.saturating_add(call.total_ns);
+    sum.unattributed_ns = sum.unattributed_ns.saturating_add(call.unattributed_ns);
+    sum.overlap_ns = sum.overlap_ns.saturating_add(call.overlap_ns);
     sum.overlap_stretches += call.overlap_stretches;
     for time in &call.layers {
         let of = &mut sum.layers[time.layer as usize];
-        (of.ns, of.stretches) = (of.ns + time.ns, of.stretches + time.stretches);
+        (of.ns, of.stretches) = (of.ns.saturating_add(time.ns), of.stretches + time.stretches);
     }
 }
 
@@ -213,10 +213,10 @@ fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
     let mut slices = Vec::new();
     for write in &mut writes {
         all.begin_ns = all.begin_ns.min(write.begin_ns);
-        all.total_ns += write.total_ns;
+        all.total_ns = all.total_ns.saturating_add(write.total_ns);
         all.calls += write.calls;
-        all.unattributed_ns += write.unattributed_ns;
-        all.overlap_ns += write.overlap_ns;
+        all.unattributed_ns = all.unattributed_ns.saturating_add(write.unattributed_ns);
+        all.overlap_ns = all.overlap_ns.saturating_add(write.overlap_ns);
         all.overlap_stretches += write.overlap_stretches;
         slices.append(&mut write.slices);
         all.result = match (all.result, write.result) {
@@ -225,7 +225,10 @@ fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
         };
         for time in &write.layers {
             match all.layers.iter_mut().find(|known| known.layer == time.layer) {
-                Some(known) => (known.ns, known.stretches) = (known.ns + time.ns, known.stretches + time.stretches),
+                Some(known) => {
+                    known.ns = known.ns.saturating_add(time.ns);
+                    known.stretches += time.stretches;
+                }
                 None => all.layers.push(*time),
             }
         }
