@@ -31,6 +31,18 @@ fn plant(dir: &Path, mark: &Path) {
     for name in ["power/omap3evm", "studies/planted", "kernel/flashmon/module", "kernel/yaffs2/module"] {
         write(&format!("{name}.toml"), "stray text", 0o644);
     }
+    // What other programs read without being asked.
+    for name in ["flashscope.toml", ".flashscope.toml", ".flashscope", ".flashscoperc", "flashscope/config.toml"] {
+        write(name, "stray text", 0o644);
+    }
+    for name in ["boards/armv7", "boards/planted", "chips/micron-slc-256m", "studies/planted"] {
+        for place in [".config/flashscope", "flashscope", ".local/share/flashscope"] {
+            write(&format!("{place}/{name}.toml"), "stray text", 0o644);
+        }
+    }
+    for place in ["flashscope", ".cache/flashscope", ".local/share/flashscope"] {
+        write(&format!("{place}/agents/x86_64/flashscope-agent"), &program, 0o755);
+    }
     // QEMU takes firmware from its working directory before its own.
     for name in ["bios.bin", "bios-256k.bin", "bios-microvm.bin", "linuxboot.bin", "linuxboot_dma.bin", "kvmvapic.bin"]
     {
@@ -55,14 +67,23 @@ impl Hostile {
             plant(&dir.path().join(level), &dir.path().join("mark"));
         }
         // Where the program lies says nothing either: this copy has what looks like a source tree around it.
-        let program = dir.path().join("a/b/c/flashscope");
+        let program = dir.path().join("a/b/c/flashscope-0.2");
         std::fs::copy(flashscope().get_program(), &program).expect("a copy");
         Hostile { dir, program }
     }
 
     fn command(&self, cache: &Path, argv: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(argv).current_dir(self.dir.path().join("a/b/c")).env("FLASHSCOPE_CACHE", cache);
+        let here = self.dir.path().join("a/b/c");
+        command.args(argv).current_dir(&here).env("FLASHSCOPE_CACHE", cache);
+        for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS"]
+        {
+            command.env(name, &here);
+        }
+        // An empty part is the working directory.
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        path.push(":");
+        command.env("PATH", path);
         command.env_remove("FLASHSCOPE_AGENTS").env("NO_COLOR", "1").stdin(Stdio::null());
         command
     }
@@ -128,6 +149,39 @@ fn nothing_of_the_working_directory_is_run_or_read() {
     // Every study is read before the first one runs, which without a cache never happens.
     let study = hostile.run(hostile.command(Path::new("/proc/nosuch"), &["study", "--all"]));
     assert!(says(&study).contains("the cache, /proc/nosuch"), "{}", says(&study));
+}
+
+/// `sudo -E`: whoever can change the cache can put a link in the place of one of its directories while root removes what is old there.
+#[test]
+fn root_changes_nothing_in_another_user_s_cache() {
+    if !is_root() {
+        return skip("needs root, to become somebody else");
+    }
+    let theirs = TempDir::new("hostile-theirs");
+    let own = TempDir::new("hostile-own");
+    let cache = theirs.path().join("flashscope");
+    let (image, left) = (cache.join("images/old.cpio"), cache.join("tmp/1_1_0_left"));
+    std::fs::create_dir_all(image.parent().expect("a directory")).expect("a directory");
+    std::fs::create_dir_all(&left).expect("a directory");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3 * 24 * 3600);
+    std::fs::File::create(&image).and_then(|file| file.set_modified(old)).expect("an old image");
+    let run = |owner: u32, named: Option<&Path>| {
+        for path in [theirs.path(), &cache] {
+            std::os::unix::fs::chown(path, Some(owner), Some(owner)).expect("another owner");
+        }
+        let mut command = flashscope();
+        command.args(["board", "list"]).env_remove("FLASHSCOPE_CACHE").stdin(Stdio::null());
+        command.env("XDG_CACHE_HOME", theirs.path()).env("HOME", own.path());
+        if let Some(cache) = named {
+            command.env("FLASHSCOPE_CACHE", cache);
+        }
+        let ran = output(&mut command);
+        assert!(ran.status.success(), "{}", says(&ran));
+        (image.exists(), left.exists())
+    };
+    assert_eq!(run(65534, None), (true, true));
+    assert_eq!(run(65534, Some(&cache)), (true, true));
+    assert_eq!(run(0, None), (false, false), "its own");
 }
 
 #[test]

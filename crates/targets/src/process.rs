@@ -38,10 +38,12 @@ fn program(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// Finds a program in PATH and in the sbin directories, which a user's PATH often lacks.
+/// Finds a program in PATH and in the sbin directories, which a user's PATH often lacks. An empty or relative part of PATH would be the
+/// working directory.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
         .chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
         .map(|dir| dir.join(name))
         .find(|path| path.is_file())

@@ -15,18 +15,40 @@ pub use crate::scratch_dir::ScratchDir;
 pub(crate) use crate::scratch_dir::remove_tree;
 
 /// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both. A service and an account without a home
-/// have neither: for them it is `/var/cache/flashscope` (root), else a private directory below `/tmp`.
+/// have neither, and root takes none that another user can change (`sudo -E`): for them it is `/var/cache/flashscope` (root), else a
+/// private directory below `/tmp`.
 pub fn cache_dir() -> Result<PathBuf, Error> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let named = absolute("FLASHSCOPE_CACHE").or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("flashscope")));
-    let home = absolute("HOME").map(|dir| dir.join(".cache/flashscope"));
-    match named {
-        Some(dir) => Ok(dir),
-        None => match home.filter(|dir| can_be_made(dir)) {
-            Some(dir) => Ok(dir),
-            None => without_a_home(user().ok_or(Error::NoCacheDir)?, &std::env::temp_dir()),
-        },
+    if let Some(dir) = absolute("FLASHSCOPE_CACHE") {
+        return Ok(dir);
     }
+    let user = user().ok_or(Error::NoCacheDir)?;
+    let is_safe = |dir: &PathBuf| user != 0 || !others_can_change(dir);
+    if let Some(dir) = absolute("XDG_CACHE_HOME").map(|dir| dir.join("flashscope")).filter(is_safe) {
+        return Ok(dir);
+    }
+    let home = absolute("HOME").map(|dir| dir.join(".cache/flashscope"));
+    match home.filter(|dir| can_be_made(dir) && is_safe(dir)) {
+        Some(dir) => Ok(dir),
+        None => without_a_home(user, &std::env::temp_dir()),
+    }
+}
+
+/// Whether another user than root and this one can change a directory, or put another one in its place. Of one that is not there the
+/// first above it that is counts.
+fn others_can_change(dir: &Path) -> bool {
+    let itself = dir.canonicalize().ok();
+    let Some(there) = dir.ancestors().find_map(|above| above.canonicalize().ok()) else { return true };
+    let us = user();
+    let is_safe = |above: &Path| {
+        let Ok(meta) = std::fs::metadata(above) else { return false };
+        let mode = meta.mode();
+        let closed = mode & 0o002 == 0 && (mode & 0o020 == 0 || meta.gid() == 0);
+        // In a sticky directory others cannot rename or remove what is ours.
+        let sticky = mode & 0o1000 != 0 && itself.as_deref() != Some(above);
+        (meta.uid() == 0 || Some(meta.uid()) == us) && (closed || sticky)
+    };
+    !there.ancestors().all(is_safe)
 }
 
 /// Whether this user can write there, once the directories that are missing are made.
@@ -160,6 +182,9 @@ fn is_ours(path: &Path) -> bool {
 /// callers at once each gets other ones. Before [`sweep`], which removes what nobody took.
 pub fn take_abandoned(label: &str) -> Vec<ScratchDir> {
     let Ok(cache) = cache_dir() else { return Vec::new() };
+    if user() == Some(0) && others_can_change(&cache) {
+        return Vec::new();
+    }
     take_abandoned_in(&cache.join("tmp"), label)
 }
 
@@ -192,6 +217,10 @@ const IMAGE_AGE: Duration = Duration::from_secs(24 * 3600);
 pub fn sweep() -> Result<Vec<PathBuf>, Error> {
     let cache = cache_dir()?;
     let mut removed = Vec::new();
+    // Somebody else could have put a link to what is root's in the place of a directory meanwhile.
+    if user() == Some(0) && others_can_change(&cache) {
+        return Ok(removed);
+    }
     for parent in ["tmp", "run"] {
         for entry in std::fs::read_dir(cache.join(parent)).into_iter().flatten().flatten() {
             if entry.file_name().to_str().and_then(owner_lives) == Some(false) {
@@ -263,6 +292,33 @@ mod tests {
         assert_eq!(without_a_home(4321, dir.path()).unwrap(), other);
         std::os::unix::fs::symlink("/etc", &other).unwrap();
         assert!(without_a_home(4321, dir.path()).is_err(), "somebody else made it");
+    }
+
+    #[test]
+    fn who_can_change_the_way_to_a_cache_can_change_it() {
+        let dir = ScratchDir::new("changed").unwrap();
+        let (above, cache) = (dir.path().join("above"), dir.path().join("above/cache"));
+        std::fs::create_dir_all(&cache).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        for (of_above, of_cache, others) in [
+            (0o755, 0o700, false),
+            (0o755, 0o777, true),
+            (0o755, 0o1777, true),
+            (0o777, 0o700, true),
+            (0o1777, 0o700, false),
+        ] {
+            mode(&above, of_above);
+            mode(&cache, of_cache);
+            assert_eq!(others_can_change(&cache), others, "{of_above:o} {of_cache:o}");
+        }
+        mode(&cache, 0o700);
+        assert!(!others_can_change(&above.join("not/there")), "what is made in a sticky directory is ours");
+        if user() == Some(0) {
+            std::os::unix::fs::chown(&above, Some(65534), None).unwrap();
+            assert!(others_can_change(&cache) && others_can_change(&above.join("not/there")));
+        }
     }
 
     #[test]
