@@ -1,7 +1,6 @@
 //! `record --boot`: prepares a machine so that its next boot is recorded, collects the recording, and undoes the preparation.
 //! The work is the agent's (`agent/record/at_boot.c`). Limits: what the kernel does before init is not recorded.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use flashscope_targets::{Job, Target};
@@ -23,13 +22,14 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     let terminal = Arc::new(Terminal::new(quiet));
     let target = target::open(&args.target, &terminal)?;
     if args.undo {
-        return print(&ask(&*target, vec!["undo".to_owned()])?);
+        return target::print(&ask(&*target, vec!["undo".to_owned()])?);
     }
     if args.collect {
         return collect(args, &*target, &terminal);
     }
     let said = ask(&*target, ["prepare".to_owned()].into_iter().chain(recorder(args)).collect())?;
-    print(&said)?;
+    target::print(&said)?;
+    let name = flashscope_output::quote::shell(name).unwrap_or_else(|| "TARGET".to_owned());
     terminal.line(&format!(
         "reboot it now; then collect with: flashscope record --boot --collect --on {name} -o boot.dat (or --undo in place of \
          --collect)"
@@ -51,21 +51,15 @@ fn recorder(args: &RecordArgs) -> Vec<String> {
     argv
 }
 
-fn print(text: &[u8]) -> Result<(), Failure> {
-    // What a closed pipe misses is the reader's own choice.
-    std::io::stdout().write_all(text).ok();
-    Ok(())
-}
-
 /// What an agent's command of `boot` printed.
 fn ask(target: &dyn Target, words: Vec<String>) -> Result<Vec<u8>, Failure> {
-    let mut out = Vec::new();
+    let mut out = target::Answer::default();
     let argv = ["boot".to_owned()].into_iter().chain(words).collect();
     let outcome = target.run(&Job { argv, ..Job::default() }, &mut out)?;
     if outcome.status != 0 {
         return Err(target::agent_failure(&outcome.stderr, outcome.status));
     }
-    Ok(out)
+    Ok(out.bytes)
 }
 
 /// The recording is on this disk before anything is undone there.

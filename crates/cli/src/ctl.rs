@@ -1,6 +1,5 @@
 //! `ctl`: a recorder that another shell started.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -13,8 +12,5 @@ use crate::target;
 pub fn run(args: &CtlArgs, quiet: bool) -> Result<(), Failure> {
     let action = args.action.to_possible_value().expect("no action is hidden").get_name().to_owned();
     let argv = ["ctl".to_owned(), action].into_iter().chain(args.name.clone()).collect();
-    let out = target::output(&args.target, argv, &Arc::new(Terminal::new(quiet)))?;
-    // What a closed pipe misses is the reader's own choice.
-    std::io::stdout().write_all(&out).ok();
-    Ok(())
+    target::print(&target::output(&args.target, argv, &Arc::new(Terminal::new(quiet)))?)
 }

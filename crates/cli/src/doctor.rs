@@ -17,7 +17,7 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
     let json = target::facts(&args.target, &["probe", "--trial"], &terminal)?;
     let facts = Facts::of(&json);
     if args.json {
-        outln!("{json:#}");
+        out!("{}", flashscope_report::json::any(&json));
     } else if args.verbose {
         out!("{}\n{}", summary(&facts, &args.target.target), advice(&facts));
     } else {
@@ -70,8 +70,9 @@ fn summary(facts: &Facts, target: &str) -> String {
     out
 }
 
-fn shell(word: &str) -> std::borrow::Cow<'_, str> {
-    visible(word)
+/// The target, as it was typed, in a command.
+fn shell(target: &str) -> String {
+    flashscope_output::quote::shell(target).unwrap_or_else(|| "TARGET".to_owned())
 }
 
 /// A text of the facts, harmless on a terminal.

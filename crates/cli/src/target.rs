@@ -42,15 +42,46 @@ pub fn open_with(
     Ok(flashscope_targets::open(&args.target, &options)?)
 }
 
+/// What an agent answers: facts of a machine with a thousand devices have a mebibyte.
+const MOST_OF_AN_ANSWER: usize = 16 << 20;
+
+/// An answer that has an end, whatever the other machine sends.
+#[derive(Default)]
+pub struct Answer {
+    pub bytes: Vec<u8>,
+}
+
+impl std::io::Write for Answer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MOST_OF_AN_ANSWER {
+            return Err(std::io::Error::other("more than 16 MiB, which no agent answers"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Runs an agent command to its end; what it printed.
 pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) -> Result<Vec<u8>, Failure> {
     let target = open(args, terminal)?;
-    let mut out = Vec::new();
+    let mut out = Answer::default();
     let outcome = target.run(&Job { argv, ..Job::default() }, &mut out)?;
     if outcome.status != 0 {
         return Err(agent_failure(&outcome.stderr, outcome.status));
     }
-    Ok(out)
+    Ok(out.bytes)
+}
+
+/// Prints what an agent printed. It is another machine's: nothing in it acts on a terminal.
+pub fn print(text: &[u8]) -> Result<(), Failure> {
+    for line in String::from_utf8_lossy(text).lines() {
+        outln!("{}", flashscope_output::escaped(line));
+    }
+    Ok(())
 }
 
 /// Runs an agent command that prints one JSON object.

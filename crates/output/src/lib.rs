@@ -22,7 +22,7 @@ pub use file::{
 pub use input::open_input;
 pub use standard::{StdoutError, flush, note, note_with, print, print_bytes, print_error};
 pub use temporary::{random, temporary};
-pub use text::{acts, hex, visible};
+pub use text::{acts, escaped, escaped_json, hex, visible};
 
 /// Whether this process has root's rights over files.
 pub fn is_root() -> bool {

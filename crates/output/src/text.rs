@@ -21,15 +21,21 @@ pub fn acts(c: char) -> bool {
 /// One line of text that a terminal or a page may show: what would act is written out (`\x1b`, `\u{202e}`), and what is
 /// longer than any name ends in "…".
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if text.len() <= MAX_CHARS && !text.chars().any(acts) {
+    if text.len() > MAX_CHARS
+        && let Some((end, _)) = text.char_indices().nth(MAX_CHARS)
+    {
+        return Cow::Owned(escaped(&text[..end]).into_owned() + "…");
+    }
+    escaped(text)
+}
+
+/// As [`visible`], of any length.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(acts) {
         return Cow::Borrowed(text);
     }
     let mut out = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i == MAX_CHARS {
-            out.push('…');
-            break;
-        }
+    for c in text.chars() {
         match c {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
@@ -38,6 +44,26 @@ pub fn visible(text: &str) -> Cow<'_, str> {
             c => out.push(c),
         }
     }
+    Cow::Owned(out)
+}
+
+/// JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does not. They become `\u` escapes, which mean the same
+/// to a parser. Line feeds between values stay.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    // Most results have nothing else, and are long: a byte is looked at faster than a character.
+    if json.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len());
+    let mut rest = 0;
+    for (at, acting) in json.match_indices(|c| c != '\n' && acts(c)) {
+        out.push_str(&json[rest..at]);
+        for unit in acting.encode_utf16() {
+            _ = write!(out, "\\u{unit:04x}");
+        }
+        rest = at + acting.len();
+    }
+    out.push_str(&json[rest..]);
     Cow::Owned(out)
 }
 

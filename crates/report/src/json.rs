@@ -2,7 +2,7 @@
 
 use flashscope_analysis::NamesFound;
 use serde::Serialize;
-use std::fmt::Write;
+use std::borrow::Cow;
 
 pub use crate::names::BESIDE as NAMES_BESIDE;
 
@@ -17,28 +17,16 @@ pub fn named(report: &impl Serialize, names: &NamesFound) -> String {
     any(&value)
 }
 
-/// Indented, with a final newline. JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does
-/// not: they become `\u` escapes, which mean the same to a parser.
+/// Indented, with a final newline. Nothing in it acts on a terminal.
 pub fn any(value: &impl Serialize) -> String {
     // Both documents are structs with string keys and plain values: serde_json cannot fail on them.
-    let mut json = serde_json::to_string_pretty(value).expect("plain data serialises");
-    // Most results have nothing else, and are long: a byte is looked at faster than a character.
-    if json.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
-        json.push('\n');
-        return json;
-    }
-    let mut out = String::with_capacity(json.len() + 1);
-    let mut rest = 0;
-    for (at, acting) in json.match_indices(|c| c != '\n' && crate::text::acts(c)) {
-        out.push_str(&json[rest..at]);
-        for unit in acting.encode_utf16() {
-            _ = write!(out, "\\u{unit:04x}");
-        }
-        rest = at + acting.len();
-    }
-    out.push_str(&json[rest..]);
-    out.push('\n');
-    out
+    let json = serde_json::to_string_pretty(value).expect("plain data serialises");
+    let mut json = match flashscope_output::escaped_json(&json) {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(escaped) => escaped,
+    };
+    json.push('\n');
+    json
 }
 
 #[cfg(test)]

@@ -164,7 +164,8 @@ fn look(
             keep(path, &snapshot)?;
         }
         if args.json {
-            outln!("{}", serde_json::to_string(&snapshot).expect("plain data serialises"));
+            let line = serde_json::to_string(&snapshot).expect("plain data serialises");
+            outln!("{}", flashscope_output::escaped_json(&line));
             flashscope_output::flush()?;
         } else if let Some(screen) = screen {
             screen.show(snapshot)?;

@@ -178,7 +178,12 @@ fn put(out: &mut Vec<u8>, value: impl std::fmt::Display) {
 
 fn json_text(out: &mut Vec<u8>, text: &str) {
     // Writing into memory does not fail, and text always has a JSON form.
-    let _ = serde_json::to_writer(&mut *out, text);
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        let _ = serde_json::to_writer(&mut *out, text);
+        return;
+    }
+    let json = serde_json::to_string(text).unwrap_or_default();
+    out.extend_from_slice(flashscope_output::escaped_json(&json).as_bytes());
 }
 
 fn json_record(out: &mut Vec<u8>, record: &Record<'_>, comm: Option<&str>) {
