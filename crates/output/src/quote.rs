@@ -5,6 +5,14 @@
 
 use crate::acts;
 
+/// Most characters of a word as it is written. What is shown ends after 2,000 ([`crate::visible`]), and a quotation that is cut there is
+/// open: what follows it would be read as another command.
+const LONGEST: usize = 500;
+
+fn is_too_long(word: &str) -> bool {
+    word.chars().nth(LONGEST).is_some()
+}
+
 /// Letters, digits and what no reader of such lines takes for anything but itself.
 fn plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_./:-".contains(&c))
@@ -17,16 +25,18 @@ pub fn shell(word: &str) -> Option<String> {
         return None;
     }
     if word.bytes().all(more) && !word.starts_with('-') {
-        return Some(word.to_owned());
+        return Some(word.to_owned()).filter(|word| !is_too_long(word));
     }
     // A name that begins with a dash would be an option; a path that begins with ./ is the same file.
     let dash = if word.starts_with('-') { "./" } else { "" };
-    Some(format!("'{dash}{}'", word.replace('\'', r"'\''")))
+    Some(format!("'{dash}{}'", word.replace('\'', r"'\''"))).filter(|quoted| !is_too_long(quoted))
 }
 
-/// A word that is no file's name, such as a mapped device's or a task's number: one that begins with a dash would be an option.
+/// A word that need not be a file's name, such as a mapped device's or a task's number: one that begins with a dash would be an option.
+/// The kernel's own paths have no `..`: such a path would lead away from where it seems to lie.
 pub fn argument(word: &str) -> Option<String> {
-    if word.starts_with('-') { None } else { shell(word) }
+    let leads_away = word.starts_with('/') && word.split('/').any(|part| matches!(part, "." | ".."));
+    if word.starts_with('-') || leads_away { None } else { shell(word) }
 }
 
 /// A file below /sys that a line writes to. A part of its path is a device's name, which must lead nowhere else.
@@ -36,7 +46,7 @@ pub fn sysfs_file(path: &str) -> Option<String> {
 
 /// Where a file system is mounted.
 pub fn mount_point(path: &str) -> Option<String> {
-    if path.starts_with('/') { shell(path) } else { None }
+    if path.starts_with('/') { argument(path) } else { None }
 }
 
 /// A file of this machine, as a word of a shell; where that cannot be, its name as it can be shown, in quotes that say so.
@@ -58,7 +68,7 @@ pub fn fstab(field: &str) -> Option<String> {
             c => out.push(c),
         }
     }
-    Some(out)
+    Some(out).filter(|field| !is_too_long(field))
 }
 
 /// The name of a directory below /sys/class: a part of paths, of a udev match (where `*?[|` and quotes have a meaning that no
@@ -85,6 +95,10 @@ mod tests {
         for bad in ["", "a\nb", "a\u{1b}[31m", "a\u{202e}b", "\u{61c}"] {
             assert_eq!(shell(bad), None, "{bad:?}");
         }
+        // Quotes are four characters each.
+        for (letter, most) in [("x", LONGEST), (" ", LONGEST - 2), ("'", (LONGEST - 2) / 4)] {
+            assert!(shell(&letter.repeat(most)).is_some() && shell(&letter.repeat(most + 1)).is_none(), "{letter:?}");
+        }
     }
 
     #[test]
@@ -96,6 +110,10 @@ mod tests {
         }
         assert_eq!((mount_point("/a b").as_deref(), mount_point("-a"), mount_point("a")), (Some("'/a b'"), None, None));
         assert_eq!((argument("a$b").as_deref(), argument("-x"), argument("")), (Some("'a$b'"), None, None));
+        for bad in ["/mnt/../etc", "/.", "/mnt/./x", "/.."] {
+            assert_eq!((argument(bad), mount_point(bad)), (None, None), "{bad:?}");
+        }
+        assert_eq!((argument("../x").as_deref(), argument("/a/..b").as_deref()), (Some("../x"), Some("/a/..b")));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use flashscope_output::quote;
 pub const IN_REPORT: usize = 8;
 /// Measures of a finding in a report.
 const MEASURES: usize = 3;
+/// Characters of a line with commands at most: what is cut ([`crate::visible`]) may end within a quotation.
+const MOST_SHOWN: usize = 1500;
 
 /// A measure's value with its unit.
 fn value(measure: &Measure) -> String {
@@ -70,31 +72,65 @@ pub fn gain(remedy: &Remedy) -> String {
     }
 }
 
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub text: String,
+    /// What is to be typed stands behind the text. A line break in it would make a command of its second half.
+    pub typed: Vec<String>,
+}
+
+impl Line {
+    fn of(text: String) -> Line {
+        Line { text, typed: Vec::new() }
+    }
+
+    /// Where they have no room.
+    pub fn without_commands(&self) -> String {
+        let text = self.text.trim_end_matches(':');
+        format!("{text}. The commands are too long for this line: flashscope advise TRACE")
+    }
+
+    /// In one piece.
+    pub fn joined(&self) -> String {
+        [std::slice::from_ref(&self.text), &self.typed[..]].concat().join(" ")
+    }
+}
+
 /// What a report says of a finding: at most five lines of text, the first of which is the finding.
-pub fn lines(finding: &Finding) -> Vec<String> {
-    let mut lines = vec![finding.what.clone()];
+pub fn lines(finding: &Finding) -> Vec<Line> {
+    let mut lines = vec![Line::of(finding.what.clone())];
     if !finding.cause.is_empty() {
-        lines.push(finding.cause.clone());
+        lines.push(Line::of(finding.cause.clone()));
     }
     if !finding.advice.is_empty() && !finding.evidence.is_empty() {
-        lines.push(format!("Evidence: {}.", evidence(finding, MEASURES)));
+        lines.push(Line::of(format!("Evidence: {}.", evidence(finding, MEASURES))));
     }
     if let Some(first) = finding.advice.first() {
-        let typed: Vec<String> = first.steps.iter().map(step).collect();
-        lines.push(match typed.is_empty() {
-            true => format!("Do: {}.", first.what),
-            // A line of C or SQL ends with one.
-            false => format!("Do: {}: {}", first.what, typed.join("; ").replace(";; ", "; ")),
-        });
-        lines.push(format!("Gain: {}.", gain(first)));
+        lines.push(advice(first));
+        lines.push(Line::of(format!("Gain: {}.", gain(first))));
     }
     if let Some(why) = &finding.uncertain {
         match lines.len() {
-            5 => lines[4] += &format!(" Uncertain: {why}."),
-            _ => lines.push(format!("Uncertain: {why}.")),
+            5 => lines[4].text += &format!(" Uncertain: {why}."),
+            _ => lines.push(Line::of(format!("Uncertain: {why}."))),
         }
     }
     lines
+}
+
+/// What to do, and the steps of it with a semicolon between them.
+fn advice(remedy: &Remedy) -> Line {
+    let mut typed: Vec<String> = remedy.steps.iter().map(step).collect();
+    let last = typed.len().saturating_sub(1);
+    // A line of C or SQL ends with one.
+    typed[..last].iter_mut().filter(|step| !step.ends_with(';')).for_each(|step| step.push(';'));
+    let end = if typed.is_empty() { "." } else { ":" };
+    let line = Line { text: format!("Do: {}{end}", remedy.what), typed };
+    if line.joined().chars().count() <= MOST_SHOWN {
+        return line;
+    }
+    Line::of(line.without_commands())
 }
 
 /// What follows a list of findings: how to see the rest.
@@ -130,7 +166,9 @@ mod tests {
         }
         let run = |name: &str| Step::Run { command: "cryptsetup refresh".into(), names: vec![name.into()] };
         assert_eq!(step(&run("a b'c")), r"cryptsetup refresh 'a b'\''c'");
-        assert!(step(&run("--help")).starts_with("not offered"));
+        for name in ["--help", "/sys/block/../../tmp/x/queue/max_sectors_kb", &"x".repeat(4096)] {
+            assert!(step(&run(name)).starts_with("not offered"), "{name}");
+        }
         let set = Step::Set { path: "/sys/block/sda/queue/scheduler".into(), value: "mq-deadline".into() };
         assert_eq!(step(&set), "echo mq-deadline > /sys/block/sda/queue/scheduler");
     }

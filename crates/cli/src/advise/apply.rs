@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
+use flashscope_output::quote;
 use flashscope_trace::Facts;
 
 use crate::args::AdviseArgs;
@@ -64,7 +65,7 @@ pub fn apply(args: &AdviseArgs, quiet: bool, recorded: &Facts, knobs: &[(String,
         let kib = if text("path").ends_with("read_ahead_kb") { " KiB" } else { "" };
         outln!("{}: {}{kib}, was {}", text("path"), text("now"), text("before"));
     }
-    let on = flashscope_output::quote::shell(on).unwrap_or_else(|| "TARGET".to_owned());
+    let on = quote::shell(on).unwrap_or_else(|| "TARGET".to_owned());
     if knobs.iter().any(|(path, _)| path.ends_with("/read_ahead_kb")) {
         outln!("Files that are open keep their window: start the program again.");
     }
@@ -103,10 +104,9 @@ pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
 /// One setting that somebody changed after it was applied.
 fn left_alone(one: &serde_json::Value) -> String {
     let [path, before, now] = ["path", "before", "now"].map(|name| one[name].as_str().unwrap_or("?"));
-    let quote = flashscope_output::quote::shell;
-    let command = quote(path).zip(quote(before)).map(|(path, before)| match path.starts_with("/sys/") {
-        true => format!("; to restore it: echo {before} > {path}"),
-        false => format!("; to restore it: mount -o remount,{before} {path}"),
+    let command = quote::argument(before).and_then(|before| match path.starts_with("/sys/") {
+        true => Some(format!("; to restore it: echo {before} > {}", quote::sysfs_file(path)?)),
+        false => Some(format!("; to restore it: mount -o remount,{before} {}", quote::mount_point(path)?)),
     });
     let [path, before, now] = [path, before, now].map(flashscope_report::visible);
     let command = command.unwrap_or_default();
@@ -243,7 +243,15 @@ mod tests {
              restore it: echo 128 > /sys/block/sda/queue/read_ahead_kb"
         );
         assert!(line("/data; reboot", "noatime").ends_with("mount -o remount,noatime '/data; reboot'"));
-        assert!(line("/data\u{1b}[2J", "noatime").ends_with("it was noatime before"));
+        for (path, before) in [
+            ("/data\u{1b}[2J", "noatime"),
+            ("/sys/block/../../etc/x/read_ahead_kb", "128"),
+            ("/sys/block/sda/queue/read_ahead_kb", "-n"),
+            ("data", "noatime"),
+            ("/data/../etc", "noatime"),
+        ] {
+            assert!(line(path, before).ends_with(&format!("it was {before} before")), "{path}");
+        }
     }
 
     /// Detached and attached again: the file says whether it is the same device.

@@ -132,11 +132,13 @@ fn findings(findings: &[Finding], style: &Style) -> String {
         lost.map_or(String::new(), |lost| style.bold_lines(&table::paragraph(&visible(&lost.what), width, 0, 2)));
     out += &style.heading("Findings");
     for (number, finding) in findings.iter().take(findings_view::IN_REPORT).enumerate() {
-        for (line, text) in findings_view::lines(finding).iter().enumerate() {
-            let text = visible(text);
-            out += &match line {
+        for (at, line) in findings_view::lines(finding).iter().enumerate() {
+            let text = visible(&line.text);
+            let typed: Vec<_> = line.typed.iter().map(|step| visible(step)).collect();
+            out += &match at {
                 0 => style.bold_lines(&paragraph_numbered(&text, width, number + 1)),
-                _ => table::paragraph(&text, width, 5, 7),
+                _ => table::paragraph_with(&text, &typed, width, 5, 7)
+                    .unwrap_or_else(|| table::paragraph(&line.without_commands(), width, 5, 7)),
             };
         }
     }
@@ -246,14 +248,13 @@ fn losses<'a>(all: impl Iterator<Item = (&'a str, u64, &'a str)>, width: usize) 
 }
 
 #[cfg(test)]
-mod lost_tests {
+mod finding_tests {
     use super::*;
     use flashscope_analysis::Evidence;
-    use flashscope_analysis::findings::Weight;
+    use flashscope_analysis::findings::{Remedy, Step, Weight};
 
-    #[test]
-    fn lost_events_are_told_before_the_findings() {
-        let finding = |rule, what: &str| Finding {
+    fn finding(rule: Rule, what: &str) -> Finding {
+        Finding {
             rule,
             weight: Weight::Overview,
             processes: Vec::new(),
@@ -264,7 +265,42 @@ mod lost_tests {
             lost_bytes: None,
             advice: Vec::new(),
             uncertain: None,
+        }
+    }
+
+    /// A line break would make a command of its second half, or change the name that is quoted there.
+    #[test]
+    fn what_is_to_be_typed_is_never_broken() {
+        let run = |name: &str| Step::Run { command: "umount".to_owned(), names: vec![name.to_owned()] };
+        let of = |steps: Vec<Step>| {
+            let what = "Unmount what is not used, and mount it again".to_owned();
+            let gain = Evidence::unknown("it was not tried", "");
+            let advice = vec![Remedy { what, steps, gain, risk: String::new() }];
+            findings(
+                &[Finding { advice, ..finding(Rule::TopIo, "a writes most.") }],
+                &Style { width: 40, ..Style::default() },
+            )
         };
+        let code = "a(b, c);".repeat(3);
+        for name in ["/mnt/a  b", "/mnt/it's; reboot", "reboot", "/mnt/' a"] {
+            let text = of(vec![run(name), run("x"), Step::Code { line: code.clone() }, run(name)]);
+            assert!(text.lines().all(|line| line.len() <= 40), "{text}");
+            let typed = findings_view::step(&run(name));
+            let unbroken = text.replace(" \\\n       ", " ");
+            for end in [";", "\n"] {
+                assert!(unbroken.contains(&format!("{typed}{end}")), "{text}");
+            }
+        }
+        // A name that needs more than a line is not printed at all.
+        let text = of(vec![run(&format!("/mnt/{}", "a b ".repeat(10)))]);
+        assert!(text.contains("The commands are") && !text.contains("umount"), "{text}");
+        // What is cut may be cut within a quotation.
+        let text = of((0..9).map(|n| run(&format!("/mnt/{n}{}", "' ".repeat(80)))).collect());
+        assert!(text.contains("The commands are") && !text.contains("umount"), "{text}");
+    }
+
+    #[test]
+    fn lost_events_are_told_before_the_findings() {
         let mut all = vec![finding(Rule::TopIo, "a writes most."); findings_view::IN_REPORT];
         assert!(findings(&all, &Style::default()).trim_start().starts_with("Findings"));
         all.push(finding(Rule::LostEvents, "The recording is not complete: events_overwritten 12."));

@@ -25,7 +25,7 @@ pub fn prediction(
     let head = format!("Model: Linux {} ({})", prediction.model, prediction.model_source);
     let mut out = paragraph(&head, width, 0, 0);
     for warning in prediction.notes.iter().filter(|note| is_warning(note)) {
-        out += &paragraph(&style.bold(&visible(warning)), width, 0, 2);
+        out += &style.bold_lines(&paragraph(&visible(warning), width, 0, 2));
     }
     let recorded = &prediction.recorded;
     let text = format!(

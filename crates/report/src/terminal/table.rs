@@ -1,5 +1,9 @@
 //! Tables of a given width, in plain characters.
 
+use std::borrow::Cow;
+
+use flashscope_output::escaped;
+
 /// Columns with one or two lines of heads. Text columns stand left, numbers right.
 pub struct Table {
     heads: Vec<Vec<String>>,
@@ -37,7 +41,7 @@ impl Table {
     }
 
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self.rows.push(cells.into_iter().map(|cell| escaped(&cell.into()).into_owned()).collect());
     }
 
     pub fn is_empty(&self) -> bool {
@@ -154,13 +158,55 @@ impl Table {
     }
 }
 
-/// Text in lines of at most `max`, the first indented by `first`, the others by `rest`.
+/// Text in lines of at most `max`, the first indented by `first`, the others by `rest`. A name in it does not act on the terminal.
 pub fn paragraph(text: &str, max: usize, first: usize, rest: usize) -> String {
-    let mut out = String::new();
-    for (i, line) in wrap(text, max.saturating_sub(rest.max(first)).max(20)).iter().enumerate() {
-        out += &format!("{}{line}\n", " ".repeat(if i == 0 { first } else { rest }));
+    indented(&wrap(&escaped(text), max.saturating_sub(rest.max(first)).max(20)), first, rest)
+}
+
+/// As [`paragraph`], with commands of a shell behind the text. They break between their words alone, where a backslash says that they go
+/// on. `None`: a word of them is longer than a line.
+pub fn paragraph_with(text: &str, commands: &[Cow<'_, str>], max: usize, first: usize, rest: usize) -> Option<String> {
+    let max = max.saturating_sub(rest.max(first)).max(20);
+    let mut lines = wrap(&escaped(text), max);
+    let mut line = lines.pop().unwrap_or_default();
+    for command in commands {
+        let words = shell_words(command);
+        for (at, word) in words.iter().enumerate() {
+            let more = if at + 1 < words.len() { " \\".len() } else { 0 };
+            if width(word) + more > max {
+                return None;
+            }
+            if width(&line) + 1 + width(word) + more > max {
+                line += if at > 0 { " \\" } else { "" };
+                lines.push(std::mem::take(&mut line));
+            } else {
+                line.push(' ');
+            }
+            line += word;
+        }
     }
-    out
+    lines.push(line);
+    Some(indented(&lines, first, rest))
+}
+
+/// A command's words, as they are written. A blank in single quotes is a part of one.
+fn shell_words(command: &str) -> Vec<&str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let is_between = |c: char| {
+        let escaped = std::mem::take(&mut is_escaped);
+        match c {
+            '\'' if !escaped => is_quoted = !is_quoted,
+            '\\' if !is_quoted => is_escaped = !escaped,
+            _ => {}
+        }
+        c == ' ' && !is_quoted
+    };
+    command.split(is_between).collect()
+}
+
+fn indented(lines: &[String], first: usize, rest: usize) -> String {
+    let indent = |at: usize| " ".repeat(if at == 0 { first } else { rest });
+    lines.iter().enumerate().map(|(at, line)| format!("{}{line}\n", indent(at))).collect()
 }
 
 /// Breaks at spaces. A word that alone is too long breaks behind a separator, as a path has them, and elsewhere only where it
@@ -307,6 +353,7 @@ mod tests {
         assert_eq!(wrap("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
         assert_eq!(wrap("/var/lib/app/first.sqlite", 12), ["/var/lib/", "app/first.", "sqlite"]);
         assert_eq!(wrap("a b c", 3), ["a b", "c"]);
+        assert_eq!(paragraph("a\u{1b}[2J\nb", 40, 0, 0), "a\\x1b[2J\\nb\n");
         assert_eq!(wrap("", 3), [""]);
     }
 }
