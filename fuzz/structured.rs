@@ -198,6 +198,11 @@ impl Writer {
         self.frames += 1;
     }
 
+    /// Names of devices, files and processes (`FS_NAMES`).
+    pub fn names(&mut self, names: &serde_json::Value) {
+        self.frame(17, names.to_string().as_bytes());
+    }
+
     fn page(&mut self, page: &[u8]) {
         let payload = [&[0; 4][..], page].concat();
         self.frame(6, &payload);
@@ -219,6 +224,19 @@ impl Writer {
     }
 
     pub fn event_rwbs(&mut self, name: &str, tid: u32, time: u64, values: &[u64], rwbs: &str) {
+        let texts = |field: &str| if field == "rwbs" { rwbs.as_bytes() } else { b"" };
+        self.event_texts(name, tid, time, values, texts);
+    }
+
+    /// `texts`: what a field of text holds, by its name; a longer one is cut.
+    pub fn event_texts<'t>(
+        &mut self,
+        name: &str,
+        tid: u32,
+        time: u64,
+        values: &[u64],
+        texts: impl Fn(&str) -> &'t [u8],
+    ) {
         let (id, (.., spec)) =
             (FIRST_ID..).zip(EVENTS).find(|(_, (_, known, _))| *known == name).expect("a known event");
         let (mut data, mut values) = (Vec::new(), values.iter());
@@ -226,7 +244,7 @@ impl Writer {
             match name.split_once('[') {
                 Some((name, size)) => {
                     let begin = data.len();
-                    data.extend_from_slice(if name == "rwbs" { rwbs.as_bytes() } else { b"" });
+                    data.extend_from_slice(texts(name));
                     data.resize(begin + size.trim_end_matches(']').parse::<usize>().unwrap_or(8), 0);
                 }
                 None => data.extend(&values.next().copied().unwrap_or(0).to_le_bytes()[..size_of(kind)]),

@@ -2,7 +2,7 @@
 
 #[path = "../fuzz/structured.rs"]
 #[allow(dead_code, reason = "the fuzz targets make whole streams of bytes")]
-mod structured;
+pub mod structured;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -36,6 +36,7 @@ mod kernelshark;
 mod kills;
 mod laid_out;
 mod layers;
+mod lies;
 mod loops;
 mod losses;
 mod names;
