@@ -69,8 +69,12 @@ fn by_owner(path: &Path, report: &Value, rows: &[Value]) {
     for row in own(rows) {
         let who = ["owner", "carrier", "issuer"].into_iter().find(|who| row[*who].is_string()).expect("somebody");
         let name = row[who].as_str().expect("a name");
-        let name = match row[format!("{who}_tid")].as_u64() {
-            Some(tid) if row["owner_kind"] != "kernel" && !name.ends_with(']') => format!("{name} ({tid})"),
+        let number = |column: &str| row[format!("{who}_{column}")].as_u64();
+        let name = match (number("tid"), number("ordinal")) {
+            _ if row["owner_kind"] == "kernel" || name.ends_with(']') => name.to_owned(),
+            (Some(tid), None) => format!("{name} ({tid})"),
+            (Some(tid), Some(2)) => format!("{name} ({tid}, 2nd)"),
+            (Some(tid), Some(3)) => format!("{name} ({tid}, 3rd)"),
             _ => name.to_owned(),
         };
         let sum = sums.entry(name).or_default();

@@ -88,6 +88,41 @@ fn a_process_that_executes_another_program_is_one() {
     assert!(of_sh.starts_with("input\n1 bios queued"), "{of_sh}");
 }
 
+/// A number is given again: the second task of that name is another one, where clones or ends of tasks show it.
+#[test]
+fn a_number_that_is_given_again_is_another_tasks() {
+    let wrote = written(&report("pid-used-again"));
+    assert_eq!(
+        wrote,
+        owners(&[
+            ("tar (500)", 16 << 10),
+            ("dd (700)", 8 << 10),
+            ("tar (500, 3rd)", 8 << 10),
+            ("gzip (500)", 4 << 10),
+            ("tar (500, 2nd)", 4 << 10),
+        ])
+    );
+    assert_eq!(written(&report("pid-used-again-not-shown")), owners(&[("tar (500)", 28 << 10)]));
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/pid-used-again/input");
+    for (process, bios, waits) in
+        [("tar", 4, 3), ("tar (500)", 2, 1), ("tar (500, 2nd)", 1, 1), ("pool (601, 2nd)", 1, 1), ("dd", 2, 1)]
+    {
+        let text = stdout(flashscope().args(["report", "--json", input, "--process", process]));
+        let json: Value = serde_json::from_str(&text).expect("JSON");
+        let owners = json["block"]["interference"]["owners"].as_array().expect("owners");
+        assert_eq!((&json["block"]["stages"]["bios_queued"], owners.len()), (&bios.into(), waits), "{process}");
+    }
+    let dir = TempDir::new("owners-number");
+    let rows = dir.path().join("rows");
+    stdout(flashscope().args(["export", "--rows", "bios", "--to", "json", "-o"]).arg(&rows).arg(input));
+    let rows = std::fs::read_to_string(rows).expect("rows");
+    let ordinals = rows.lines().filter_map(|row| {
+        let row: Value = serde_json::from_str(row).expect("JSON");
+        (row["owner"] == "tar" && row["owner_tid"] == 500).then(|| row["owner_ordinal"].as_u64())
+    });
+    assert_eq!(ordinals.collect::<Vec<_>>(), [None, None, Some(2), Some(3)]);
+}
+
 /// The same recording, as trace.dat and as trace-cmd prints it: the same owners, files and carriers.
 #[test]
 fn text_of_a_recording_gives_the_owners_of_the_recording() {

@@ -9,7 +9,7 @@ use crate::calls_refused::{Refused, no_room};
 use crate::calls_sums::{Key, MAX_GROUPS, Sums};
 use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
-use crate::{Analysis, Lookup, LossCount, clip};
+use crate::{Analysis, Lookup, LossCount, Named, clip, split_task_label, task_label};
 use flashscope_trace::{
     BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileNames, FileStep, TaskId, TimeNs,
 };
@@ -278,7 +278,7 @@ pub struct Calls<L> {
 /// What gets every call that is counted, as it ends.
 pub type Each = Box<dyn FnMut(SlowCall)>;
 
-impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
+impl<L: Lookup<Name: Named>> Calls<L> {
     pub fn new(lookup: L) -> Self {
         Calls {
             lookup,
@@ -341,12 +341,15 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
 
     /// `NAME (THREAD)`; `None`: calls of this process are not shown.
     fn task(&mut self, tid: TaskId, time: TimeNs) -> Option<String> {
-        let name = (self.lookup)(tid, time);
-        let name = name.as_ref().map(AsRef::as_ref);
+        let named = (self.lookup)(tid, time);
+        let name = named.as_ref().map(Named::name);
         if self.only.is_some() && self.only.as_deref() != name {
             return None;
         }
-        Some(name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name))))
+        let (Some(name), Some(named)) = (name, &named) else { return Some(format!("tid {tid}")) };
+        // It may have been requested by its label.
+        let is_label = self.only.is_some() && split_task_label(name).is_some_and(|(_, number, _)| number == tid);
+        Some(if is_label { name.to_owned() } else { task_label(clip::clip(name), tid, named.ordinal()) })
     }
 
     fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
@@ -357,7 +360,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
             }
             BlockAction::Queue if !self.open.is_empty() => {
                 let name = (self.lookup)(tid, time);
-                if name.as_ref().is_some_and(|name| is_worker(name.as_ref())) {
+                if name.as_ref().is_some_and(|name| is_worker(name.name())) {
                     self.unseen.queued(block, time);
                 }
             }
@@ -487,7 +490,7 @@ impl<L: Lookup<Name: AsRef<str>>> Calls<L> {
     }
 }
 
-impl<L: Lookup<Name: AsRef<str>>> Analysis for Calls<L> {
+impl<L: Lookup<Name: Named>> Analysis for Calls<L> {
     type Output = CallsFound;
 
     fn event(&mut self, event: &Event) {

@@ -23,6 +23,7 @@ mod names;
 mod own_wear;
 mod read_before;
 mod split;
+mod task_label;
 #[cfg(test)]
 mod testing;
 mod total;
@@ -39,6 +40,7 @@ pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 pub use names::*;
 pub use own_wear::OwnWear;
 pub use split::{ChipOps, SPLIT_REPORT_SCHEMA, SplitBy, SplitReport};
+pub use task_label::{split_task_label, task_label, task_name};
 
 use flashscope_trace::Event;
 

@@ -34,6 +34,8 @@ pub struct Member<'n> {
     pub name: Cow<'n, str>,
     /// The number of all that are counted together; `None`: the thread's own.
     pub key: Option<TaskId>,
+    /// Which of the tasks with this number and name it is, from 1.
+    pub ordinal: u32,
     /// The user selected it under another name than this.
     pub is_wanted: bool,
     /// From when until when the answer is the same; empty where that is not known.
@@ -58,6 +60,9 @@ pub trait Named {
     fn key(&self) -> Option<TaskId> {
         None
     }
+    fn ordinal(&self) -> u32 {
+        1
+    }
     fn is_wanted(&self) -> bool {
         false
     }
@@ -79,6 +84,10 @@ impl Named for Member<'_> {
 
     fn key(&self) -> Option<TaskId> {
         self.key
+    }
+
+    fn ordinal(&self) -> u32 {
+        self.ordinal
     }
 
     fn is_wanted(&self) -> bool {

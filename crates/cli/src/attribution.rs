@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use flashscope_analysis::{Member, OWN_RECORDING};
+use flashscope_analysis::{Member, OWN_RECORDING, split_task_label};
 use flashscope_trace::{AppKind, TaskId, TimeNs};
 
 use crate::args::{ReportArgs, ReportBy};
@@ -13,11 +13,15 @@ pub struct Attribution<'i> {
     pub inputs: &'i Inputs,
     by: ReportBy,
     wanted: Option<&'i str>,
+    /// The same, where it is a label of a table: `tar (500, 2nd)`.
+    label: Option<(&'i str, TaskId, u32)>,
 }
 
 impl<'i> Attribution<'i> {
     pub fn new(inputs: &'i Inputs, args: &'i ReportArgs) -> Attribution<'i> {
-        Attribution { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted: args.process.as_deref() }
+        let wanted = args.process.as_deref();
+        let label = wanted.and_then(split_task_label);
+        Attribution { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted, label }
     }
 
     /// The same, where I/O is counted for something else.
@@ -30,13 +34,37 @@ impl<'i> Attribution<'i> {
         let Some(wanted) = self.wanted else { return true };
         self.inputs.comm(source, tid, time) == Some(wanted)
             || self.inputs.process(source, tid, time).is_some_and(|process| process.is_called(wanted))
+            || self.label.is_some_and(|label| self.is_labelled(label, source, tid, time))
+    }
+
+    /// Whether a table calls this thread, or its process, so.
+    fn is_labelled(
+        &self,
+        (name, number, ordinal): (&str, TaskId, u32),
+        source: usize,
+        tid: TaskId,
+        time: TimeNs,
+    ) -> bool {
+        let is = |task: TaskId| {
+            self.inputs.comm(source, task, time) == Some(name)
+                && self.inputs.task_ordinal(source, task, time) == ordinal
+        };
+        let of_process =
+            || self.inputs.process(source, tid, time).is_some_and(|process| process.pid.first_thread() == number);
+        (tid == number || of_process()) && is(number)
     }
 
     /// What a thread is counted as; `None` where the trace has no name for it.
     pub fn member(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let (name, key) = self.named(source, tid, time)?;
         let is_wanted = self.wanted.is_some() && self.is_wanted(source, tid, time);
-        Some(Member { name, key, is_wanted, holds: 0..0 })
+        let ordinal = match key {
+            // All of an application.
+            Some(TaskId(0)) => 1,
+            _ if name == OWN_RECORDING => 1,
+            key => self.inputs.task_ordinal(source, key.unwrap_or(tid), time),
+        };
+        Some(Member { name, key, ordinal, is_wanted, holds: 0..0 })
     }
 
     /// The same, with the times for which it is the answer.
@@ -50,6 +78,13 @@ impl<'i> Attribution<'i> {
     /// The name alone.
     pub fn group(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'i, str>> {
         self.named(source, tid, time).map(|(name, _)| name)
+    }
+
+    /// The same for calls.
+    pub fn thread_or_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
+        let name = Cow::Borrowed(self.name_or_wanted(source, tid, time)?);
+        let ordinal = self.inputs.task_ordinal(source, tid, time);
+        Some(Member { name, key: None, ordinal, is_wanted: false, holds: 0..0 })
     }
 
     /// The thread's name; of what is shown, the name that was requested.

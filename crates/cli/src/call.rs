@@ -35,7 +35,7 @@ pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failur
 /// The call with this number, and when the trace begins.
 fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u64), Failure> {
     let at = Current::new(0);
-    let mut calls = Calls::new(|tid, time| inputs.comm(at.get(), tid, time))
+    let mut calls = Calls::new(|tid, time| inputs.thread(at.get(), tid, time))
         .wanted(number)
         .files(files)
         .of_device(inputs.is_of_device());
@@ -68,7 +68,7 @@ fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u6
 /// All bios that were in flight during the call.
 fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
     let at = Current::new(0);
-    let lookup = |tid, time| inputs.comm(at.get(), tid, time);
+    let lookup = |tid, time| inputs.thread(at.get(), tid, time);
     let setup = BlockSetup { stacked: crate::export::rows::stack_of(inputs)?, ..BlockSetup::of(inputs.traces()) };
     let mut rows = IoRows::new(RowsOf::Bios, lookup, setup);
     let mut bios = Vec::new();

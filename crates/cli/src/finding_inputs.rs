@@ -5,7 +5,7 @@ use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
-use flashscope_analysis::{Evidence, FlashReport, Lookup, LossCount, name_calls};
+use flashscope_analysis::{Evidence, FlashReport, Lookup, LossCount, Named, name_calls};
 use flashscope_trace::{BlockAction, Event, EventKind, RequestFlags};
 
 use crate::inputs::Inputs;
@@ -19,7 +19,7 @@ pub struct FindingInputs<L> {
     span: Option<(u64, u64)>,
 }
 
-impl<L: Lookup<Name: AsRef<str>>> FindingInputs<L> {
+impl<L: Lookup<Name: Named>> FindingInputs<L> {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
         let calls = Calls::new(lookup).only(process).files(&inputs.names().0).of_device(inputs.is_of_device());
         // A recording of one device leaves out what comes into that device's own cache.

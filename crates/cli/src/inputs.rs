@@ -1,9 +1,10 @@
 //! The traces that a command is given: one, or several in one order of time.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use flashscope_analysis::{LossCount, OWN_RECORDING};
+use flashscope_analysis::{LossCount, Member, OWN_RECORDING, task_name};
 use flashscope_study::Pattern;
 use flashscope_trace::{
     Alignment, Device, DeviceNames, Event, EventKind, FileId, FileNames, Loss, Losses, MergedTrace, Process, TaskId,
@@ -172,9 +173,21 @@ impl Inputs {
         }
     }
 
+    /// Which of the tasks with a thread's number and last name it is, from 1.
+    pub fn task_ordinal(&self, source: usize, tid: TaskId, time: TimeNs) -> u32 {
+        self.merged.task_ordinal(source, tid, time)
+    }
+
+    /// A thread for the tables of threads: its last name, and which of those with its number it is.
+    pub fn thread(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'_>> {
+        let name = Cow::Borrowed(self.comm(source, tid, time)?);
+        let ordinal = self.task_ordinal(source, tid, time);
+        Some(Member { name, key: None, ordinal, is_wanted: false, holds: 0..0 })
+    }
+
     /// What a task of the first machine was called before it was called `name`, which may have its number behind it.
     pub fn former_names(&self, tid: TaskId, name: &str) -> Vec<String> {
-        let name = name.strip_suffix(&format!(" ({tid})")).unwrap_or(name);
+        let name = task_name(name);
         let traces = self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0);
         let found = traces.map(|(_, trace)| trace.former_names(tid, name)).find(|names| !names.is_empty());
         found.unwrap_or_default().into_iter().map(str::to_owned).collect()

@@ -99,7 +99,7 @@ fn add_io(
     let ended: Rc<RefCell<VecDeque<SlowCall>>> = Rc::default();
     let sink = Rc::clone(&ended);
     let (files, _) = inputs.names();
-    let mut calls = Calls::new(|tid, time| inputs.comm(0, tid, time))
+    let mut calls = Calls::new(|tid, time| inputs.thread(0, tid, time))
         .files(&files)
         .of_device(inputs.is_of_device())
         .each(Box::new(move |call| sink.borrow_mut().push_back(call)));

@@ -250,7 +250,7 @@ fn read_block(
     };
     let (mut analysis, mut other) = (new(None), also.map(|by| new(Some(by))));
     let mut accuracy = Accuracy::of(cache_shown(inputs));
-    let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
+    let lookup = |tid, time| attribution.thread_or_wanted(at.get(), tid, time);
     let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
     // blktrace's records show nothing of the page cache.
     let shows_cache = inputs.traces().any(|trace| trace.kind() != TraceKind::Blktrace);
@@ -426,7 +426,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
             .shows_operations(inputs.traces().any(is_of_flash));
     let mut first = None;
     let mut accuracy = Accuracy::of(cache_shown(inputs));
-    let lookup = |tid, time| attribution.name_or_wanted(at.get(), tid, time);
+    let lookup = |tid, time| attribution.thread_or_wanted(at.get(), tid, time);
     let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);

@@ -3,9 +3,9 @@
 use crate::layers_view::layer_name;
 use crate::rows::Rows;
 use crate::text::{counted, duration, grouped, percent, size};
-use flashscope_analysis::CallPath;
 use flashscope_analysis::calls::{CallGroup, CallsFound};
 use flashscope_analysis::layers::LayerTime;
+use flashscope_analysis::{CallPath, task_name};
 use std::collections::BTreeMap;
 
 /// So many tasks of one name, with one call, are one row.
@@ -82,7 +82,7 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     let mut by_name: BTreeMap<(&str, &str), Vec<&CallGroup>> = BTreeMap::new();
     for group in &calls.by_process {
-        let name = group.name.rsplit_once(" (").map_or(group.name.as_str(), |(name, _)| name);
+        let name = task_name(&group.name);
         by_name.entry((&group.call, name)).or_default().push(group);
     }
     let mut all: Vec<(CallGroup, bool)> = Vec::new();

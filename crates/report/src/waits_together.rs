@@ -2,8 +2,8 @@
 //!
 //! Input: who waited behind whom, by task. Output: the same, where five or more tasks of one name on one device are one.
 
-use flashscope_analysis::Evidence;
 use flashscope_analysis::block::{InterferenceFound, OwnerLoad, WaitBehind};
+use flashscope_analysis::{Evidence, split_task_label};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many tasks of one name are one.
@@ -11,9 +11,7 @@ const MIN_TOGETHER: usize = 5;
 
 /// `NAME (TID)` without the number.
 fn plain(name: &str) -> Option<&str> {
-    let (name, tid) = name.rsplit_once(" (")?;
-    let tid = tid.strip_suffix(')')?;
-    (!tid.is_empty() && tid.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+    split_task_label(name).map(|(name, ..)| name)
 }
 
 /// What the tasks of one name on one device are called together.

@@ -130,6 +130,11 @@ impl MergedTrace {
         source.trace.last_name(tid, source.own_time(time))
     }
 
+    /// Which of the tasks with its number and name it is, as [`Trace::task_ordinal`].
+    pub fn task_ordinal(&self, source: usize, tid: TaskId, time: TimeNs) -> u32 {
+        self.sources.get(source).map_or(1, |source| source.trace.task_ordinal(tid, source.own_time(time)))
+    }
+
     /// The process of a thread at a time, as [`Trace::process`].
     pub fn process(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         let source = self.sources.get(source)?;

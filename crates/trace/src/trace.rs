@@ -305,6 +305,12 @@ impl Trace {
         self.names().last_of_task(tid, time.0)
     }
 
+    /// Which of the tasks that had this number and this last name it is, from 1: the kernel gives a number again once its task has
+    /// ended. Only where the trace has clones (`task_newtask`, `sched_process_fork`).
+    pub fn task_ordinal(&self, tid: TaskId, time: TimeNs) -> u32 {
+        self.names().ordinal(tid, time.0)
+    }
+
     /// From when until when what a thread is called, first and last, is as at a time: up to, and not including, the end.
     pub fn names_hold(&self, tid: TaskId, time: TimeNs) -> Range<u64> {
         self.names().hold(tid, time.0)
@@ -329,6 +335,7 @@ impl Trace {
         self.names.get_or_init(|| {
             let mut names = self.initial_names.clone();
             self.source.names(&mut names);
+            names.number_tasks();
             names
         })
     }

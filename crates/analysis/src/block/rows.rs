@@ -124,6 +124,9 @@ macro_rules! columns {
             Column::optional("error_name", ColumnType::Text),
             Column::optional("device_name", ColumnType::Text),
             Column::optional("file_path", ColumnType::Text),
+            Column::optional("owner_ordinal", ColumnType::Number),
+            Column::optional("carrier_ordinal", ColumnType::Number),
+            Column::optional("issuer_ordinal", ColumnType::Number),
         ]
     };
 }
@@ -178,6 +181,9 @@ impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
         let tid = |one: &Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<TaskId>)>| -> Cell<'static> {
             one.as_ref().and_then(|(.., tid)| *tid).map(|tid| u64::from(tid.0)).into()
         };
+        let ordinal = |known: bool, one: u32| -> Cell<'static> {
+            Some(one).filter(|_| known).and_then(|one| self.originators.ordinal(one)).map(u64::from).into()
+        };
         let (owner_name, carrier_name, issuer_name) = (name(&owner), name(&carrier), name(&issuer));
         let completed = row.status == RowStatus::Completed;
         let times = [row.queued_ns, row.got_ns, row.merged_ns, row.inserted_ns, row.issued_ns, row.completed_ns]
@@ -211,6 +217,9 @@ impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
             Some(row.error).filter(|&error| error != 0).map(errno_name).into(),
             device_name.as_deref().into(),
             file_path.as_deref().into(),
+            ordinal(owner.is_some(), row.owner),
+            ordinal(carrier.is_some(), row.carrier),
+            ordinal(issuer.is_some(), row.issuer),
         ];
         let mut cells = [Cell::Unknown; BIO_COLUMNS.len()];
         let all = head.iter().chain(&times).chain(&stages).chain(&tail);

@@ -4,6 +4,7 @@ use crate::block::{BlockReport, Group, GroupBy, Unit, device_and_kind, kind_name
 use crate::flash_report::FlashReport;
 use crate::kernel_threads::is_worker;
 use crate::latency::LatencyNs;
+use crate::task_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -145,10 +146,7 @@ const WORKERS: &str = "kworker";
 
 /// `iotest (1201)` without the thread's number, which is another one in each run.
 fn without_number(owner: &str) -> &str {
-    match owner.rsplit_once(" (") {
-        Some((name, number)) if number.trim_end_matches(')').bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => owner,
-    }
+    task_name(owner)
 }
 
 /// The owner without what is another one in each run: a thread's number, and which of the kernel's workers it was.

@@ -1,11 +1,11 @@
 //! The same bytes read from the device again: the page cache is too small for them, or is passed by.
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
-use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, OwnerKind};
 use crate::cache::Brought;
 use crate::units::size;
 use crate::usage::DeviceUse;
+use crate::{Evidence, task_name};
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
@@ -173,7 +173,7 @@ fn program(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String,
         let again = reader.bytes.saturating_sub(reader.first_bytes);
         let of = block.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task);
         let Some(task) = of else { continue };
-        let name = task.name.strip_suffix(&format!(" ({})", task.tid)).unwrap_or(&task.name);
+        let name = task_name(&task.name);
         match programs.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, bytes, threads)) => (*bytes, *threads) = (bytes.saturating_add(again), *threads + 1),
             None => programs.push((name, again, 1)),

@@ -2,9 +2,9 @@
 
 use super::behind_another::{GREEDY, culprit, in_calls, is_program, moved, price, syncs_all};
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
-use crate::OWN_RECORDING;
 use crate::block::{BlockFound, Group, GroupBy, OwnerLoad};
 use crate::units::{counted, duration, grouped};
+use crate::{OWN_RECORDING, split_task_label};
 
 /// In order: parts that begin where the one before ended, percent. What is read at random gains nothing from being alone.
 const MIN_SEQUENTIAL_PERCENT: f64 = 80.0;
@@ -43,8 +43,8 @@ fn reader<'a>(seen: &Seen<'a>, found: &'a BlockFound, load: &'a OwnerLoad) -> Op
     {
         return None;
     }
-    let tid = load.owner.rsplit_once(" (").and_then(|(_, tid)| tid.strip_suffix(')')?.parse::<u32>().ok())?;
-    let reads = seen.usage.readers.iter().find(|one| one.device == load.device && one.tid.0 == tid)?;
+    let (_, tid, _) = split_task_label(&load.owner)?;
+    let reads = seen.usage.readers.iter().find(|one| one.device == load.device && one.tid == tid)?;
     if percent(reads.sequential, reads.bios) < MIN_SEQUENTIAL_PERCENT {
         return None;
     }

@@ -7,6 +7,7 @@ use super::{
 use crate::block::{Originator, OwnerKind};
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskWrites;
+use crate::{split_task_label, task_label};
 
 const MIN_COMMITS: u64 = 3;
 /// So much of it was written over that it was full, percent of its size.
@@ -59,8 +60,10 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         return None;
     }
     let (task, bios) = makes_room(seen, mount)?;
-    let number = format!("({})", task.tid);
-    let name = if task.name.ends_with(&number) { task.name.clone() } else { format!("{} {number}", task.name) };
+    let name = match split_task_label(&task.name) {
+        Some(_) => task.name.clone(),
+        None => task_label(&task.name, task.tid, 1),
+    };
     let q2c = stage(journal, "Q2C").map_or(0, |q2c| q2c.total_ns).min(seen.span_ns);
     // It waits within its calls, if the trace has them: not those of mkdir, and a recording of one device has few.
     let calls = || seen.calls.by_process.iter().filter(|group| group.name == name);

@@ -1,9 +1,9 @@
 //! Memory that is written to swap and read back.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, stage};
-use crate::Evidence;
 use crate::block::{BlockFound, OwnerKind};
 use crate::units::{duration, size};
+use crate::{Evidence, split_task_label, task_label};
 
 const MIN_BYTES: u64 = 1 << 20;
 /// Below this share of the recorded time it does not matter, percent.
@@ -26,8 +26,10 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     let task = |tid| found.originators.originators.iter().find(|one| one.tid == tid && one.kind == OwnerKind::Task);
     let readers = seen.usage.readers.iter().filter(|reader| reader.device == device);
     let first = readers.filter_map(|reader| Some((task(reader.tid)?, reader.bytes))).max_by_key(|(_, bytes)| *bytes);
-    let thread =
-        first.map(|(one, _)| format!("{} ({})", one.name.trim_end_matches(&format!(" ({})", one.tid)), one.tid));
+    let thread = first.map(|(one, _)| match split_task_label(&one.name) {
+        Some(_) => one.name.clone(),
+        None => task_label(&one.name, one.tid, 1),
+    });
     let whose = match (&thread, first) {
         (Some(name), Some((_, read))) => format!(" {name} reads {} of it back.", size(read)),
         _ => String::new(),

@@ -132,6 +132,7 @@ impl Work {
             name,
             kind,
             tid: TaskId(7),
+            ordinal: None,
             former_names,
             read_bytes,
             written_bytes,

@@ -4,7 +4,7 @@ use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, meas
 use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
 use crate::total::Total as _;
 use crate::units::{counted, size};
-use crate::{Evidence, OWN_RECORDING};
+use crate::{Evidence, OWN_RECORDING, task_name};
 use flashscope_trace::{FileId, TaskId};
 use std::collections::HashMap;
 
@@ -187,7 +187,7 @@ fn programs<'a>(tasks: impl Iterator<Item = &'a Originator>, of: fn(&Originator)
     let mut programs: Vec<Program<'a>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     for task in tasks.filter(|task| of(task) > 0) {
-        let name = task.name.strip_suffix(&format!(" ({})", task.tid)).unwrap_or(&task.name);
+        let name = task_name(&task.name);
         let place = *places.entry(name).or_insert(programs.len());
         match programs.get_mut(place) {
             Some(program) => {

@@ -221,7 +221,7 @@ pub struct ReportArgs {
     #[arg(skip)]
     pub shown_until: Vec<Option<TimeNs>>,
     /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
-    /// container or Android package. A process that executed another program has the last one's name.
+    /// container or Android package; or as a table has it: 'tar (500)'. A process that executed another program has the last one's name.
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
     /// Rated erase cycles of a block, or a chip whose file states them (chips/*.toml): adds the remaining years.

@@ -85,7 +85,7 @@ pub fn stack_of(inputs: &Inputs) -> Result<Option<StackHints>, Failure> {
 fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<RowsFound, Failure> {
     // The trace whose event it is; names are requested while it is taken in.
     let at = Cell::new(0);
-    let lookup = |tid, time| inputs.comm(at.get(), tid, time);
+    let lookup = |tid, time| inputs.thread(at.get(), tid, time);
     let setup = BlockSetup { stacked: stack_of(inputs)?, ..BlockSetup::of(inputs.traces()) };
     let mut rows = IoRows::new(of, lookup, setup).names(inputs.names());
     inputs.for_each(&mut |source, event| {

@@ -6,6 +6,7 @@
 
 pub mod block;
 mod disks;
+pub mod lives;
 pub mod names;
 pub mod reads;
 pub mod tasks;

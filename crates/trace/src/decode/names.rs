@@ -1,5 +1,6 @@
 //! Which task a thread id was at which time.
 
+use crate::decode::lives::{CloneStep, Lives};
 use crate::ids::TaskId;
 use foldhash::HashMap;
 use std::collections::HashSet;
@@ -35,6 +36,9 @@ pub(crate) struct Names {
     saved: HashMap<TaskId, u32>,
     entries: usize,
     users: HashSet<TaskId>,
+    lives: HashMap<TaskId, Lives>,
+    /// Of numbers that several tasks had: from a time on, which of those with this last name it is.
+    ordinals: HashMap<TaskId, Vec<(u64, u32)>>,
     pub dropped: u64,
 }
 
@@ -58,6 +62,61 @@ impl Names {
         }
     }
 
+    /// A clone's event is of this task: whether another one had its number before.
+    pub fn cloned(&mut self, tid: TaskId, step: CloneStep, time: u64) -> bool {
+        if self.lives.len() >= MAX_ENTRIES && !self.lives.contains_key(&tid) {
+            self.dropped += 1;
+            return false;
+        }
+        self.lives.entry(tid).or_default().begin(step, time)
+    }
+
+    /// A task ended: its number is free.
+    pub fn ended(&mut self, tid: TaskId) {
+        if self.lives.len() < MAX_ENTRIES || self.lives.contains_key(&tid) {
+            self.lives.entry(tid).or_default().end();
+        }
+    }
+
+    /// Once all names are known: which of the tasks with one number and name is which.
+    pub fn number_tasks(&mut self) {
+        let several = self.lives.iter().filter(|(_, lives)| !lives.begins().is_empty());
+        self.ordinals = several.map(|(&tid, lives)| (tid, self.ordinals(tid, lives.begins()))).collect();
+    }
+
+    fn ordinals(&self, tid: TaskId, begins: &[u64]) -> Vec<(u64, u32)> {
+        let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
+        let named = list.chunk_by(|_, next| next.is_rename).flat_map(|names| {
+            // Renames of a task whose first name is not known.
+            let last = names.last().filter(|_| !names[0].is_rename).map(|entry| entry.name);
+            names.iter().map(move |entry| (entry.from, Some(last.unwrap_or(entry.name))))
+        });
+        let mut named = std::iter::once((0, None)).chain(named).peekable();
+        let mut begins = begins.iter().copied().peekable();
+        let (mut name, mut task, mut ordinals) = (None, 0, Vec::new());
+        // By name: the last task that had it, and how many had.
+        let mut tasks: HashMap<Option<u32>, (usize, u32)> = HashMap::default();
+        while let Some(from) = named.peek().map(|one| one.0).into_iter().chain(begins.peek().copied()).min() {
+            task += usize::from(begins.next_if_eq(&from).is_some());
+            while let Some((_, now)) = named.next_if(|one| one.0 == from) {
+                name = now;
+            }
+            let (last, number) = tasks.entry(name).or_insert((task, 1));
+            if *last != task {
+                (*last, *number) = (task, *number + 1);
+            }
+            ordinals.push((from, *number));
+        }
+        ordinals
+    }
+
+    /// Which of the tasks with this number and name it is, from 1: a number is given again.
+    pub fn ordinal(&self, tid: TaskId, time: u64) -> u32 {
+        let Some(list) = self.ordinals.get(&tid) else { return 1 };
+        let after = list.partition_point(|&(from, _)| from <= time);
+        after.checked_sub(1).map_or(1, |at| list[at].1)
+    }
+
     /// From `time` on, the task that `tid` already is has another name.
     pub fn rename(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, true);
@@ -71,8 +130,10 @@ impl Names {
             return;
         }
         let list = self.tasks.entry(tid).or_default();
+        let is_known = list.len() > 1;
         match list.last_mut() {
-            Some(last) if last.name == name => {}
+            // The line of a text that has the rename may have the new name already.
+            Some(last) if last.name == name => last.is_rename |= is_rename && last.from == time && is_known,
             Some(last) if last.from >= time => last.name = name,
             _ if full => self.dropped += 1,
             _ => {
@@ -167,7 +228,11 @@ impl Names {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let after = list.partition_point(|entry| entry.from <= time);
         let from = after.checked_sub(1).map_or(0, |at| list[at].from);
-        from..list.get(after).map_or(u64::MAX, |entry| entry.from)
+        let until = list.get(after).map_or(u64::MAX, |entry| entry.from);
+        let Some(list) = self.ordinals.get(&tid) else { return from..until };
+        let after = list.partition_point(|&(from, _)| from <= time);
+        let begun = after.checked_sub(1).map_or(0, |at| list[at].0);
+        from.max(begun)..list.get(after).map_or(until, |&(next, _)| next.min(until))
     }
 
     /// The names that a task had before its last one, `last`; the first one first.
@@ -259,10 +324,43 @@ mod tests {
         n.rename(TaskId(7), 600, b"cp");
         assert_eq!((n.last_of_task(TaskId(7), 450), n.last_of_task(TaskId(7), 550)), (Some("ls"), Some("cp")));
         assert_eq!((n.last_of_task(TaskId(7), 9), n.last_of_task(TaskId(0), 9)), (None, Some("<idle>")));
+        // A text's line with the rename has the new name.
+        n.set(TaskId(9), 0, b"sh");
+        n.set(TaskId(9), 10, b"dd");
+        n.rename(TaskId(9), 10, b"dd");
+        assert_eq!(n.last_of_task(TaskId(9), 5), Some("dd"));
         // Where nothing says that it is the same task, it is another one.
         n.set(TaskId(8), 0, b"a");
         n.set(TaskId(8), 10, b"b");
         assert_eq!((n.last_of_task(TaskId(8), 5), n.former_of_task(TaskId(8), "b")), (Some("a"), vec![]));
+    }
+
+    #[test]
+    fn tasks_with_one_number_and_name_are_numbered() {
+        let mut n = Names::default();
+        let tid = TaskId(500);
+        n.set(tid, 0, b"tar");
+        n.ended(tid);
+        for (time, program) in [(100, &b"gzip"[..]), (200, b"tar"), (300, b"tar")] {
+            assert!(n.cloned(tid, CloneStep::NewTask, time));
+            n.begin(tid, time, b"sh");
+            assert!(!n.cloned(tid, CloneStep::Fork, time + 1));
+            n.begin(tid, time + 1, b"sh");
+            n.rename(tid, time + 10, program);
+            n.ended(tid);
+        }
+        n.number_tasks();
+        let of = |time| (n.last_of_task(tid, time).unwrap(), n.ordinal(tid, time));
+        assert_eq!([0, 99, 101, 150].map(of), [("tar", 1), ("tar", 1), ("gzip", 1), ("gzip", 1)]);
+        assert_eq!([201, 299, 301, 900].map(of), [("tar", 2), ("tar", 2), ("tar", 3), ("tar", 3)]);
+        assert_eq!((n.hold(tid, 50), n.hold(tid, 250)), (0..100, 210..300));
+        assert_eq!((n.ordinal(TaskId(7), 5), n.hold(TaskId(7), 5)), (1, 0..u64::MAX));
+        // None of its names is known.
+        n.cloned(TaskId(8), CloneStep::Fork, 10);
+        n.cloned(TaskId(8), CloneStep::Fork, 20);
+        n.number_tasks();
+        assert_eq!([5, 15, 25].map(|time| n.ordinal(TaskId(8), time)), [1, 1, 2]);
+        assert_eq!(n.hold(TaskId(8), 15), 0..20);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! `task_newtask` and `sched_process_fork` (a child has its parent's name), `task_rename` (every change, exec included: `__set_task_comm`,
 //! `fs/exec.c`, Linux 6.1), `sched_process_exec` where renames are not recorded, `sched_process_exit` of
-//! what nothing else names, and `sched_switch` and `sched_wakeup` of other tools' traces.
+//! what nothing else names, and `sched_switch` and `sched_wakeup` of other tools' traces. A clone after an exit shows that the
+//! number is another task's (`lives.rs`).
 
 use crate::bytes::until_nul;
+use crate::decode::lives::CloneStep;
 use crate::decode::names::Names;
 use crate::ids::TaskId;
 use crate::record::tid;
@@ -17,6 +19,7 @@ enum TaskFields {
     New {
         pid: Field,
         comm: Field,
+        step: CloneStep,
     },
     Rename {
         pid: Option<Field>,
@@ -70,8 +73,9 @@ impl TaskReader {
             None => Some(tid(schema, data)),
         };
         match plan {
-            TaskFields::New { pid, comm } => {
+            TaskFields::New { pid, comm, step } => {
                 if let (Some(pid), Some(comm)) = (task(pid), text(comm)) {
+                    names.cloned(pid, *step, time);
                     names.begin(pid, time, comm);
                     names.forked(pid, tid(schema, data));
                 }
@@ -97,10 +101,11 @@ impl TaskReader {
                 }
             }
             TaskFields::Exit { pid, comm } => {
-                if let (Some(pid), Some(comm)) = (task(pid), text(comm))
-                    && !names.knows(pid)
-                {
-                    names.set(pid, 0, comm);
+                if let (Some(pid), Some(comm)) = (task(pid), text(comm)) {
+                    if !names.knows(pid) {
+                        names.set(pid, 0, comm);
+                    }
+                    names.ended(pid);
                 }
             }
             TaskFields::Switch { pairs } => {
@@ -118,8 +123,10 @@ impl TaskReader {
 fn plan(s: &Schema, renames: bool) -> Option<TaskFields> {
     let field = |n: &str| s.field(n).cloned();
     Some(match (s.system.as_str(), s.name.as_str()) {
-        (_, "task_newtask") => TaskFields::New { pid: field("pid")?, comm: field("comm")? },
-        (_, "sched_process_fork") => TaskFields::New { pid: field("child_pid")?, comm: field("child_comm")? },
+        (_, "task_newtask") => TaskFields::New { pid: field("pid")?, comm: field("comm")?, step: CloneStep::NewTask },
+        (_, "sched_process_fork") => {
+            TaskFields::New { pid: field("child_pid")?, comm: field("child_comm")?, step: CloneStep::Fork }
+        }
         (_, "task_rename") => TaskFields::Rename { pid: field("pid"), old: field("oldcomm"), new: field("newcomm")? },
         (_, "sched_process_exec") => {
             TaskFields::Exec { pid: field("pid"), filename: field("filename")?, names: !renames }
@@ -131,7 +138,9 @@ fn plan(s: &Schema, renames: bool) -> Option<TaskFields> {
             TaskFields::Switch { pairs: vec![(field("pid")?, field("comm")?)] }
         }
         // Of a task that was there before the recording, or before what is left of it, and ended in it.
-        (_, "sched_process_exit") => TaskFields::Exit { pid: field("pid")?, comm: field("comm")? },
+        (_, "sched_process_exit" | "sched_process_free") => {
+            TaskFields::Exit { pid: field("pid")?, comm: field("comm")? }
+        }
         _ => return None,
     })
 }

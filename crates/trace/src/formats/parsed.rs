@@ -5,6 +5,7 @@
 
 use super::repeated::{Backwards, Repeated};
 use crate::bytes::Endian;
+use crate::decode::lives::CloneStep;
 use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::TimeNs;
@@ -252,9 +253,22 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u
         Value::Unsigned(n) => Some(TaskId(u32::try_from(n).ok()?)),
         _ => None,
     };
+    let mut cloned = |pid: &str, comm: &str, step: CloneStep| {
+        let Some(tid) = task(pid) else { return };
+        names.forked(tid, by);
+        let name = parsed.fields.iter().find(|(key, _)| *key == comm);
+        if let Some(time) = time
+            && names.cloned(tid, step, time)
+            && names.knows(tid)
+            && let Some((_, Value::Text(name))) = name
+        {
+            names.begin(tid, time, name);
+        }
+    };
     match parsed.name.as_str() {
-        "task_newtask" => task("pid").into_iter().for_each(|tid| names.forked(tid, by)),
-        "sched_process_fork" => task("child_pid").into_iter().for_each(|tid| names.forked(tid, by)),
+        "task_newtask" => cloned("pid", "comm", CloneStep::NewTask),
+        "sched_process_fork" => cloned("child_pid", "child_comm", CloneStep::Fork),
+        "sched_process_exit" | "sched_process_free" => task("pid").into_iter().for_each(|tid| names.ended(tid)),
         "sched_process_exec" => task("pid").into_iter().for_each(|tid| names.executed(tid)),
         "task_rename" => {
             let new = parsed.fields.iter().find(|(key, _)| *key == "newcomm");

@@ -32,6 +32,9 @@ pub struct Originator {
     pub name: String,
     pub kind: OwnerKind,
     pub tid: TaskId,
+    /// Which of the tasks with this number and name it is, where it is not the first: the kernel gives numbers again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinal: Option<u32>,
     /// What it was called before it got this name, as by an `exec`: it is one task, and its I/O is counted together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<String>,

@@ -19,7 +19,7 @@ pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind
 use super::sizes::Sizes;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
-use crate::{Lookup, Named};
+use crate::{Lookup, Named, task_label};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileId, FileStep, RequestFlags, RequestKind, TaskId, TimeNs};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use owner_cache::OwnerCache;
@@ -92,6 +92,8 @@ struct Owner {
     name: String,
     kind: OwnerKind,
     tid: TaskId,
+    /// Which of the tasks with this number and name it is, from 1.
+    ordinal: u32,
     /// What was known of its task at its last bio.
     is_user: bool,
     is_carrier: bool,
@@ -122,7 +124,7 @@ pub(super) struct Originators<L> {
     /// Tasks that are no kernel threads, whatever their names.
     users: HashSet<TaskId>,
     owners: Vec<Owner>,
-    ids: HashMap<(TaskId, String), u32>,
+    ids: HashMap<(TaskId, u32, String), u32>,
     owner_cache: OwnerCache,
     /// The last answer for each thread, whatever its time.
     recent: HashMap<TaskId, u32>,
@@ -180,16 +182,21 @@ impl<L: Lookup<Name: Named>> Originators<L> {
 
     /// The number of a name; the last one is for all that are too many.
     pub(super) fn id(&mut self, tid: TaskId, name: &str, kind: OwnerKind) -> u32 {
+        self.id_of((tid, 1), name, kind)
+    }
+
+    /// The same for one of the tasks with this number and name.
+    fn id_of(&mut self, (tid, ordinal): (TaskId, u32), name: &str, kind: OwnerKind) -> u32 {
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
-            && (owner.name.as_str(), owner.kind, owner.tid) == (name, kind, tid)
+            && (owner.name.as_str(), owner.kind, owner.tid, owner.ordinal) == (name, kind, tid, ordinal)
         {
             return id;
         }
         if self.recent.len() >= MAX_RECENT {
             self.recent.clear();
         }
-        let key = (tid, name.to_owned());
+        let key = (tid, ordinal, name.to_owned());
         if let Some(&id) = self.ids.get(&key) {
             self.recent.insert(tid, id);
             return id;
@@ -199,10 +206,10 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         }
         let (name, tid) = match self.owners.len() {
             n if n == MAX_OWNERS - 1 => ("(further tasks)".to_owned(), TaskId(0)),
-            _ => (key.1.clone(), tid),
+            _ => (key.2.clone(), tid),
         };
         let id = self.owners.len() as u32;
-        self.owners.push(Owner { name, kind, tid, is_user: false, is_carrier: false, is_wanted: false });
+        self.owners.push(Owner { name, kind, tid, ordinal, is_user: false, is_carrier: false, is_wanted: false });
         self.ids.insert(key, id);
         self.recent.insert(tid, id);
         id
@@ -225,6 +232,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let named = (self.lookup)(tid, time);
         let is_wanted = named.as_ref().is_some_and(Named::is_wanted);
         let key = named.as_ref().and_then(Named::key).unwrap_or(tid);
+        let ordinal = named.as_ref().map_or(1, Named::ordinal);
         let name = match &named {
             Some(named) => named.name(),
             // Process 0 runs where nothing else does.
@@ -235,7 +243,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         // Almost always it has the owner of its last bio.
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
-            && owner.tid == key
+            && (owner.tid, owner.ordinal) == (key, ordinal)
             && owner.is_user == is_user
             && owner.is_wanted == is_wanted
             // The submitter of a worker of io_uring may be named later.
@@ -264,7 +272,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             None if carrier => OwnerKind::Unknown,
             None => OwnerKind::Task,
         };
-        let id = self.id(key, &name, kind);
+        let id = self.id_of((key, ordinal), &name, kind);
         // The last answer is remembered by thread, not by what it is counted as.
         self.recent.insert(tid, id);
         if let Some(owner) = self.owners.get_mut(id as usize) {
@@ -286,6 +294,11 @@ impl<L: Lookup<Name: Named>> Originators<L> {
     /// An owner's thread; 0: it has none.
     pub fn task_of(&self, owner: u32) -> TaskId {
         self.owners.get(owner as usize).map_or(TaskId(0), |owner| owner.tid)
+    }
+
+    /// Which of the tasks with an owner's number and name it is, where it is not the first.
+    pub fn ordinal(&self, owner: u32) -> Option<u32> {
+        self.owners.get(owner as usize).map(|owner| owner.ordinal).filter(|&ordinal| ordinal > 1)
     }
 
     /// An owner's name (a role's own), kind and thread; `None` where there is no such owner.
@@ -310,7 +323,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 (None, _) if owner.tid == TaskId(0) || owner.tid >= NOBODY => owner.name.clone(),
                 // The name of one without a name has its number already.
                 (None, _) if owner.name == format!("tid {}", owner.tid) => owner.name.clone(),
-                (None, _) => format!("{} ({})", owner.name, owner.tid),
+                (None, _) => task_label(&owner.name, owner.tid, owner.ordinal),
             },
         }
     }
@@ -644,6 +657,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 name: self.name(owner),
                 kind,
                 tid,
+                ordinal: self.ordinal(owner),
                 former_names: Vec::new(),
                 read_bytes: 0,
                 written_bytes: 0,
