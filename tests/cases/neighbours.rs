@@ -71,6 +71,8 @@ fn neighbours_have_their_figures() {
         ("rewrites-of-one-thread-completion-lost", [16, 14, 0, 2, 0], [14, 48, 400], [14, 50, 402]),
         ("older-end-and-newer-begin-lost", [13, 12, 0, 0, 0], [12, 98, 98], [12, 100, 100]),
         ("flush-before-issue-lost", [6, 6, 0, 0, 0], [5, 606, 606], [6, 611, 611]),
+        ("raid1-on-partitions-by-its-thread", [5, 5, 10, 0, 0], [5, 210, 210], [5, 240, 240]),
+        ("raid1-on-one-disk", [5, 5, 10, 0, 0], [5, 210, 210], [5, 240, 240]),
         ("merged-request-completion-lost", [32, 29, 0, 3, 0], [29, 100, 200], [29, 104, 210]),
     ] {
         let report = report(case);

@@ -28,6 +28,10 @@ use std::collections::hash_map::Entry;
 const MAX_REMAPS: usize = 1 << 14;
 /// Pairs of devices of which one lies on the other.
 const MAX_EDGES: usize = 1024;
+/// A mirror remaps to all its halves in one loop (raid1_write_request).
+const MAX_AT_ONCE_NS: u64 = 1_000_000;
+/// How long an array's thread may take to submit what a program's thread has remapped: later ones of that sector are others'.
+const MAX_HANDOVER_NS: u64 = 1_000_000_000;
 /// Remaps that are followed upwards: they may lead in a circle.
 const MAX_LEVELS: usize = 16;
 
@@ -167,6 +171,8 @@ struct Remap {
     /// Who did it.
     tid: TaskId,
     time: u64,
+    /// So many at once, of a mirror with halves at the same sector of partitions of one disk.
+    legs: u32,
 }
 
 pub(super) struct Stack {
@@ -303,24 +309,33 @@ impl Stack {
     /// A bio moves to a lower device. `queues`: the upper device is one to which bios are queued.
     pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), (queues, tid): (bool, TaskId), time: u64) {
         self.edge(from.0, to.0);
-        if !queues && (self.remaps.is_empty() || !self.leads_to(from, to.0, tid)) {
+        if !queues && (self.remaps.is_empty() || !self.leads_to(from, to.0, (tid, time))) {
             return;
         }
-        self.remaps.insert(to, Remap { from, tid, time });
+        let at_once = |known: &&Remap| {
+            known.from == from && known.tid == tid && time.saturating_sub(known.time) <= MAX_AT_ONCE_NS && queues
+        };
+        let legs = self.remaps.get(&to).filter(at_once).map_or(1, |known| known.legs.saturating_add(1));
+        self.remaps.insert(to, Remap { from, tid, time, legs });
     }
 
     /// Whether a remap leads to this place of a partition. Since Linux 4.14 a remap to a partition has the number of its disk and the
-    /// partition's sector (`bio_dev` in include/linux/bio.h); the partition's own remap follows at once, by the same thread.
-    fn leads_to(&mut self, place: (Device, u64), disk: Device, tid: TaskId) -> bool {
+    /// partition's sector (`bio_dev` in include/linux/bio.h). The partition's own remap follows: at once, by the same thread, or when
+    /// the array's thread submits it (raid1d in drivers/md/raid1.c).
+    fn leads_to(&mut self, place: (Device, u64), disk: Device, (tid, time): (TaskId, u64)) -> bool {
         if self.remaps.contains_key(&place) {
             return true;
         }
         let named_by_disk = (disk, place.1);
-        let Some(remap) = self.remaps.get(&named_by_disk).filter(|remap| remap.tid == tid).copied() else {
-            return false;
-        };
-        self.remaps.remove(&named_by_disk);
-        self.remaps.insert(place, remap);
+        let near = |remap: &&mut Remap| remap.tid == tid || time.saturating_sub(remap.time) <= MAX_HANDOVER_NS;
+        let Some(remap) = self.remaps.get_mut(&named_by_disk).filter(near) else { return false };
+        let one = Remap { legs: 1, ..*remap };
+        if remap.legs > 1 {
+            remap.legs -= 1;
+        } else {
+            self.remaps.remove(&named_by_disk);
+        }
+        self.remaps.insert(place, one);
         true
     }
 
