@@ -284,6 +284,28 @@ fn what_lies_on_partitions_counts_once() {
     assert_eq!(levels, [("\"254:0\"".to_owned(), Some(3), Some(3)), ("\"9:0\"".to_owned(), Some(2), Some(4))]);
 }
 
+/// A worker sends some of a cache's bios on, without a remap and to any place: nothing shows which bios below are theirs.
+#[test]
+fn bios_without_a_remap_beside_others_with_one_leave_totals_unknown() {
+    let report = report("dm-cache-worker");
+    for figure in ["bios_queued", "bios_completed", "unfinished"] {
+        let why = why(&report, figure);
+        assert!(why.contains("some bios of 253:0 have no block:block_bio_remap") && why.contains("8:0"), "{why}");
+    }
+    assert_eq!(report["block"]["unclear"], serde_json::json!(["253:0"]));
+    let missing = &report["missing"][0];
+    assert!(missing["why"].as_str().is_some_and(|why| why.contains("their driver traces none")), "{missing}");
+    // Figures of one device are known.
+    let groups = report["block"]["groups"].as_array().expect("groups");
+    let q2c = |device: &str| {
+        let one = groups.iter().find(|group| group["name"] == *device).expect("a group");
+        let times = one["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == "Q2C");
+        ["n", "min", "max"].map(|figure| times.expect("Q2C")["ns"][figure].as_u64().expect("a figure"))
+    };
+    assert_eq!(["253:0 reads", "8:0 reads"].map(q2c), [[10, 210_000, 210_000], [10, 205_000, 205_000]]);
+    assert!(text("dm-cache-worker").contains("unknown"));
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

@@ -73,6 +73,9 @@ fn neighbours_have_their_figures() {
         ("flush-before-issue-lost", [6, 6, 0, 0, 0], [5, 606, 606], [6, 611, 611]),
         ("raid1-on-partitions-by-its-thread", [5, 5, 10, 0, 0], [5, 210, 210], [5, 240, 240]),
         ("raid1-on-one-disk", [5, 5, 10, 0, 0], [5, 210, 210], [5, 240, 240]),
+        ("dm-snapshot", [20, 20, 28, 0, 0], [20, 100, 100], [20, 107, 640]),
+        ("dm-cache-answers", [14, 14, 6, 0, 0], [10, 100, 200], [14, 4, 207]),
+        ("dm-linear-some-remaps", [10, 10, 10, 0, 0], [10, 200, 200], [10, 210, 210]),
         ("merged-request-completion-lost", [32, 29, 0, 3, 0], [29, 100, 200], [29, 104, 210]),
     ] {
         let report = report(case);

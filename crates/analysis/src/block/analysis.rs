@@ -166,12 +166,13 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
 
     fn finish(self) -> BlockFound {
         let Followed { matching, originators, loops } = self.followed;
+        let lossy = matching.may_lose();
         let (watches, devices, counts, flushes, stack) = matching.finish();
         let (Shown((((sums, groups), files), ((over_time, points), flush_requests))), rest) = watches;
         let ((mut errors, syncs), (interference, levels)) = rest;
-        let (offsets, unclear) = levels.finish(&devices, stack.edges());
+        let (offsets, unclear) = levels.finish(&devices, stack.edges(), lossy);
         let again = stack.again(offsets, &flushes.doubtful);
-        let lacks = Lacks::of(&counts, doubt(&unclear).as_ref());
+        let lacks = Lacks::of(&counts, doubt(&unclear, stack.edges()).as_ref());
         let name = |owner| originators.name(owner);
         let shown = |owner| self.only.as_ref().is_none_or(|only| originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
@@ -217,9 +218,20 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
 }
 
 /// Why totals are unknown where these devices may lie on those.
-fn doubt(unclear: &[(Device, Device)]) -> Option<Unknown> {
+fn doubt(unclear: &[(Device, Device)], edges: &[(Device, Device)]) -> Option<Unknown> {
     let (upper, _) = unclear.first()?;
     let lower: Vec<String> = unclear.iter().filter(|one| one.0 == *upper).map(|one| one.1.to_string()).collect();
+    if edges.iter().any(|edge| edge.0 == *upper) {
+        let missing = format!(
+            "some bios of {upper} have no block:block_bio_remap, and may be those of {} at the same time: one I/O may be a bio of both, \
+             and totals over devices are unknown",
+            lower.join(", ")
+        );
+        return Some(Unknown::new(
+            missing,
+            "take the figures of one device; Linux 5.18 and later trace more of these remaps",
+        ));
+    }
     let missing = format!(
         "the trace has no block:block_bio_remap of {upper}, which may lie on {}: one I/O may be a bio of both, and totals over \
          devices are unknown",

@@ -595,7 +595,9 @@ impl<W: Watch> Matching<W> {
             self.flushes_below_end(at, queued);
         }
         let bio = self.bios.get(at);
-        self.stack.over(at, bio, time);
+        if self.stack.over(at, bio, time) {
+            self.watch.was_above(at, bio);
+        }
         let error = bio.error;
         self.watch.ended(at, bio, time);
         self.bios.remove(at);
@@ -625,7 +627,9 @@ impl<W: Watch> Matching<W> {
         }
         let Some((mut bio, completed, lost)) = self.splits.part_done(&part, at, time) else { return };
         self.counts.completed += u64::from(bio.shown && completed != NEVER && !bio.below);
-        self.stack.over(root, &mut bio, completed);
+        if self.stack.over(root, &mut bio, completed) {
+            self.watch.was_above(root, &bio);
+        }
         self.watch.ended(root, &bio, completed);
         self.bios.release(root);
         self.count_lost(&bio, lost);
@@ -657,7 +661,9 @@ impl<W: Watch> Matching<W> {
             self.part_done(at, NEVER);
             return;
         }
-        self.stack.over(at, bio, NEVER);
+        if self.stack.over(at, bio, NEVER) {
+            self.watch.was_above(at, bio);
+        }
         let bio = *bio;
         self.watch.ended(at, &bio, NEVER);
         self.bios.remove(at);

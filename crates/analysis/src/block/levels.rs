@@ -4,7 +4,9 @@
 //! device, its bios show what it lies on: almost each of them holds, between its queueing and its completion, a bio of a lower
 //! device of the same kind and size, always at the same distance in sectors. What is found here is for a second reading of the trace
 //! ([`super::StackHints`]). Where such a device may lie on another one and this does not show how, totals of both are unknown
-//! ([`Levels::finish`]): one I/O may be two bios in the trace.
+//! ([`Levels::finish`]): one I/O may be two bios in the trace. The same holds for those bios of a device that have no remap where others
+//! have: a cache, a thin volume or a snapshot (drivers/md before Linux 5.18) sends some on from a thread of its own, and answers
+//! others itself.
 //!
 //! Not found: devices that cut or combine bios (stripes), or that place them anywhere (caches, thin volumes).
 
@@ -29,6 +31,8 @@ const ENOUGH_PERCENT: usize = 90;
 const FEW_PERCENT: usize = 10;
 /// A place below that fewer of a hundred go to is chance.
 const CHANCE_PERCENT: usize = 5;
+/// Of a hundred bios of a device with remaps in a trace that lacks no event: more without one that hold one below are no chance.
+const CHANCE_REMAPPED_PERCENT: usize = 1;
 
 /// Another device's bio within an upper one's time: its device, and the distance where it has the same size.
 type Lower = (u16, Option<i64>);
@@ -49,7 +53,10 @@ struct Live {
 #[derive(Default)]
 struct Upper {
     live: Vec<Live>,
+    /// Of bios of which no remap shows what is below them.
     samples: Vec<Vec<Lower>>,
+    /// The other ones.
+    remapped: usize,
 }
 
 /// Watches all bios; what it costs ends with a device's first request.
@@ -115,12 +122,17 @@ impl Levels {
         }
     }
 
-    /// What a second reading has to know beyond the remaps' `edges`; and devices without remaps that may lie on others, with
-    /// these.
-    pub fn finish(&self, devices: &[Device], edges: &[(Device, Device)]) -> (Vec<Below>, Vec<(Device, Device)>) {
+    /// What a second reading has to know beyond the remaps' `edges`; and devices with bios without remaps that may lie on others, with
+    /// these. `lossy`: events may be missing.
+    pub fn finish(
+        &self,
+        devices: &[Device],
+        edges: &[(Device, Device)],
+        lossy: bool,
+    ) -> (Vec<Below>, Vec<(Device, Device)>) {
         let name = |device: u16| devices[usize::from(device)];
-        let bare = |device: u16| !edges.iter().any(|&(upper, _)| upper == name(device));
-        let uppers = || self.uppers.iter().filter(|(device, upper)| bare(**device) && !upper.samples.is_empty());
+        let is_bare = |device: u16| !edges.iter().any(|&(upper, _)| upper == name(device));
+        let uppers = || self.uppers.iter().filter(|(_, upper)| !upper.samples.is_empty());
         let places: BTreeMap<u16, Vec<(u16, i64)>> =
             uppers().filter_map(|(&device, upper)| Some((device, upper.places()?))).collect();
         let (mut offsets, mut unclear) = (Vec::new(), Vec::new());
@@ -138,7 +150,9 @@ impl Levels {
             }
             let below = |lower: &&Lower| self.has_issued(lower.0) || places.contains_key(&lower.0);
             let with = upper.samples.iter().filter(|lower| lower.iter().any(|one| below(&one))).count();
-            if with * 100 > upper.samples.len() * FEW_PERCENT {
+            let all = upper.samples.len() + upper.remapped;
+            let chance = if is_bare(device) || lossy { FEW_PERCENT } else { CHANCE_REMAPPED_PERCENT };
+            if with * 100 > upper.samples.len() * FEW_PERCENT && with * 100 > all * chance {
                 let mut lower: Vec<u16> = upper.samples.iter().flatten().filter(below).map(|one| one.0).collect();
                 lower.sort_unstable();
                 lower.dedup();
@@ -193,6 +207,16 @@ impl Watch for Levels {
         }
     }
 
+    #[cold]
+    fn was_above(&mut self, at: u32, bio: &Bio) {
+        let Some(upper) = self.uppers.get_mut(&bio.device) else { return };
+        if let Some(own) = upper.live.iter().position(|one| one.at == at && one.queued == bio.queued) {
+            upper.live.swap_remove(own);
+            upper.remapped += 1;
+            self.live -= 1;
+        }
+    }
+
     #[inline(always)]
     fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
         if self.live > 0 && !bio.is_request() && bio.whole_sectors > 0 {
@@ -243,7 +267,7 @@ impl<W: Watch> Matching<W> {
         self.follows_its_upper(block, tid, lower)
     }
 
-    fn may_lose(&self) -> bool {
+    pub(super) fn may_lose(&self) -> bool {
         !self.whole_trace || self.uncounted
     }
 
@@ -320,7 +344,7 @@ impl StackSurvey {
 
     pub fn finish(self) -> Option<StackHints> {
         let (levels, devices, _, flushes, stack) = self.0.finish();
-        let (offsets, _) = levels.finish(&devices, stack.edges());
+        let (offsets, _) = levels.finish(&devices, stack.edges(), false);
         stack.again(offsets, &flushes.doubtful)
     }
 }

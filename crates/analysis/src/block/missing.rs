@@ -69,9 +69,15 @@ impl MissingEvent {
                 why: "the trace has no completion; record them too (blktrace without -a)".to_owned(),
                 loses: "how many were completed, D2C and Q2C".to_owned(),
             });
+        let has_remaps = |device: &String| found.stack.iter().any(|level| level.upper == *device);
         let remap = (!found.unclear.is_empty()).then(|| MissingEvent {
             event: "block:block_bio_remap".to_owned(),
-            why: format!("the trace has no remap of {}; record it too (blktrace without -a)", found.unclear.join(", ")),
+            why: match found.unclear.iter().all(has_remaps) {
+                true => format!("some bios of {} have no remap: their driver traces none of these", found.unclear.join(", ")),
+                false => {
+                    format!("the trace has no remap of {}; record it too (blktrace without -a)", found.unclear.join(", "))
+                }
+            },
             loses: "which bios of the devices beneath do their work: all totals over devices; figures of one device are known"
                 .to_owned(),
         });

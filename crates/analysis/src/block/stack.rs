@@ -434,9 +434,11 @@ impl Stack {
         *leg = (leg.0 + 1, leg.1 + u64::from(bio.whole_sectors) * 512);
     }
 
-    /// A bio is over: what it was above gives it its time in the device, and it gives its own to those above it.
-    pub fn over(&mut self, at: u32, bio: &mut Bio, completed: u64) {
-        if let Some(above) = self.above.remove(&at).filter(|above| above.queued == bio.queued) {
+    /// A bio is over: what it was above gives it its time in the device, and it gives its own to those above it. Whether it was above any.
+    pub fn over(&mut self, at: u32, bio: &mut Bio, completed: u64) -> bool {
+        let above = self.above.remove(&at).filter(|above| above.queued == bio.queued);
+        let was_above = above.is_some();
+        if let Some(above) = above {
             // A loop device is issued requests of its own.
             let whole = above.open == 0 && above.all_completed;
             if bio.issued == NEVER {
@@ -448,7 +450,7 @@ impl Stack {
             company.last_over = if completed == NEVER { company.last_over } else { company.last_over.max(completed) };
             self.count(bio, &above, completed);
         }
-        let Some(uppers) = self.below.remove(&at) else { return };
+        let Some(uppers) = self.below.remove(&at) else { return was_above };
         for upper in uppers.all() {
             let Some(above) = self.above.get_mut(&upper.at).filter(|above| above.queued == upper.queued) else {
                 continue;
@@ -461,6 +463,7 @@ impl Stack {
             above.last = above.last.max(if done == NEVER { 0 } else { done });
             above.last_below = above.last_below.max(if completed == NEVER { 0 } else { completed });
         }
+        was_above
     }
 
     fn count(&mut self, bio: &Bio, above: &Above, completed: u64) {

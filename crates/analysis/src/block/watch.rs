@@ -33,6 +33,8 @@ pub(super) trait Watch {
     fn failed_alone(&mut self, _bio: &Bio, _now: u64) {}
     /// Its data is written, at `completed`; what flushes the cache after it is not done.
     fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
+    /// Bios below it did its work; `ended` follows.
+    fn was_above(&mut self, _at: u32, _bio: &Bio) {}
     /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
     fn ended(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
@@ -88,6 +90,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {
         self.0.data_written(at, bio, completed);
         self.1.data_written(at, bio, completed);
+    }
+
+    fn was_above(&mut self, at: u32, bio: &Bio) {
+        self.0.was_above(at, bio);
+        self.1.was_above(at, bio);
     }
 
     fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
