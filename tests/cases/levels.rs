@@ -306,6 +306,21 @@ fn bios_without_a_remap_beside_others_with_one_leave_totals_unknown() {
     assert!(text("dm-cache-worker").contains("unknown"));
 }
 
+/// An append begins where the device wrote it, not where its zone does.
+#[test]
+fn distances_to_a_zone_append_are_to_where_it_was_written() {
+    for (case, sequential, distances) in
+        [("zone-append", 1, [523_280, 523_280]), ("zone-append-interleaved", 4, [520_048, 524_924])]
+    {
+        let load = &report(case)["block"]["over_time"];
+        assert_eq!(load["sequential"], sequential, "{case}");
+        let seeks = ["min", "max"].map(|figure| load["seek_sectors"][figure].as_u64().expect(figure));
+        assert_eq!(seeks, distances, "{case}");
+        let windows = load["windows"].as_array().expect("windows").iter().filter_map(|window| window["seeks"].as_u64());
+        assert_eq!(windows.sum::<u64>(), load["seek_sectors"]["n"].as_u64().expect("n"), "{case}");
+    }
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

@@ -296,7 +296,8 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
         let rate = group.bytes as f64 / interval_s;
         match kind {
             RequestKind::Read => row.read_bytes_per_s = Some(rate),
-            RequestKind::Write => row.written_bytes_per_s = Some(rate),
+            // Zone appends too.
+            kind if kind.writes_data() => *row.written_bytes_per_s.get_or_insert(0.0) += rate,
             _ => {}
         }
         if group.bios > *most {

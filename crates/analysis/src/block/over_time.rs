@@ -1,4 +1,6 @@
 //! Over time: how many are on their way, how much is done, how far the device has to move.
+//!
+//! A request begins where it is issued. A zone append begins where the device wrote it, which its completion says: it counts then.
 
 use super::in_flight::{Bio, NEVER};
 use super::lacks::{Lacks, known};
@@ -103,6 +105,8 @@ pub(super) struct OverTime {
     service: InService,
     /// The last sector, by device: there are no more of them than matching distinguishes.
     heads: Vec<u64>,
+    /// Zone appends in the device, by device.
+    appends: Vec<u64>,
     sequential: u64,
     shows_merges: bool,
     /// How far the device moves for the request that is being issued.
@@ -215,9 +219,28 @@ impl OverTime {
         }
         if self.heads.len() <= device {
             self.heads.resize(device + 1, NEVER);
+            self.appends.resize(device + 1, 0);
         }
+        match block.kind() {
+            RequestKind::ZoneAppend => self.appends[device] += 1,
+            _ => self.begins(device, block),
+        }
+    }
+
+    fn begins(&mut self, device: usize, block: &BlockEvent) {
         let head = std::mem::replace(&mut self.heads[device], block.end());
         self.moved = (head != NEVER).then(|| head.abs_diff(block.sector));
+    }
+
+    /// A zone append is done where the device wrote it. A device above others has none in it.
+    #[cold]
+    fn appended(&mut self, device: usize, block: &BlockEvent) {
+        self.moved = None;
+        let in_device = self.appends.get_mut(device).filter(|appends| **appends > 0 && block.bytes > 0);
+        if let Some(appends) = in_device {
+            *appends -= 1;
+            self.begins(device, block);
+        }
     }
 
     /// A bio of the request that is being issued.
@@ -282,6 +305,9 @@ impl Watch for OverTime {
     fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
         match block.action {
             BlockAction::Issue => self.issue(usize::from(device), block),
+            BlockAction::Complete if block.kind() == RequestKind::ZoneAppend => {
+                self.appended(usize::from(device), block);
+            }
             BlockAction::GetRq => self.shows_merges = true,
             BlockAction::BackMerge | BlockAction::FrontMerge => {
                 self.shows_merges = true;
@@ -327,6 +353,9 @@ impl Watch for OverTime {
         let now = if completed == NEVER { self.last } else { completed };
         let change = self.service.ended(at, bio);
         self.serve(change, now);
+        if completed != NEVER && bio.kind() == RequestKind::ZoneAppend {
+            self.moves(now);
+        }
         if bio.below {
             return;
         }
