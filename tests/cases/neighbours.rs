@@ -73,9 +73,12 @@ fn neighbours_have_their_figures() {
         ("flush-before-issue-lost", [6, 6, 0, 0, 0], [5, 606, 606], [6, 611, 611]),
         ("raid1-on-partitions-by-its-thread", [5, 5, 10, 0, 0], [5, 210, 210], [5, 240, 240]),
         ("raid1-on-one-disk", [5, 5, 10, 0, 0], [5, 210, 210], [5, 240, 240]),
+        ("loop-on-dm", [5, 5, 10, 0, 0], [5, 222, 222], [5, 225, 225]),
         ("dm-snapshot", [20, 20, 28, 0, 0], [20, 100, 100], [20, 107, 640]),
         ("dm-cache-answers", [14, 14, 6, 0, 0], [10, 100, 200], [14, 4, 207]),
         ("dm-linear-some-remaps", [10, 10, 10, 0, 0], [10, 200, 200], [10, 210, 210]),
+        ("flush-of-two-owners", [6, 6, 0, 0, 0], [6, 501, 703], [6, 713, 917]),
+        ("swap-zram-and-disk", [14, 14, 0, 0, 0], [5, 150, 1900], [14, 4, 1910]),
         ("merged-request-completion-lost", [32, 29, 0, 3, 0], [29, 100, 200], [29, 104, 210]),
     ] {
         let report = report(case);
@@ -111,6 +114,13 @@ fn a_failed_flush_is_one_failure() {
     assert_eq!((failures.len(), ["owner", "error", "kind"].map(failure)), (1, ["db (700)", "EIO", "flush"]));
 }
 
+/// Owners and bytes in order of their names.
+fn sorted<'a>(wanted: &[(&'a str, u64)]) -> Vec<(&'a str, Option<u64>)> {
+    let mut wanted: Vec<_> = wanted.iter().map(|&(owner, bytes)| (owner, Some(bytes))).collect();
+    wanted.sort_unstable();
+    wanted
+}
+
 #[test]
 fn who_wrote_in_raw_fields_and_through_levels() {
     for (case, owner, bytes) in [
@@ -124,6 +134,19 @@ fn who_wrote_in_raw_fields_and_through_levels() {
         let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
         let wrote: Vec<_> = owners.iter().map(|one| (one["name"].as_str(), one["written_bytes"].as_u64())).collect();
         assert_eq!(wrote, [(Some(owner), Some(bytes))], "{case}");
+    }
+    for (case, wanted) in [
+        ("raid1-on-one-disk", &[("app (61)", 20 << 10)][..]),
+        ("dm-snapshot", &[("app (61)", 32 << 10), ("kworker/0:2 (41)", 24 << 10)]),
+        ("swap-zram-and-disk", &[("memory reclaim [kswapd0]", 276 << 10)]),
+        ("text-xfs-writer", &[("photo (812)", 8 << 10), ("logd (300)", 4 << 10)]),
+    ] {
+        let report = report(case);
+        let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
+        let wrote = owners.iter().map(|one| (one["name"].as_str().unwrap_or(""), one["written_bytes"].as_u64()));
+        let mut wrote: Vec<_> = wrote.filter(|(_, bytes)| *bytes > Some(0)).collect();
+        wrote.sort();
+        assert_eq!(wrote, sorted(wanted), "{case}");
     }
     let report = report("kernel-carriers-newer");
     let written = |name: &str| report["block"]["originators"][name].as_u64().expect(name);
