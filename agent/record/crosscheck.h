@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs and erases cannot be tried harmlessly, so whether their probes see
- * them is checked while recording: each mtd_write and mtd_erase says how many
- * pages and blocks must be programmed and erased, and that is held against the
- * nand_program and nand_erase events of the same ring.
+ * Checks during a recording that the probes of programs and erases see them: a
+ * trial before would change the flash. Each mtd_write and mtd_erase event gives
+ * the number of pages and blocks to be programmed and erased, which is compared
+ * with the nand_program and nand_erase events of the same ring.
  */
 #ifndef FLASHSCOPE_CROSSCHECK_H
 #define FLASHSCOPE_CROSSCHECK_H
@@ -16,7 +16,7 @@
 #include "mtd.h"
 #include "tracefs.h"
 
-/* A field of an event's format text. */
+/* A field in an event's format file. */
 struct fs_field {
 	bool known;
 	uint16_t offset, size;
@@ -24,7 +24,7 @@ struct fs_field {
 
 bool fs_format_id(const char *format, uint16_t *id);
 struct fs_field fs_format_field(const char *format, const char *name);
-/* A field's value; false where the event is too short for it. */
+/* Reads a field's value; false if the event is too short. */
 bool fs_field_get(const unsigned char *data, size_t length, struct fs_field field, uint64_t *value);
 
 struct fs_crosscheck {
@@ -33,16 +33,16 @@ struct fs_crosscheck {
 	uint16_t program_id, erase_id, write_id, mtd_erase_id;
 	struct fs_field write_mtd, write_address, write_length, erase_mtd, erase_length;
 	uint64_t programs_expected, programs_seen, erases_expected, erases_seen;
-	uint64_t unknown; /* writes and erases of devices that no trial named */
+	uint64_t unknown; /* writes and erases on devices without a trial */
 };
 
-/* An event of the recording, by its name and format; others are ignored. */
+/* Adds an event's format; events that are not needed are ignored. */
 void fs_crosscheck_event(struct fs_crosscheck *check, const char *event, const char *format);
 void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subbuf, size_t used,
 			  const struct fs_page_layout *layout);
-/* complete: nothing of the ring was lost; otherwise the counts cannot be compared and are null. */
+/* complete: the ring lost no events. If it did, the counts cannot be compared and are null. */
 void fs_crosscheck_json(struct fs_json *json, const struct fs_crosscheck *check, bool complete);
-/* Programs and erases that were expected and not seen, or seen and not expected. */
+/* Number of programs and erases that were expected but not seen, or seen but not expected. */
 uint64_t fs_crosscheck_mismatch(const struct fs_crosscheck *check);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which file, which offset: where the kernel keeps a file's device and inode
- * number, and the position and length of a call. The layouts of struct file,
- * inode, super_block, iov_iter and vm_fault move between kernels and
- * configurations, so they are found: known files are read, written and mapped,
- * and the places that show exactly what is known are kept.
+ * Finds where the kernel keeps a file's device and inode number, and the
+ * position and length of a call. The layouts of struct file, inode, super_block,
+ * iov_iter and vm_fault depend on kernel version and configuration. They are
+ * found by a trial: known files are read, written and mapped, and offsets that
+ * always show the known values are taken.
  */
 #ifndef FLASHSCOPE_FILES_H
 #define FLASHSCOPE_FILES_H
@@ -20,7 +20,7 @@ struct fs_file_layout {
 	int file_inode;	  /* struct file: f_inode */
 	int inode_number; /* struct inode: i_ino */
 	int inode_super;  /* struct inode: i_sb */
-	int inode_size;	  /* struct inode: i_size; without it reads and faults do not say how long their file is */
+	int inode_size;	  /* struct inode: i_size; without it, events of reads and faults have no file size */
 	int super_device; /* struct super_block: s_dev */
 	int call_position; /* struct kiocb: ki_pos */
 	int iter_count;	  /* struct iov_iter: count */
@@ -28,20 +28,20 @@ struct fs_file_layout {
 	bool write_known;
 	int fault_page;	   /* struct vm_fault: pgoff */
 	int area_file;	   /* struct vm_area_struct: vm_file */
-	char missing[160]; /* why something was not found; "" */
+	char missing[160]; /* why an offset was not found; "": all found */
 };
 
 /*
- * Reads /proc/version and a file of sysfs, and reads, writes and maps a file in
- * memory. 0, or -1 with a text in error where no trial was possible at all.
+ * Runs the trial: reads /proc/version and a sysfs file; reads, writes and maps a
+ * file in memory. Returns 0, or -1 with a message in error if no trial is possible.
  */
 int fs_files_calibrate(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
 		       struct fs_file_layout *layout, char *error, size_t size);
 
 /*
- * Adds the probes file_read, file_splice_read, file_write, file_fault and file_fault_end, as far as
- * the layout is known and the kernel has their functions; own's calls are left out. Those
- * that are missing are named in events.
+ * Adds the probes file_read, file_splice_read, file_write, file_fault and file_fault_end, if the
+ * layout is known and the kernel has their functions. Calls of the process `own` are not recorded.
+ * Missing probes are listed in `events`.
  */
 struct fs_events;
 void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout *layout, const char *group,
@@ -49,7 +49,7 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 
 void fs_files_json(struct fs_json *json, const char *key, const struct fs_file_layout *layout);
 
-/* Definitions without "p:GROUP/", for tests. False: something of it is not known. */
+/* Writes a probe definition without "p:GROUP/", for tests. False if an offset in it is unknown. */
 bool fs_file_fetch(char *out, size_t size, const struct fs_machine *machine,
 		   const struct fs_file_layout *layout, const char *file);
 

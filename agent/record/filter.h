@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a recording keeps: --device by a filter on each event, --comm by one
- * too, --pid and --cgroup by the instance's set_event_pid, children included.
+ * The filters of a recording. --device and --comm become a filter on each
+ * event; --pid and --cgroup use the instance's set_event_pid and include child
+ * processes.
  *
- * A driver issues and an interrupt completes a request in the name of whatever
- * task runs then. Such events go into an instance of their own, which no task
- * filters: filtered by device alone.
+ * Drivers issue requests, and interrupts complete them, in the context of
+ * whatever task runs at that moment. These events are recorded in a separate
+ * instance, which is filtered by device but not by task.
  */
 #ifndef FLASHSCOPE_FILTER_H
 #define FLASHSCOPE_FILTER_H
@@ -25,27 +26,27 @@ struct fs_filter {
 	struct fs_devices devices;
 	char *cgroups[8]; /* directories */
 	size_t cgroup_count;
-	int *tasks; /* of --pid and --cgroup, as told to the kernel */
+	int *tasks; /* tasks of --pid and --cgroup, as written to set_event_pid */
 	size_t task_count;
 };
 
-/* Finds devices, processes and cgroups. 0, or -1 and why. */
+/* Finds the devices, processes and cgroups. Returns 0, or -1 with a message in error. */
 int fs_filter_check(struct fs_filter *filter, const struct fs_record_options *options, char *error, size_t size);
-/* Whether anything is filtered; whether tasks are. */
+/* True if there is any filter; true if tasks are filtered. */
 bool fs_filter_any(const struct fs_filter *filter);
 bool fs_filter_tasks(const struct fs_filter *filter);
-/* An event that is raised in the name of whatever task runs. */
+/* True for events that occur in the context of whatever task runs. */
 bool fs_filter_any_task(const char *system, const char *event);
-/* Adds --device and --comm to the filters of events and probes. What cannot be told by device is left out. */
+/* Adds --device and --comm to the filters of events and probes. Removes events that cannot be filtered by device. */
 void fs_filter_apply(struct fs_filter *filter, const struct fs_tracefs *tracefs, struct fs_events *events,
 		     struct fs_probes *probes);
-/* Tells an instance which tasks it records. 0, or -1 and why. */
+/* Sets which tasks an instance records. Returns 0, or -1 with a message in error. */
 int fs_filter_begin(struct fs_filter *filter, const struct fs_ring *ring, char *error, size_t size);
-/* Adds tasks that have come into the cgroups. */
+/* Adds tasks that have joined the cgroups since. */
 void fs_filter_again(struct fs_filter *filter, const struct fs_ring *ring);
-/* Member "filter"; null where nothing is filtered. */
+/* Writes the member "filter"; null without a filter. */
 void fs_filter_json(struct fs_json *json, const struct fs_filter *filter);
-/* The options as they were given, for people. */
+/* Writes the options as the user gave them. */
 void fs_filter_text(const struct fs_filter *filter, char *out, size_t size);
 void fs_filter_free(struct fs_filter *filter);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the kernel's flash operations can be probed, and which of these places
- * sees this machine's devices. A symbol that is present need not be called
- * (some NAND drivers have a page reader of their own): a device's place is
- * chosen by arming every candidate and reading pages through the device.
+ * Kernel functions at which flash operations can be probed, and the choice
+ * among them. A function may exist without being called (some NAND drivers have
+ * their own page reader). Therefore every candidate is armed, pages are read
+ * from the device, and the candidate that fires is chosen.
  */
 #ifndef FLASHSCOPE_PROBE_POINTS_H
 #define FLASHSCOPE_PROBE_POINTS_H
@@ -16,7 +16,7 @@
 #include "mtd.h"
 #include "tracefs.h"
 
-/* How arguments are named in a probe definition on the running kernel. */
+/* Notation of arguments in probe definitions on the running kernel. */
 enum fs_registers {
 	FS_REGISTERS_X86_64,
 	FS_REGISTERS_ARM64,
@@ -31,17 +31,17 @@ struct fs_machine {
 
 struct fs_machine fs_machine_of(const char *uname_machine, uint8_t long_size);
 
-/* The n-th (from 0) argument's register or, on 32-bit ARM, stack word. Returns out. */
+/* Writes the register, or on 32-bit ARM the stack word, of argument n (from 0). Returns out. */
 const char *fs_argument(const struct fs_machine *machine, int n, char out[16]);
 
-/* Which of these functions the kernel and its modules have (kallsyms), in one pass. */
+/* Looks up functions of the kernel and its modules in one pass over kallsyms. */
 void fs_symbols(const char *const *names, size_t count, bool *found);
 
 struct fs_candidate {
 	const char *operation; /* "read", "program", "erase" */
 	const char *symbol;
 	const char *level; /* "nand", "spi-mem", "mtd": lowest first within an operation */
-	const char *event; /* name of the event that it feeds; NULL: only tried, never recorded */
+	const char *event; /* name of its event; NULL: used in trials only */
 };
 
 #define FS_READ_CANDIDATES 3 /* the first ones: those that can be tried harmlessly */
@@ -50,14 +50,14 @@ extern const struct fs_candidate fs_candidates[FS_CANDIDATES];
 
 enum fs_point_status { FS_POINT_UNKNOWN, FS_POINT_PRESENT, FS_POINT_ABSENT, FS_POINT_REFUSED };
 
-/* What one device's trial saw. */
+/* Result of the trial on one device. */
 struct fs_trial {
 	int mtd;
-	unsigned int pages; /* that were read, each alone */
-	unsigned int fired[FS_READ_CANDIDATES];	 /* events of the last page at which any fired */
+	unsigned int pages; /* pages read, one at a time */
+	unsigned int fired[FS_READ_CANDIDATES];	 /* events at the last page for which any candidate fired */
 	bool once[FS_READ_CANDIDATES];		 /* exactly one event for at least one page */
 	int chosen;	 /* candidate, or -1 */
-	char error[160]; /* why nothing could be tried; "" */
+	char error[160]; /* why no trial was possible; "" */
 };
 
 struct fs_probe_points {
@@ -67,25 +67,25 @@ struct fs_probe_points {
 	size_t trial_count;
 };
 
-/* Arms each candidate and undoes it. Without a usable kprobe_events: kallsyms only, status unknown. */
+/* Arms and removes each candidate. Without a usable kprobe_events: reads kallsyms only, status unknown. */
 void fs_probe_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
 		     struct fs_probe_points *points);
 /*
- * Reads up to four pages of every NAND device; fills in points->trials and the
- * devices' chip_pointer, mtd_pointer, first_page and chip. 0, or -1 with a
- * text in error where no trial was possible at all.
+ * Runs the trials: reads up to four pages of every NAND device and fills in
+ * points->trials and the devices' chip_pointer, mtd_pointer, first_page and
+ * chip. Returns 0, or -1 with a message in error if no trial was possible.
  */
 int fs_probe_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
 		  struct fs_probe_points *points, struct fs_mtd_list *list, char *error, size_t size);
 void fs_probe_points_free(struct fs_probe_points *points);
 void fs_probe_points_json(struct fs_json *json, const char *key, const struct fs_probe_points *points);
 
-/* The lowest candidate that fired exactly once for a page; -1. */
+/* The lowest candidate that fired exactly once for a page; -1 if none did. */
 int fs_trial_choose(const struct fs_trial *trial);
 
 /*
- * Counts lines of a `trace` text that belong to event, and keeps chip=, mtd=
- * and page= of the first (what a line does not have stays).
+ * Counts the lines of `event` in the text of a tracefs `trace` file. Stores
+ * chip=, mtd= and page= of the first line; absent ones are left unchanged.
  */
 struct fs_trial_values {
 	uint64_t chip, mtd, page;
@@ -93,7 +93,7 @@ struct fs_trial_values {
 };
 unsigned int fs_trace_count(const char *text, const char *event, struct fs_trial_values *values);
 
-/* What `record` asks for. */
+/* Optional fields that `record` requests. */
 struct fs_details {
 	bool offset, duration, chip;
 };
@@ -103,7 +103,7 @@ struct fs_probe {
 	const char *loses;  /* NULL: nothing known */
 	unsigned int group; /* enum fs_group; 0: flash */
 	char definition[384];
-	char *filter; /* kernel event filter; NULL: none. One for all probes of an event */
+	char *filter; /* kernel event filter, the same for all probes of an event; NULL: none */
 };
 
 struct fs_probes {
@@ -113,8 +113,9 @@ struct fs_probes {
 };
 
 /*
- * The probes of a recording of the devices in wanted (all NAND where
- * wanted_count is 0), from trials made before. 0, or -1 with a text in error.
+ * Selects the probes for the devices in `wanted` (all NAND devices if
+ * wanted_count is 0), based on earlier trials. Returns 0, or -1 with a message
+ * in error.
  */
 int fs_probes_plan(const struct fs_machine *machine, const struct fs_probe_points *points,
 		   const struct fs_mtd_list *list, const int *wanted, size_t wanted_count,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run of `record`: what its files share. record.c is the order of a
- * recording; record_plan.c says what is recorded, record_arm.c arms it,
- * record_describe.c describes it, record_stats.c counts it.
+ * The state of one recording, shared by record*.c: record.c has the sequence of
+ * a recording, record_plan.c selects events and probes, record_arm.c arms them,
+ * record_describe.c writes the description, record_stats.c the statistics.
  */
 #ifndef FLASHSCOPE_RECORDER_H
 #define FLASHSCOPE_RECORDER_H
@@ -25,12 +25,12 @@
 #include "state.h"
 #include "trigger.h"
 
-/* Of the flight recorder. */
+/* State of the flight recorder. */
 struct fs_flight {
 	struct fs_watch watch;
-	unsigned int there;  /* captures written, those of earlier runs included */
-	unsigned int number; /* of the last one */
-	unsigned int lost;   /* that could not be written */
+	unsigned int there;  /* captures in the directory, earlier runs included */
+	unsigned int number; /* number of the last capture */
+	unsigned int lost;   /* captures that could not be written */
 	uint64_t memory_kib;
 };
 
@@ -39,11 +39,11 @@ struct fs_recorder {
 	struct fs_facts facts;
 	struct fs_probes probes;
 	char group[96]; /* also the name of the main instance */
-	char error[320]; /* what ended it */
+	char error[320]; /* why the recording ended */
 	struct fs_filter filter;
 	struct fs_ring main, tasks;
-	struct fs_ring requests; /* with --pid and kin: events that are raised in anyone's name */
-	struct fs_monitor monitor; /* with --from flashmon, in place of both */
+	struct fs_ring requests; /* with task filters: events that occur in the context of any task */
+	struct fs_monitor monitor; /* with --from flashmon, instead of the rings */
 	struct fs_drain_priority priority;
 	struct fs_crosscheck crosscheck;
 	struct fs_stream stream;
@@ -52,7 +52,7 @@ struct fs_recorder {
 	bool close_output;
 	bool probes_defined, state_noted;
 	char name[FS_NAME_MAX + 1];
-	struct fs_events wanted; /* besides our own probes */
+	struct fs_events wanted; /* in addition to our own probes */
 	struct fs_file_layout layout;
 	struct fs_buf events;	 /* "system:event\n" of every enabled one */
 	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
@@ -65,20 +65,20 @@ struct fs_recorder {
 	uint64_t progress_ns; /* when the next FS_PROGRESS is due */
 };
 
-/* Events that name tasks and their control groups, of the second instance. */
+/* Events of the second instance: names of tasks and cgroups. */
 #define FS_TASK_EVENTS 6
 extern const char *const fs_task_events[FS_TASK_EVENTS][2];
 
-/* Keeps the text as what ended the recording; -1. */
+/* Stores the reason why the recording ended; returns -1. */
 int fs_recorder_broken(struct fs_recorder *recorder, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same of an error of the stream. */
+/* The same for a write error of the stream. */
 int fs_recorder_stream_broken(struct fs_recorder *recorder);
 
 bool fs_recorder_has_event(struct fs_recorder *recorder, const char *system, const char *event);
-/* Each: 0, or -1 with the reason kept. */
+/* Each returns 0, or -1 after storing the reason. */
 int fs_recorder_check_tracefs(struct fs_recorder *recorder);
 int fs_recorder_check_events(struct fs_recorder *recorder);
-/* --events auto: which groups this machine has. */
+/* --events auto: selects the groups that this machine has. */
 int fs_recorder_choose(struct fs_recorder *recorder);
 int fs_recorder_check_name(struct fs_recorder *recorder);
 int fs_recorder_plan_monitor(struct fs_recorder *recorder);
@@ -86,19 +86,19 @@ int fs_recorder_plan_probes(struct fs_recorder *recorder);
 int fs_recorder_open_output(struct fs_recorder *recorder);
 int fs_recorder_check_memory(struct fs_recorder *recorder);
 int fs_recorder_arm(struct fs_recorder *recorder);
-/* What tracefs takes for our instances, beside their rings. */
+/* Memory that tracefs uses for our instances, without their rings. */
 uint64_t fs_recorder_files_kib(const struct fs_recorder *recorder);
 int fs_recorder_arm_monitor(struct fs_recorder *recorder);
-/* Of what was asked for, on or off; names of tasks are recorded all the time. 0, or -1 with errno. */
+/* Turns the requested events on or off; names of tasks are always recorded. Returns 0, or -1 with errno. */
 int fs_recorder_tracing(struct fs_recorder *recorder, bool on);
 int fs_recorder_hello(struct fs_recorder *recorder);
 int fs_recorder_describe(struct fs_recorder *recorder);
 
-/* Hits and misses of each probe; misses[i] is UINT64_MAX where the kernel does not tell. */
+/* Stores hits and misses of each probe; misses[i] is UINT64_MAX if unknown. */
 void fs_recorder_profile(struct fs_recorder *recorder, uint64_t *hits, uint64_t *misses);
-/* FS_STATS, and a warning for each kind of loss. */
+/* Writes FS_STATS, and a warning for each kind of loss. */
 void fs_recorder_stats(struct fs_recorder *recorder);
-/* FS_PROGRESS */
+/* Writes FS_PROGRESS. */
 void fs_recorder_progress(struct fs_recorder *recorder);
 void fs_recorder_monitor_stats(struct fs_recorder *recorder);
 
