@@ -26,7 +26,9 @@
 /* Documentation/admin-guide/mm/pagemap.rst: bits 0-54 are the page's frame number, where bit 63 says that it is mapped. */
 #define FRAME ((1ULL << 55) - 1)
 #define PRESENT (1ULL << 63)
-#define MEBIBYTE (1 << 20)
+/* Bytes that are taken at a time: a small part of the file's pages, which are all that can be reclaimed there. More at once, and no
+ * memory is left before anybody looks. */
+#define STEP (64 << 10)
 /* Pages: before 5.12 a read behind the end of a file brings in an empty page, wherever it is. */
 #define BEHIND 256
 
@@ -63,11 +65,11 @@ static void evict(void *at, unsigned long pages, unsigned char *there)
 	unsigned long first = cached(at, pages, there);
 
 	while (cached(at, pages, there) * 3 > first * 2) {
-		char *more = mmap(NULL, MEBIBYTE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *more = mmap(NULL, STEP, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (more == MAP_FAILED)
 			fail("no memory is left");
-		memset(more, 1, MEBIBYTE);
+		memset(more, 1, STEP);
 	}
 }
 
