@@ -75,7 +75,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
             group.call,
             rate(bytes),
             match small {
-                Some(limit) => format!("where {} of changed memory are allowed ({})", size(limit.bytes), limit.setting),
+                Some(limit) => format!("where {} of changed memory are allowed ({})", amount(limit), limit.setting),
                 None => "as fast as the device takes it".to_owned(),
             }
         ),
@@ -106,7 +106,12 @@ fn is_small(limit: &DirtyLimit, written: u64) -> bool {
 /// " The limit is 1 MiB (vm.dirty_bytes=1048576), and 900 MiB were available."
 fn is_set(limit: &DirtyLimit) -> String {
     let there = limit.available_bytes.map_or(String::new(), |bytes| format!(", and {} were available", size(bytes)));
-    format!(" The limit is {} ({}){there}.", size(limit.bytes), limit.setting)
+    format!(" The limit is {} ({}){there}.", amount(limit), limit.setting)
+}
+
+fn amount(limit: &DirtyLimit) -> String {
+    let about = if limit.is_estimate { "about " } else { "" };
+    format!("{about}{}", size(limit.bytes))
 }
 
 /// What has to fit below the limit.
@@ -191,7 +196,7 @@ mod tests {
             let mut work = work(10 << 20, "kworker/u8:1 (9)");
             work.calls.by_process[0].total_ns = 1_900_000_000;
             let setting = format!("vm.dirty_bytes={bytes}");
-            work.storage.dirty_limit = Some(DirtyLimit { bytes, setting, available_bytes });
+            work.storage.dirty_limit = Some(DirtyLimit { bytes, is_estimate: false, setting, available_bytes });
             find(&work.seen())
         };
         let finding = only(of(1 << 20, Some(200 << 20)));
@@ -206,6 +211,9 @@ mod tests {
             finding.cause
         );
         assert_eq!(finding.advice[0].what, "Raise the limit: the memory for it is there");
+        let setting = "vm.dirty_ratio=1".to_owned();
+        let of_ratio = DirtyLimit { bytes: 2 << 20, is_estimate: true, setting, available_bytes: Some(200 << 20) };
+        assert_eq!(is_set(&of_ratio), " The limit is about 2 MiB (vm.dirty_ratio=1), and 200 MiB were available.");
         for (bytes, available) in [(1 << 20, None), (20 << 20, Some(200 << 20)), (8 << 20, Some(200 << 20))] {
             assert!(of(bytes, available).is_empty(), "{bytes} {available:?}");
         }

@@ -72,6 +72,8 @@ pub struct StorageFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirtyLimit {
     pub bytes: u64,
+    /// Computed of a ratio: the kernel takes it of free memory and file pages, which are about what is available (mm/page-writeback.c).
+    pub is_estimate: bool,
     /// What sets it: `vm.dirty_bytes=1048576`.
     pub setting: String,
     /// Memory that was available when the recording began.
@@ -80,15 +82,14 @@ pub struct DirtyLimit {
 
 impl DirtyLimit {
     fn of(vm: &facts::Vm) -> Option<DirtyLimit> {
-        let (bytes, setting) = match (vm.dirty_bytes, vm.dirty_ratio, vm.available_bytes) {
-            (Some(bytes), ..) if bytes > 0 => (bytes, format!("vm.dirty_bytes={bytes}")),
-            // Of the memory that can be changed, which is about what is available (mm/page-writeback.c).
+        let (bytes, is_estimate, setting) = match (vm.dirty_bytes, vm.dirty_ratio, vm.available_bytes) {
+            (Some(bytes), ..) if bytes > 0 => (bytes, false, format!("vm.dirty_bytes={bytes}")),
             (_, Some(ratio), Some(available)) if ratio <= 100 => {
-                (available / 100 * ratio, format!("vm.dirty_ratio={ratio}"))
+                (available / 100 * ratio, true, format!("vm.dirty_ratio={ratio}"))
             }
             _ => return None,
         };
-        Some(DirtyLimit { bytes, setting, available_bytes: vm.available_bytes })
+        Some(DirtyLimit { bytes, is_estimate, setting, available_bytes: vm.available_bytes })
     }
 }
 
@@ -213,9 +214,10 @@ mod tests {
     fn bytes_count_before_the_ratio() {
         let of = |facts: serde_json::Value| DirtyLimit::of(&Facts::of(&json!({ "vm": facts })).vm);
         let ratio = json!({"dirty_bytes": 0, "dirty_ratio": 20, "available_bytes": 1000});
-        assert_eq!(of(ratio).map(|limit| (limit.bytes, limit.setting)), Some((200, "vm.dirty_ratio=20".into())));
+        let limit = |facts| of(facts).map(|limit| (limit.bytes, limit.is_estimate, limit.setting));
+        assert_eq!(limit(ratio), Some((200, true, "vm.dirty_ratio=20".into())));
         let bytes = json!({"dirty_bytes": 4096, "dirty_ratio": 0, "available_bytes": null});
-        assert_eq!(of(bytes).map(|limit| limit.setting), Some("vm.dirty_bytes=4096".into()));
+        assert_eq!(limit(bytes), Some((4096, false, "vm.dirty_bytes=4096".into())));
         for unknown in [json!({}), json!({"dirty_ratio": 20}), json!({"dirty_ratio": 101, "available_bytes": 100})] {
             assert_eq!(of(unknown), None);
         }
