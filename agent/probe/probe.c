@@ -382,10 +382,7 @@ static void vm_json(struct fs_json *json)
 	fs_json_object(json, "vm");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		number_json(json, names[i], fs_path(path, sizeof(path), "/proc/sys/vm/%s", names[i]));
-	if (available)
-		fs_json_u64(json, "available_bytes", available);
-	else
-		fs_json_null(json, "available_bytes");
+	fs_json_known(json, "available_bytes", available, available);
 	fs_json_object_end(json);
 }
 
