@@ -4,10 +4,10 @@ use super::{
     Finding, Gain, MAX_NAMED, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
     small_reads,
 };
-use crate::Evidence;
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
+use crate::{Evidence, task_name};
 use flashscope_trace::FileId;
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
     let of_script = |finding: &Finding| finding.processes.first().filter(|_| finding.processes.len() > 1).cloned();
-    let is_script = of_script(files).zip(of_script(storm)).is_some_and(|(a, b)| program(&a) == program(&b));
+    let is_script = of_script(files).zip(of_script(storm)).is_some_and(|(a, b)| task_name(&a) == task_name(&b));
     (is_script || files.processes.iter().any(|name| storm.processes.contains(name)))
         && percent(lost(storm), lost(files)) >= MOST_PERCENT
 }
@@ -40,11 +40,6 @@ pub(super) fn are_synced(seen: &Seen<'_>, processes: &[&str], syncs: u64) -> boo
     let few = |finding: &Finding| finding.evidence.first().is_none_or(|files| files.value > syncs as f64);
     let is_theirs = |finding: &Finding| finding.processes.iter().any(|name| processes.contains(&name.as_str()));
     one(seen).is_some_and(|finding| is_theirs(&finding) && !few(&finding))
-}
-
-/// The name of a process without its number.
-fn program(process: &str) -> &str {
-    process.rsplit_once(" (").map_or(process, |(name, _)| name)
 }
 
 /// Who writes most: a process, or those of one name where a script starts one for each file.
@@ -58,7 +53,7 @@ impl Writer<'_> {
     fn is(&self, process: &str) -> bool {
         match self.processes[..] {
             [one] => one == process,
-            [first, ..] => program(first) == program(process),
+            [first, ..] => task_name(first) == task_name(process),
             [] => false,
         }
     }
@@ -67,7 +62,7 @@ impl Writer<'_> {
         match self.processes[..] {
             [one] => format!("{one} writes"),
             [first, ..] => {
-                format!("{} processes called {} write", grouped(self.processes.len() as u64), program(first))
+                format!("{} processes called {} write", grouped(self.processes.len() as u64), task_name(first))
             }
             [] => String::new(),
         }
@@ -82,13 +77,13 @@ fn writer<'a>(seen: &Seen<'a>, is_write: fn(&str) -> bool) -> Option<Writer<'a>>
     }
     let mut programs: BTreeMap<&str, u64> = BTreeMap::new();
     for (process, n) in &processes {
-        *programs.entry(program(process)).or_default() += n;
+        *programs.entry(task_name(process)).or_default() += n;
     }
     let (name, n) = programs.into_iter().max_by_key(|(_, n)| *n)?;
-    let (first, most) = processes.iter().filter(|(one, _)| program(one) == name).max_by_key(|(_, n)| **n)?;
+    let (first, most) = processes.iter().filter(|(one, _)| task_name(one) == name).max_by_key(|(_, n)| **n)?;
     Some(match most * 2 >= n {
         true => Writer { processes: vec![first], n: *most },
-        false => Writer { processes: processes.into_keys().filter(|one| program(one) == name).collect(), n },
+        false => Writer { processes: processes.into_keys().filter(|one| task_name(one) == name).collect(), n },
     })
 }
 
