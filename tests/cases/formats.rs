@@ -141,6 +141,16 @@ fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
     let mut cases = vec![(lba, "table of numbers")];
     for (name, text, says) in [
         (
+            "lba-header",
+            "lba,io_size,time\n2048,8,0.000\n4096,16,0.120\n1048576,256,0.431\n2056,8,0.900\n",
+            "a table of numbers",
+        ),
+        (
+            "lba-indented",
+            "\t2048 4096 R 0.000100\n\t4096 8192 W 0.000220\n\t1048576 131072 R 0.000431\n",
+            "a table of block requests",
+        ),
+        (
             "snoop",
             "TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)\n0.0 a 1 sda R 1 4096 0.1\n",
             "biosnoop's table",

@@ -2,6 +2,7 @@
 
 mod block;
 mod formats;
+mod further;
 mod levels;
 mod neighbours;
 mod owners;

@@ -55,6 +55,8 @@ const THREADS: &[(&str, Work)] = &[
     // drivers/block/nbd.c, nbd_dev_add(): workqueue "nbd%d-recv" (before 5.16 "knbd%d-recv", whose threads are kworkers); a thread
     // with the disk's name before 4.10
     ("nbd", Others),
+    // block/blk-cgroup.c, blkcg_init(): the rescuer of workqueue "blkcg_punt_bio"
+    ("blkcg_punt_bio", Others),
     // drivers/mmc/card/queue.c, mmc_init_queue() (2.6.32 to 4.12): "mmcqd/%d%s", before 2.6.39 "mmcqd"
     ("mmcqd", Others),
     // drivers/mmc/card/queue.c, mmc_init_queue() (vendors' 3.18 to 4.14, in no mainline kernel): "mmc-cmdqd/%d%s"
@@ -66,10 +68,15 @@ const THREADS: &[(&str, Work)] = &[
     ("usb-storage", Others),
     // drivers/scsi/hosts.c, scsi_host_alloc(): "scsi_eh_%d"
     ("scsi_eh_", Others),
+    // the same function: the rescuer of workqueue "scsi_tmf_%d"
+    ("scsi_tmf_", Others),
     // drivers/vhost/vhost.c, vhost_dev_set_owner(): "vhost-%d"
     ("vhost-", Others),
     // drivers/target/iscsi/iscsi_target_login.c, iscsit_start_kthreads(): "iscsi_trx"
     ("iscsi_trx", Others),
+    // drivers/nvme/target/core.c, nvmet_init(): rescuers of workqueues "nvmet-wq" and "nvmet-buffered-io-wq"; tcp.c: "nvmet_tcp_wq"
+    ("nvmet-", Others),
+    ("nvmet_tcp_wq", Others),
     // fs/nfsd/nfssvc.c, nfsd_create_serv() with net/sunrpc/svc.c, svc_start_kthreads()
     ("nfsd", Others),
     // fs/smb/server/transport_tcp.c, ksmbd_tcp_new_connection() (5.15 and later): "ksmbd:%u", in newer kernels "ksmbd:%pI4"
@@ -90,6 +97,11 @@ const THREADS: &[(&str, Work)] = &[
     ("dm-thin", Others),
     // drivers/md/dm-cache-target.c, cache_create(): "dm-" DM_MSG_PREFIX
     ("dm-cache", Others),
+    // drivers/md/dm-clone-target.c, clone_ctr(), and dm-era-target.c, era_ctr(): "dm-" DM_MSG_PREFIX
+    ("dm-clone", Others),
+    ("dm-era", Others),
+    // drivers/md/raid5.c, raid5_init(): the rescuer of workqueue "raid5wq"
+    ("raid5wq", Others),
     // drivers/md/dm-raid1.c, mirror_ctr(): "kmirrord"
     ("kmirrord", Others),
     // drivers/md/dm-mpath.c, dm_multipath_init(): "kmpathd", "kmpath_handlerd"
@@ -116,6 +128,8 @@ const THREADS: &[(&str, Work)] = &[
     ("bcache_gc", Device("bcache GC")),
     // drivers/md/bcache/super.c, bcache_init(): workqueue "bch_journal"
     ("bch_journal", Device("bcache journal")),
+    // drivers/md/bcache/btree.c, bch_btree_init(): workqueue "bch_btree_io"
+    ("bch_btree_io", Device("bcache metadata")),
     // drivers/block/drbd/drbd_main.c, drbd_thread_start(): "drbd_%c_%s"
     ("drbd_", Others),
     // OpenZFS 2.1, module/zfs/spa.c, spa_taskqs_init(): zio_taskqs names "z_rd_int", "z_wr_iss", …
@@ -187,6 +201,10 @@ const THREADS: &[(&str, Work)] = &[
     ("f2fs_flush", FileSystem("f2fs flush")),
     // fs/f2fs/checkpoint.c, f2fs_start_ckpt_thread(): "f2fs_ckpt-%u:%u"
     ("f2fs_ckpt", FileSystem("f2fs checkpoint")),
+    // fs/f2fs/data.c, f2fs_init_post_read_wq(): workqueue "f2fs_post_read_wq"
+    ("f2fs_post_read_", Others),
+    // fs/reiserfs/journal.c, journal_init(): workqueue "reiserfs/%s"
+    ("reiserfs/", FileSystem("ReiserFS journal")),
     // fs/bcachefs/journal_reclaim.c, bch2_journal_reclaim_start(): "bch-reclaim/%s"; movinggc.c, bch2_copygc_start():
     // "bch-copygc/%s"; rebalance.c, bch2_rebalance_start(): "bch-rebalance/%s" (6.7 to 6.17); after it left the kernel,
     // bch2_reconcile_start(): "bch-reconcile/%s"
@@ -194,6 +212,8 @@ const THREADS: &[(&str, Work)] = &[
     ("bch-copygc", FileSystem("bcachefs GC")),
     ("bch-rebalance", FileSystem("bcachefs rebalance")),
     ("bch-reconcile", FileSystem("bcachefs rebalance")),
+    // fs/bcachefs/super.c, bch2_fs_alloc(): workqueues "bcachefs_btree_io", "bcachefs_copygc", …; the user's program is "bcachefs"
+    ("bcachefs_", FileSystem("bcachefs")),
     // fs/nilfs2/segment.c, nilfs_segctor_start_thread(): "segctord"
     ("segctord", FileSystem("NILFS2 segments")),
     // fs/jfs/super.c, init_jfs_fs(): "jfsIO", "jfsCommit", "jfsSync"
@@ -376,6 +396,11 @@ mod tests {
             ("mdadm", false, None, None),
             ("bcache_writebac", true, None, None),
             ("bcache_gc", false, Some("bcache GC"), Some(Layer::Block)),
+            ("raid5wq", true, None, None),
+            ("nvmet-buffered-", true, None, None),
+            ("bcachefs", false, None, None),
+            ("bcachefs_btree_", false, Some("bcachefs"), file_system),
+            ("reiserfs/sda1", false, Some("ReiserFS journal"), file_system),
             ("bch-reconcile/s", false, Some("bcachefs rebalance"), file_system),
             ("bch-copygc/sda", false, Some("bcachefs GC"), file_system),
             ("mmp", false, Some("ZFS multihost"), file_system),

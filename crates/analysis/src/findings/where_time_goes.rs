@@ -2,7 +2,7 @@
 
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, lost_events, measure, percent, stage};
 use crate::Evidence;
-use crate::block::{GroupBy, Unit};
+use crate::block::{BlockFound, GroupBy, Unit};
 use crate::units::{duration, grouped};
 
 /// Bios that are on their way for less than this part of the recorded time hold nothing up, percent.
@@ -46,12 +46,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 (format!("The bios that were not lost are under way for {part:.1} % of the time at most."), each)
             } else if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT {
                 let most = seen.of_span(q2c.total_ns);
-                (
-                    format!(
-                        "Bios are under way for at most {most:.1} % of the time: the device and its queue are not the cause of slowness."
-                    ),
-                    each,
-                )
+                let what = format!("Bios are under way for at most {most:.1} % of the time");
+                match longest_sync(found) {
+                    Some(sync) => (format!("{what}, but a call waited for them: {sync}."), each),
+                    None => (format!("{what}: the device and its queue are not the cause of slowness."), each),
+                }
             } else if shares.0 >= MOST_PERCENT {
                 (format!("The device takes most of the time: {:.0} % of what bios take (D2C).", shares.0), each)
             } else if shares.1 >= MOST_PERCENT {
@@ -80,10 +79,29 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// The longest call that synced, where it mostly waited for bios.
+fn longest_sync(found: &BlockFound) -> Option<String> {
+    let call = found.syncs.calls.first()?;
+    let times = call.waits.known()?;
+    let parts = [
+        (Some(times.data_ns), "for data"),
+        (Some(times.journal_ns), "for the journal"),
+        (times.flush_ns.known().copied(), "for a flush of the device"),
+    ];
+    let waited: u64 = parts.iter().filter_map(|part| part.0).sum();
+    let (most, how) = parts.iter().max_by_key(|part| part.0)?;
+    if percent(waited, call.duration_ns) < MOST_PERCENT {
+        return None;
+    }
+    let (took, most) = (duration(call.duration_ns), duration((*most)?));
+    Some(format!("{} took {took} in {}, {most} of it {how}", call.task, call.call))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::{SyncCall, SyncTimes};
 
     #[test]
     fn device_queue_and_program_are_told_apart() {
@@ -97,6 +115,32 @@ mod tests {
             let finding = only(find(&work.seen()));
             assert!(finding.what.contains(word), "{}", finding.what);
             assert!(finding.advice.is_empty());
+        }
+    }
+
+    /// A device that is idle most of the time may be what one fsync() waits for.
+    #[test]
+    fn an_idle_device_that_a_sync_waits_for_is_a_cause() {
+        for (flush, says) in [
+            (
+                90_000_000,
+                "but a call waited for them: db (7) took 91.00 ms in fsync, 90.00 ms of it for a flush of the device.",
+            ),
+            (9_000_000, "the device and its queue are not the cause of slowness."),
+        ] {
+            let mut work = Work::new(10_000_000_000);
+            work.bios(1, "W", 1_000, 9_000);
+            let times = SyncTimes { data_ns: 0, journal_ns: 0, flush_ns: flush.into(), rest_ns: 1, longest: None };
+            work.block().syncs.calls.push(SyncCall {
+                call: "fsync".into(),
+                number: 1,
+                task: "db (7)".into(),
+                begin_ns: 0,
+                duration_ns: 91_000_000,
+                waits: times.into(),
+            });
+            let finding = only(find(&work.seen()));
+            assert!(finding.what.ends_with(says), "{}", finding.what);
         }
     }
 

@@ -55,10 +55,22 @@ pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     text
 }
 
-/// A line as its tool printed it. Terminals colour words (`ESC [ … m`), web pages have blanks of their own (U+00A0), and tables
-/// have tabs between columns: those are a line's where three are in it, and its first blank is one or two are before its time.
+/// Signs that a page's source has by name.
+const ENTITIES: [(&[u8], u8); 7] = [
+    (b"&lt;", b'<'),
+    (b"&gt;", b'>'),
+    (b"&amp;", b'&'),
+    (b"&quot;", b'"'),
+    (b"&#39;", b'\''),
+    (b"&#x27;", b'\''),
+    (b"&nbsp;", b' '),
+];
+
+/// A line as its tool printed it. Terminals colour words (`ESC [ … m`), web pages have blanks of their own (U+00A0) and names for
+/// some signs (`&lt;idle&gt;`), and tables have tabs between columns: those are a line's where three are in it, and its first blank
+/// is one or two are before its time.
 pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
-    if !line.iter().any(|b| matches!(b, b'\t' | 0x1b | 0xc2)) {
+    if !line.iter().any(|b| matches!(b, b'\t' | 0x1b | 0xc2 | b'&')) {
         return Cow::Borrowed(line);
     }
     let count = |text: &[u8]| text.iter().filter(|&&b| b == b'\t').count();
@@ -75,6 +87,15 @@ pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
             (0xc2, [0xa0, behind @ ..]) => {
                 out.push(b' ');
                 rest = behind;
+            }
+            (b'&', _) => {
+                match ENTITIES.iter().find(|(name, _)| line[line.len() - behind.len() - 1..].starts_with(name)) {
+                    Some(&(name, sign)) => {
+                        out.push(sign);
+                        rest = &behind[name.len() - 1..];
+                    }
+                    None => out.push(b'&'),
+                }
             }
             (0x1b, [b'[', codes @ ..]) => {
                 let end = codes.iter().position(|b| !b.is_ascii_digit() && *b != b';').unwrap_or(codes.len());
@@ -131,6 +152,11 @@ mod tests {
             ("a-1 [000] 5.0: print: a\tb\tc\td", "a-1 [000] 5.0: print: a\tb\tc\td"),
             ("\u{a0}a-1\u{a0}[000] 5.0: x: \u{c4}", " a-1 [000] 5.0: x: \u{c4}"),
             ("\u{1b}[01;31m\u{1b}[Ka-1\u{1b}[m\u{1b}[K [000] 5.0: x", "a-1 [000] 5.0: x"),
+            (
+                "  &lt;idle&gt;-0 [000] 5.0: x: R&amp;D 8 &lt;- (8,2) &quot;",
+                "  <idle>-0 [000] 5.0: x: R&D 8 <- (8,2) \"",
+            ),
+            ("a&b-1 [000] 5.0: x: &", "a&b-1 [000] 5.0: x: &"),
             ("a\u{1b}[2Jb\u{1b}[", "a\u{1b}[2Jb\u{1b}["),
         ] {
             assert_eq!(&*plain(line.as_bytes()), is.as_bytes(), "{line:?}");

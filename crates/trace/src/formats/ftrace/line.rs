@@ -120,9 +120,13 @@ fn latency_head_at(line: &[u8], dash: usize) -> Option<(Head<'_>, &[u8])> {
     let space = rest.iter().position(|&b| b == b' ')?;
     let (flags, rest) = (&rest[..space], rest[space..].trim_ascii_start());
     let is_flag = |b: &u8| matches!(b, b'.' | b'#' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z');
-    if !(4..=8).contains(&flags.len()) || !flags.iter().all(is_flag) {
+    // With `trace-cmd report -l -R` it is a number: `0-0x2f`.
+    let hexadecimal = flags.strip_prefix(b"-0x").filter(|n| !n.is_empty() && n.iter().all(u8::is_ascii_hexdigit));
+    let letters = (4..=8).contains(&flags.len()) && flags.iter().all(is_flag);
+    if !letters && hexadecimal.is_none() {
         return None;
     }
+    let flags = if letters { flags } else { b"" };
     let colon = rest.iter().position(|&b| b == b':')?;
     let time_ns = time(&rest[..colon]).or_else(|| microseconds(&rest[..colon]))?;
     let head = Head { comm, tid, tgid: None, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
@@ -245,12 +249,16 @@ pub(super) fn task(text: &[u8]) -> Option<(TaskId, &[u8])> {
 }
 
 /// A task's name without what a pager, a table or `cat -n` put before it: kernel and perf give it a column of 16 letters
-/// (`TASK_COMM_LEN`).
+/// (`TASK_COMM_LEN`). A worker's name is longer where its queue is behind it (`wq_worker_comm` in kernel/workqueue.c).
 pub(crate) fn own_name(text: &[u8]) -> &[u8] {
+    const WORKER: &[u8] = b"kworker/";
     let name = text.rsplit(|&b| b == b'\t').next().unwrap_or_default();
     match name.len() {
         0..=16 if name.len() == text.len() => text,
-        len => name[len.saturating_sub(16)..].trim_ascii(),
+        len => {
+            let worker = name.windows(WORKER.len()).rposition(|w| w == WORKER);
+            name[worker.unwrap_or(len).min(len.saturating_sub(16))..].trim_ascii()
+        }
     }
 }
 
@@ -542,6 +550,8 @@ mod tests {
                 "block_rq_complete:    254,0 RM () 2316 + 2 [0]",
             ),
             ("    sh-x-109     0...1.    10.638306963: e: 0x1", "sh-x", 109, 0, "...1.", 10_638_306_963, "e: 0x1"),
+            // With -R the flags are a number.
+            ("rcu_sche-12      0-0x2f    11.248078: e: x=1", "rcu_sche", 12, 0, "", 11_248_078_000, "e: x=1"),
         ] {
             let (h, got) = latency_head(line.as_bytes()).expect(line);
             assert_eq!(
@@ -551,7 +561,15 @@ mod tests {
             );
             assert_eq!(got, rest.as_bytes(), "{line}");
         }
-        for line in ["a-1 0..s.. 12ms : x", "a-1 0 12us : x", "a-b 0..s.. 12us : x", "-", "a-1 0..s.. 12us"] {
+        for line in [
+            "a-1 0..s.. 12ms : x",
+            "a-1 0-0x 1.0: x",
+            "a-1 0-0xg 1.0: x",
+            "a-1 0 12us : x",
+            "a-b 0..s.. 12us : x",
+            "-",
+            "a-1 0..s.. 12us",
+        ] {
             assert_eq!(latency_head(line.as_bytes()), None, "{line}");
         }
     }

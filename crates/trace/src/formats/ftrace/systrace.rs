@@ -1,7 +1,7 @@
 //! systrace's and atrace's HTML: ftrace's text inside of a page. What stands around it is passed over.
 //!
 //! Newer pages have it in `<script class="trace-data" …>`, each of them a text of its own (the second is a list of
-//! processes); older ones as lines of a JavaScript string that end with `\n\`.
+//! processes); older ones as lines of a JavaScript string that end with `\n\`, the last of them with `\n";`.
 
 use crate::formats::ftrace::{self, Reader as Ftrace};
 use crate::formats::parsed::{Item, PACKED};
@@ -94,8 +94,13 @@ impl Reader {
     }
 
     fn inside(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
-        let line = line.strip_suffix(b"\\n\\").unwrap_or(line);
+        let ends: [&[u8]; 3] = [b"\\n\\", b"\\n\";", b"\\n\""];
+        let line = ends.iter().find_map(|end| line.trim_ascii_end().strip_suffix(*end)).unwrap_or(line);
         let text = line.trim_ascii();
+        // What older pages put behind the trace: no task's, and at no time of it.
+        if text.starts_with(b"dummy-0000 ") {
+            return;
+        }
         if self.state == State::Before && !matches!(text, b"" | b"\\" | b"TRACE:") {
             self.state = match ftrace::is_line(line) {
                 true => State::Inside,
