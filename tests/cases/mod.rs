@@ -5,6 +5,7 @@ mod formats;
 mod further;
 mod levels;
 mod neighbours;
+mod nulls;
 mod owners;
 mod rare;
 mod readahead;

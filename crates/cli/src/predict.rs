@@ -307,7 +307,9 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
         collector.through_block_layer();
     }
     trace.for_each_access(&mut |pair| collector.pair(&pair))?;
-    let workload = collector.finish();
+    let mut workload = collector.finish();
+    workload.faults_shown = trace.cache_shown().faults;
+    workload.switches_shown = trace.schemas().any(|schema| schema.name == "sched_switch");
     let path = trace.path().display();
     if workload.calls.is_empty() && workload.faults == 0 {
         return Err(Failure::new(format!(
@@ -406,6 +408,13 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         (cached, "{} pages were in the cache before the recording began."),
         (workload.costs.not_kept, "{} pages have the mean cost: their calls were larger than 4,096 pages, or came after the first 262,144."),
     ]));
+    if !workload.faults_shown {
+        notes.push(
+            "Faults of mapped files are not in the trace (filemap:mm_filemap_fault, flashscope:file_fault; record with --events cache): \
+             which pages came for them, or were used through a mapping, is unknown."
+                .into(),
+        );
+    }
     if workload.cpu_wait_ns > 0 {
         notes.push(format!(
             "Calls waited {:.1} ms for a CPU (the recorder used some of it). No time here includes that.",

@@ -135,7 +135,9 @@ impl<'p> Accounts<'p> {
         let tallies = [played.tasks.get_mut(self.at.1), played.files.get_mut(self.at.0)];
         for tally in tallies.into_iter().flatten().map(Option::get_or_insert_default) {
             tally.calls += u64::from(in_call);
-            tally.faults += u64::from(in_fault);
+            if in_fault {
+                *tally.faults.get_or_insert(0) += 1;
+            }
         }
         if let Some(replay) = &mut self.replay {
             match self.costs.began_and_ended(step) {
@@ -180,7 +182,9 @@ impl<'p> Accounts<'p> {
                         _ => tally.pages_ahead += 1,
                     }
                     tally.pages_in_calls += u64::from(step.call.is_some() && !in_fault);
-                    tally.pages_in_faults += u64::from(in_fault);
+                    if in_fault {
+                        *tally.pages_in_faults.get_or_insert(0) += 1;
+                    }
                     tally.pages_in_advice += u64::from(matches!(step.access, Access::WillNeed { .. }));
                 }
             }

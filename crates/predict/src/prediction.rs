@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use flashscope_analysis::Evidence;
 use flashscope_cachesim::BulkReads;
 use flashscope_trace::{FileId, TaskId};
 use schemars::JsonSchema;
@@ -62,20 +63,49 @@ fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S:
 }
 
 /// What the recording itself shows.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Recorded {
     pub pages: u64,
-    pub flash_reads: u64,
+    /// Of raw NAND.
+    pub flash_reads: Evidence<u64>,
     /// In which any task was in a read, a fault or advice with a known end.
-    pub time_ns: u64,
+    pub time_ns: Evidence<u64>,
     pub timed_calls: u64,
-    /// In which calls could not go on because others ran: not in `time_ns`. 0 where the recording has no `sched_switch`.
-    pub cpu_wait_ns: u64,
+    /// Of mapped files.
+    pub faults: Evidence<u64>,
+    /// In which calls could not go on because others ran: not in `time_ns`.
+    pub cpu_wait_ns: Evidence<u64>,
     /// The setting whose prediction is nearest to the pages that came, and that prediction.
     pub fits_readahead_kib: u64,
     pub predicted_pages: u64,
     /// No other of the settings tried explains the pages as well.
     pub fits_alone: bool,
+}
+
+/// What is missing for a figure, and how to record it.
+pub(crate) type Missing = (&'static str, &'static str);
+
+pub(crate) const NO_FLASH: Missing =
+    ("the trace has no event of raw NAND", "on raw NAND record with --events flash,cache,syscall");
+pub(crate) const NO_ENDS: Missing = (
+    "the trace shows the end of no read: it has no system calls",
+    "record with --events block,cache,syscall (flash,cache,syscall on raw NAND)",
+);
+pub(crate) const NO_FAULTS: Missing = (
+    "the trace has no event that shows faults of mapped files (filemap:mm_filemap_fault, flashscope:file_fault)",
+    "record with --events cache",
+);
+pub(crate) const NO_SWITCHES: Missing = (
+    "the trace has no sched:sched_switch: who had the processor is unknown",
+    "record with --events sched:sched_switch too",
+);
+
+/// A figure that rests on events of one kind.
+pub(crate) fn shown(is: bool, figure: u64, (missing, next): Missing) -> Evidence<u64> {
+    match is {
+        true => figure.into(),
+        false => Evidence::unknown(missing, next),
+    }
 }
 
 impl Recorded {
@@ -117,10 +147,11 @@ mod tests {
     fn pages_outweigh_the_knob_only_where_one_window_explains_them_all() {
         let seen = Recorded {
             pages: 1249,
-            flash_reads: 0,
-            time_ns: 0,
+            flash_reads: 0.into(),
+            time_ns: 0.into(),
             timed_calls: 0,
-            cpu_wait_ns: 0,
+            faults: 0.into(),
+            cpu_wait_ns: 0.into(),
             fits_readahead_kib: 64,
             predicted_pages: 1249,
             fits_alone: true,
@@ -128,10 +159,10 @@ mod tests {
         assert!(seen.shows_another_than(8192));
         assert!(!seen.shows_another_than(64));
         assert!(
-            !Recorded { predicted_pages: 1240, ..seen }.shows_another_than(8192),
+            !Recorded { predicted_pages: 1240, ..seen.clone() }.shows_another_than(8192),
             "the model explains most of them"
         );
-        assert!(!Recorded { fits_alone: false, ..seen }.shows_another_than(8192));
-        assert!(!Recorded { pages: 0, predicted_pages: 0, ..seen }.shows_another_than(8192));
+        assert!(!Recorded { fits_alone: false, ..seen.clone() }.shows_another_than(8192));
+        assert!(!Recorded { pages: 0, predicted_pages: 0, ..seen.clone() }.shows_another_than(8192));
     }
 }

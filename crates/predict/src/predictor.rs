@@ -10,7 +10,7 @@ use crate::accounts::{Accounts, Played, Sums};
 use crate::cost::costs::Costs;
 use crate::cost::{Cost, NodeCost};
 use crate::measured::index::DEPTH;
-use crate::prediction::{Recorded, Row};
+use crate::prediction::{NO_ENDS, NO_FAULTS, NO_FLASH, NO_SWITCHES, Recorded, Row, shown};
 use crate::queue::QueueCost;
 use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};
 use crate::workload::Workload;
@@ -235,17 +235,20 @@ impl<'a> Predictor<'a> {
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, options: FilesystemOptions) -> Row {
         let played = self.play(readahead_kib, random, false, options);
-        let (by_file, by_task) = (played.by_file(), played.by_task());
+        let (mut by_file, mut by_task) = (played.by_file(), played.by_task());
+        if self.costs.workload.faults_shown {
+            by_file.values_mut().chain(by_task.values_mut()).for_each(Tally::shows_faults);
+        }
         Row { by_file, by_task, ..self.priced(readahead_kib, options, played.sums) }
     }
 
     /// What a setting costs.
     fn priced(&self, readahead_kib: u64, options: FilesystemOptions, sums: Sums) -> Row {
-        let Sums { tally, known, blocks, bulk, index_reads, replayed } = sums;
+        let Sums { mut tally, known, blocks, bulk, index_reads, replayed } = sums;
         let of_bulk = bulk.reads > 0 || !self.costs.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.costs.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
-                let (calls, pages) = (tally.calls + tally.faults, tally.pages());
+                let (calls, pages) = (tally.requests(), tally.pages());
                 let (more_reads, more_ns) = nodes.of_index(self.own().more_reads);
                 let reads = nodes.flash_reads(pages, bulk, index_reads) + more_reads;
                 (Some(reads), Some(nodes.time_ns(calls, pages, bulk, index_reads) + more_ns))
@@ -268,6 +271,9 @@ impl<'a> Predictor<'a> {
         }
         if let Some((ns, _)) = replayed {
             time_ns = ns;
+        }
+        if self.costs.workload.faults_shown {
+            tally.shows_faults();
         }
         Row {
             readahead_kib,
@@ -327,13 +333,16 @@ impl<'a> Predictor<'a> {
         let rows: Vec<(u64, u64, u64)> = rows.collect();
         let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();
         let fits_alone = rows.iter().filter(|&&(off, ..)| off == least).count() == 1;
-        let calls = self.costs.workload.calls.iter().chain(&self.costs.workload.advice);
+        let workload = &self.costs.workload;
+        let calls = workload.calls.iter().chain(&workload.advice);
+        let timed_calls = calls.filter(|call| call.duration_ns.is_some()).count() as u64;
         Recorded {
             pages: recorded.values().copied().fold(0, u64::saturating_add),
-            flash_reads: self.costs.workload.flash_reads,
-            time_ns: self.costs.busy_ns,
-            timed_calls: calls.filter(|call| call.duration_ns.is_some()).count() as u64,
-            cpu_wait_ns: self.costs.workload.cpu_wait_ns,
+            flash_reads: shown(workload.flash_seen, workload.flash_reads, NO_FLASH),
+            time_ns: shown(timed_calls > 0, self.costs.busy_ns, NO_ENDS),
+            timed_calls,
+            faults: shown(workload.faults_shown, workload.faults, NO_FAULTS),
+            cpu_wait_ns: shown(workload.switches_shown, workload.cpu_wait_ns, NO_SWITCHES),
             fits_readahead_kib: fits,
             predicted_pages: pages,
             fits_alone,

@@ -7,7 +7,7 @@ use flashscope_trace::Device;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub const PREDICTION_SCHEMA: u32 = 3;
+pub const PREDICTION_SCHEMA: u32 = 4;
 
 /// Windows that a recording is tried with to find which it was made with, KiB.
 pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
@@ -22,13 +22,32 @@ pub struct Tally {
     pub pages_unused: u64,
     /// Pages that calls of `read()` brought in: what their time is made of.
     pub pages_in_calls: u64,
-    pub faults: u64,
-    pub pages_in_faults: u64,
+    /// `None` where the trace has no event that shows faults of mapped files.
+    pub faults: Option<u64>,
+    pub pages_in_faults: Option<u64>,
     /// Pages that `readahead()` and advice requested.
     pub pages_in_advice: u64,
 }
 
+/// Of what is in no trace: nothing.
+fn add(to: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *to.get_or_insert(0) += more;
+    }
+}
+
 impl Tally {
+    /// Faults are shown: none were seen where none are counted.
+    pub(crate) fn shows_faults(&mut self) {
+        self.faults.get_or_insert(0);
+        self.pages_in_faults.get_or_insert(0);
+    }
+
+    /// Reads and faults.
+    pub(crate) fn requests(&self) -> u64 {
+        self.calls + self.faults.unwrap_or(0)
+    }
+
     pub fn pages(&self) -> u64 {
         self.pages_requested + self.pages_ahead
     }
@@ -39,8 +58,8 @@ impl Tally {
         self.pages_ahead += other.pages_ahead;
         self.pages_unused += other.pages_unused;
         self.pages_in_calls += other.pages_in_calls;
-        self.faults += other.faults;
-        self.pages_in_faults += other.pages_in_faults;
+        add(&mut self.faults, other.faults);
+        add(&mut self.pages_in_faults, other.pages_in_faults);
         self.pages_in_advice += other.pages_in_advice;
     }
 

@@ -63,7 +63,14 @@ const OF_ONE: &[&str] = &["", "reads", "faults", "pages", "ahead", "unused"];
 
 fn of_one(name: String, tally: &Tally, unused: bool) -> Vec<String> {
     let unused = if unused { grouped(tally.pages_unused) } else { DASH.to_owned() };
-    vec![name, grouped(tally.calls), grouped(tally.faults), grouped(tally.pages()), grouped(tally.pages_ahead), unused]
+    vec![
+        name,
+        grouped(tally.calls),
+        tally.faults.map_or(DASH.to_owned(), grouped),
+        grouped(tally.pages()),
+        grouped(tally.pages_ahead),
+        unused,
+    ]
 }
 
 /// Files of one setting, most pages first.

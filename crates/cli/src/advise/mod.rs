@@ -106,6 +106,7 @@ fn of_readahead(
     let io_pages = below.io_pages;
     let predictor = Predictor::new(workload, below);
     let recorded = predictor.recorded(&TRIED_KIB);
+    let pages = recorded.pages;
     let mut storage = FileStorage::of(trace.facts(), workload);
     let knob = recorded_knob(trace.facts(), &storage.knobs).map(|(_, said)| said);
     let (now, from) = set_now(args.now, knob, &predictor, &recorded);
@@ -153,7 +154,7 @@ fn of_readahead(
     told.extend(predict::notes(workload, trace, kernel, exact));
     let readahead_kib_now = match from {
         Some(_) => Evidence::Known(now),
-        None => several_settings_fit(recorded.pages),
+        None => several_settings_fit(pages),
     };
     if args.json {
         let risk_of = |one: &Advice| risk(one, &storage);
@@ -359,8 +360,9 @@ fn what(advice: &Advice, trace: &Trace) -> String {
 fn evidence(advice: &Advice, trace: &Trace) -> String {
     let mut text = format!("{} of {} pages are read ahead and ", advice.unused_pages_now, advice.pages_now);
     text += &match advice.pages_in_faults_now {
-        0 => "not used".to_owned(),
-        n => {
+        Some(0) => "not used".to_owned(),
+        None => "no read used them; the trace does not show whether a mapping did".to_owned(),
+        Some(n) => {
             format!("no event shows their use; {n} were read around faults of mapped files, whose use leaves no event")
         }
     };

@@ -49,7 +49,8 @@ pub struct Advice {
     pub unused_pages_now: u64,
     pub pages_now: u64,
     /// Of `pages_now`: those that came with faults of mapped files. A use of one that is mapped already leaves no event.
-    pub pages_in_faults_now: u64,
+    /// `None` where the trace does not show faults.
+    pub pages_in_faults_now: Option<u64>,
     pub pages_then: u64,
     /// `None` where the trace has no cost to fit: the gain is in pages alone then.
     pub time_now_ns: Option<f64>,
@@ -126,11 +127,12 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     let best = best_window(predictor, &now);
     let mut advice = Vec::new();
     let of_faults = predictor.costs().of_faults().unwrap_or_default();
+    let pages_in_faults = |row: &Row| row.tally.pages_in_faults.unwrap_or(0);
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
         // The setting of now was recorded.
         let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { errors.window? };
-        let around = from.tally.pages_in_faults.saturating_sub(then.tally.pages_in_faults);
+        let around = pages_in_faults(from).saturating_sub(pages_in_faults(then));
         let touches_ns = touches_ns(around, then, of_faults);
         let [from, then] = [ends(from, off_from, 0.0)?, ends(then, off_percent, touches_ns)?];
         Some([gain(then[1], from[0]), gain(then[0], from[1])])
@@ -471,7 +473,7 @@ mod tests {
         let off = &advise(&predictor, 128, off(0.0))[0];
         assert_eq!(off.change, OFF);
         // What is not read around any more, each page of it a fault.
-        let more = (off.pages_in_faults_now - 40) as f64 * 500_000.0;
+        let more = (off.pages_in_faults_now.unwrap() - 40) as f64 * 500_000.0;
         let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());
         let least = (now - then - more) / now * 100.0;
         assert!(least < -50.0 && (off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");
@@ -501,7 +503,7 @@ mod tests {
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let off = &advise(&predictor, 128, off(0.0))[0];
         let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());
-        let more = (off.pages_in_faults_now - 40) as f64 * 220_000.0;
+        let more = (off.pages_in_faults_now.unwrap() - 40) as f64 * 220_000.0;
         let least = (now - then - more) / now * 100.0;
         assert!(off.change == OFF && off.gain_percent > 30.0 && least < -100.0, "{least} {off:?}");
         assert!((off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");

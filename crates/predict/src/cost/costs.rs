@@ -110,7 +110,7 @@ impl<'a> Costs<'a> {
         let faults = self.fault_cost.unwrap_or(reads.of_pages());
         let advice = self.advice_cost.unwrap_or(reads).page_ns * tally.pages_in_advice as f64;
         let calls = reads.time_ns(tally.calls, tally.pages_in_calls);
-        Some(calls + faults.time_ns(tally.faults, tally.pages_in_faults) + advice)
+        Some(calls + faults.time_ns(tally.faults.unwrap_or(0), tally.pages_in_faults.unwrap_or(0)) + advice)
     }
 
     /// On squashfs a block takes what was read for it, however many of its pages are kept.
@@ -118,12 +118,13 @@ impl<'a> Costs<'a> {
         let calls_ns = |calls: usize| self.call_ns() * calls as f64;
         let of_blocks_ns = self.busy_ns as f64 - calls_ns(self.workload.calls.len());
         let each_ns = of_blocks_ns.max(0.0) / self.workload.flash_reads.max(1) as f64;
-        (self.workload.flash_reads > 0).then(|| calls_ns((tally.calls + tally.faults) as usize) + each_ns * flash_reads)
+        (self.workload.flash_reads > 0).then(|| calls_ns(tally.requests() as usize) + each_ns * flash_reads)
     }
 
     pub fn flash_reads(&self, tally: &Tally) -> Option<f64> {
-        let rest = tally.pages() - tally.pages_in_faults - tally.pages_in_advice;
-        let parts = [rest, tally.pages_in_faults, tally.pages_in_advice];
+        let of_faults = tally.pages_in_faults.unwrap_or(0);
+        let rest = tally.pages() - of_faults - tally.pages_in_advice;
+        let parts = [rest, of_faults, tally.pages_in_advice];
         Some(self.flash_rates()?.iter().zip(parts).map(|(each, pages)| each * pages as f64).sum())
     }
 

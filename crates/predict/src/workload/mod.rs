@@ -129,6 +129,9 @@ pub struct Workload {
     /// Whether events of the cache and of flash were seen at all.
     pub cache_seen: bool,
     pub flash_seen: bool,
+    /// Whether the trace would show faults of mapped files, and who had the processor.
+    pub faults_shown: bool,
+    pub switches_shown: bool,
     /// Requests of the block queue below.
     pub queued: Queued,
 }
