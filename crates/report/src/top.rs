@@ -112,7 +112,7 @@ impl TopSnapshot {
                 "no event in this interval: what was queued before it may still be in flight",
                 "",
             ),
-            readahead_unused: Evidence::unknown("no file was read in this interval", ""),
+            readahead_unused: Evidence::unknown("no page came into the page cache in this interval", ""),
             most_erases_of_a_block: None,
             dropped: 0,
         }
@@ -171,11 +171,28 @@ impl TopSnapshot {
         let total = found.counts.known().map(|counts| counts.total);
         top.device = total.iter().map(|total| row("raw NAND", total.reads, total.programs, total.erases)).collect();
         top.most_erases_of_a_block = found.blocks.blocks.iter().map(|block| block.counts.erases).max();
-        top.most_in_flight = Evidence::unknown("operations of raw NAND have no queue", "");
+        top.most_in_flight = match found.counts.why() {
+            Some(_) => Evidence::unknown(
+                "the recording shows neither block I/O nor raw NAND",
+                "record it too: flashscope top --events block,syscall",
+            ),
+            None => Evidence::unknown("operations of raw NAND have no queue", ""),
+        };
         if let Some(found) = &report.readahead {
             top.readahead_unused = unused(found);
         }
         top.bounded()
+    }
+
+    /// Says of figures what the recording lacks for them. `shows_cache`: pages that come into the page cache were recorded.
+    pub fn lacking(mut self, shows_cache: bool) -> TopSnapshot {
+        if !shows_cache {
+            self.readahead_unused = Evidence::unknown(
+                "the recording does not show pages that come into the page cache (filemap:mm_filemap_add_to_page_cache)",
+                "record them too: flashscope top --events block,cache,syscall",
+            );
+        }
+        self
     }
 
     fn bounded(mut self) -> TopSnapshot {
@@ -305,7 +322,8 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
             row.times = times(group);
         }
     }
-    let known = report.found.errors.failed_below.known().is_some();
+    // Those below are failures of a device of their own.
+    let known = report.found.errors.failed.known().is_some();
     for failure in &report.found.errors.failures {
         if let Some((row, _)) = rows.get_mut(failure.device.as_str()) {
             *row.errors.get_or_insert(0) += 1;

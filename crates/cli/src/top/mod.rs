@@ -298,25 +298,26 @@ fn snapshot(
         return nothing();
     }
     let inputs = Inputs::one(session.recording(0)?)?;
+    let shows = |is: fn(&str) -> bool| inputs.traces().any(|trace| trace.schemas().any(|schema| is(&schema.name)));
+    let shows_cache = shows(|name| name == "mm_filemap_add_to_page_cache");
     let args = ReportArgs { shown_until: shown_until.clone(), ..ReportArgs::default() };
     let mut any = false;
-    inputs.for_each(&mut |_, event| any |= shows(shown_until, event))?;
+    inputs.for_each(&mut |_, event| any |= is_new(shown_until, event))?;
     if !any {
         return nothing();
     }
     let snapshot = if inputs.traces().any(report::is_of_block_io) {
         let by_app = with_apps.then_some(ReportBy::App);
         let (by_process, by_app) = report::block_report_and(&inputs, &args, by_app)?;
-        let shows_syncs = inputs.traces().any(|trace| trace.schemas().any(|schema| begins_sync(&schema.name)));
-        TopSnapshot::of_block(&by_process, by_app.as_ref(), shows_syncs, time_s, interval_s)
+        TopSnapshot::of_block(&by_process, by_app.as_ref(), shows(begins_sync), time_s, interval_s)
     } else {
         TopSnapshot::of_flash(&report::flash_report(&inputs, &args)?, time_s, interval_s)
     };
-    Ok(TopSnapshot { dropped, ..snapshot })
+    Ok(TopSnapshot { dropped, ..snapshot.lacking(shows_cache) })
 }
 
 /// Takes an event as shown. Whether it was not before.
-fn shows(shown_until: &mut Vec<Option<TimeNs>>, event: &Event) -> bool {
+fn is_new(shown_until: &mut Vec<Option<TimeNs>>, event: &Event) -> bool {
     // Marks come beside the events of the CPUs, before those that have not been read yet.
     if matches!(event.kind, EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Mark { .. }) {
         return false;
