@@ -207,7 +207,11 @@ fn a_device_that_tells_no_end_leaves_completions_unknown() {
     let text = flashscope_tests::stdout(
         flashscope_tests::flashscope().arg("report").arg(top().join("tests/cases/md-without-completions/input")),
     );
-    assert!(text.contains("5 bios queued, unknown completed") && !text.contains("No bio was completed"), "{text}");
+    let text = text.replace("\n  ", " ");
+    assert!(text.contains("5 bios queued; 45 block events") && !text.contains("No bio was completed"), "{text}");
+    let why = "How many bios were completed is unknown: the trace has no completion of 9:0, whose driver takes bios without requests. \
+               To know it, record with a newer kernel";
+    assert!(text.contains(why), "{text}");
 }
 
 /// Names with spaces, colons, dashes, brackets, and sectors beyond 2 TiB, in each text and in blktrace's records.

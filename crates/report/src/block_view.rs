@@ -7,7 +7,7 @@ use flashscope_analysis::block::{
     BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
     SyncWait, TOLD_APART, Unit, WaitBehind, WaitStage,
 };
-use flashscope_analysis::{Evidence, OWN_RECORDING};
+use flashscope_analysis::{Evidence, OWN_RECORDING, Unknown};
 
 /// Sentences at most.
 const MAX_SENTENCES: usize = 4;
@@ -30,14 +30,34 @@ pub fn waited(w: &WaitBehind) -> u64 {
 /// What the trace is of where it does not show what was queued; none where it does.
 pub fn unit_note(found: &BlockFound) -> Option<String> {
     let stages = &found.stages;
-    (stages.unit == Unit::Request).then(|| {
-        format!(
-            "The trace shows {} being issued and completed, and no bio being queued (block_bio_queue, blktrace's Q): times in \
-             the device (D2C), bytes and issuers are known; how long anything waited before, and for whom a request was made, \
-             is not. Record queueing too.",
-            stages.requests.known().map_or("requests".to_owned(), |&n| counted(n, "request"))
-        )
-    })
+    let queueing = "no bio being queued (block_bio_queue, blktrace's Q)";
+    let note = match (stages.requests.known(), stages.requests_completed.known()) {
+        _ if stages.unit != Unit::Request => return None,
+        (None, _) => format!(
+            "The trace shows completions, {queueing} and no request being issued: what failed is known, and no time. Record \
+             queueing and issues too."
+        ),
+        (Some(&n), None) => format!(
+            "The trace shows {} being issued, {queueing} and no completion: bytes and issuers are known, and no time. Record \
+             queueing and completions too.",
+            counted(n, "request")
+        ),
+        (Some(&n), Some(_)) => format!(
+            "The trace shows {} being issued and completed, and {queueing}: times in the device (D2C), bytes and issuers are \
+             known; how long anything waited before, and for whom a request was made, is not. Record queueing too.",
+            counted(n, "request")
+        ),
+    };
+    Some(note)
+}
+
+/// How many began and ended, with the words for it.
+fn counts(found: &BlockFound) -> (&'static str, [(&Evidence<u64>, &'static str); 2]) {
+    let s = &found.stages;
+    match s.unit {
+        Unit::Bio => ("bios", [(&s.bios_queued, "queued"), (&s.bios_completed, "completed")]),
+        Unit::Request => ("requests", [(&s.requests, "issued"), (&s.requests_completed, "completed")]),
+    }
 }
 
 /// A count, or that it is unknown.
@@ -45,21 +65,35 @@ pub fn count(count: &Evidence<u64>) -> String {
     count.known().map_or("unknown".to_owned(), |&n| grouped(n))
 }
 
-/// Why counts are unknown: a sentence each.
+/// The counts that are known: `16 bios queued, 16 completed`.
+pub fn known_counts(found: &BlockFound) -> Vec<String> {
+    let (unit, counts) = counts(found);
+    let known = counts.iter().filter_map(|(count, did)| Some((count.known()?, did)));
+    known
+        .enumerate()
+        .map(
+            |(at, (&n, did))| {
+                if at == 0 { format!("{} {unit} {did}", grouped(n)) } else { format!("{} {did}", grouped(n)) }
+            },
+        )
+        .collect()
+}
+
+/// Which counts are unknown, and why: a sentence for each reason.
 pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
-    let s = &found.stages;
-    let counts = match s.unit {
-        Unit::Bio => [&s.bios_queued, &s.bios_completed],
-        Unit::Request => [&s.requests, &s.requests_completed],
+    let (unit, [begun, done]) = counts(found);
+    let sentence = |did: &str, why: &Unknown| {
+        // What the reason says of completions, the sentence has said.
+        let missing = why.missing.strip_suffix(": how many were completed, and when").unwrap_or(&why.missing);
+        format!("How many {unit} were {did} is unknown: {missing}. To know it, {}.", why.next)
     };
-    let mut lines: Vec<String> = Vec::new();
-    for why in counts.into_iter().filter_map(Evidence::why) {
-        let line = format!("Unknown: {}. To know it, {}.", why.missing, why.next);
-        if !lines.contains(&line) {
-            lines.push(line);
+    match (begun.0.why(), done.0.why()) {
+        (Some(why), Some(other)) if why == other => vec![sentence(&format!("{} and {}", begun.1, done.1), why)],
+        (why, other) => {
+            let of = [(begun.1, why), (done.1, other)].into_iter();
+            of.filter_map(|(did, why)| Some(sentence(did, why?))).collect()
         }
     }
-    lines
 }
 
 /// How many failed, in one line; none where nothing did.
@@ -76,7 +110,11 @@ pub fn failed(found: &BlockFound) -> Option<String> {
     };
     let mut line = format!(
         "{what} ended with an error ({} {}), the first at {} sector {} for {}",
-        first.errno, first.error, first.device, first.sector, first.owner
+        first.errno,
+        first.error,
+        first.device,
+        first.sector,
+        first.for_whom()
     );
     for (n, what) in [(&e.retries, "were retries of what had failed"), (&e.recovered, "succeeded when tried again")] {
         let n = known(n);
@@ -403,17 +441,31 @@ pub fn written(found: &BlockFound) -> String {
 pub fn load(found: &BlockFound) -> Vec<String> {
     let load = &found.over_time;
     let merges = load.windows.iter().try_fold(0u64, |sum, w| Some(sum.saturating_add(w.merges?)));
-    let unknown = |name: &str| format!("unknown {name}");
-    let mut lines = vec![format!(
-        "At most {} in flight and {} in the devices at one time. Merges: {}.",
-        load.most_in_flight.known().map_or_else(|| unknown("bios"), |&most| bios(most)),
-        load.most_in_device.known().map_or_else(|| unknown("requests"), |&most| counted(most, "request")),
-        merges.filter(|_| !load.windows.is_empty()).map_or_else(|| "unknown".to_owned(), grouped)
-    )];
-    let (Some(seeks), Some(&sequential)) = (load.seek_sectors.known(), load.sequential.known()) else {
-        lines.push("How far the devices had to move is unknown.".to_owned());
-        return lines;
-    };
+    let merges = merges.filter(|_| !load.windows.is_empty());
+    let most = [
+        load.most_in_flight.known().map(|&most| format!("{} in flight", bios(most))),
+        load.most_in_device.known().map(|&most| format!("{} in the devices", counted(most, "request"))),
+    ];
+    let known: Vec<&str> = most.iter().filter_map(Option::as_deref).collect();
+    let mut lines = Vec::new();
+    if !known.is_empty() {
+        lines.push(format!("At most {} at one time.", known.join(" and ")));
+    }
+    if let (Some(merges), Some(line)) = (merges, lines.last_mut()) {
+        *line += &format!(" Merges: {}.", grouped(merges));
+    }
+    let moved = load.seek_sectors.known().zip(load.sequential.known());
+    let unknown = [
+        (most[0].is_none(), "how many bios are in flight"),
+        (most[1].is_none(), "how many requests are in the devices"),
+        (merges.is_none(), "merges"),
+        (moved.is_none(), "how far the devices had to move"),
+    ];
+    let unknown: Vec<&str> = unknown.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
+    if !unknown.is_empty() {
+        lines.push(format!("Not in the trace: {}.", unknown.join(", ")));
+    }
+    let Some((seeks, &sequential)) = moved else { return lines };
     if seeks.n > 0 {
         lines.push(format!(
             "Sequential: {}. {} began elsewhere: {} sectors away in the median, {} on average, {} at most.",

@@ -44,6 +44,20 @@ pub struct Failure {
     pub below: bool,
 }
 
+/// Owner of a failure whose completion alone is in the trace.
+const NO_OWNER: &str = "unknown";
+
+impl Failure {
+    pub fn known_owner(&self) -> Option<String> {
+        (self.owner != NO_OWNER).then(|| self.owner.clone())
+    }
+
+    /// Its owner in a sentence.
+    pub fn for_whom(&self) -> &str {
+        if self.owner == NO_OWNER { "an unknown owner" } else { &self.owner }
+    }
+}
+
 /// What failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorsFound {
@@ -180,7 +194,7 @@ impl Errors {
                 kind: one.bio.kind,
                 errno: one.bio.error,
                 error: errno_name(one.bio.error).to_owned(),
-                owner: if one.bio.owner == NONE { "unknown".to_owned() } else { owner(one.bio.owner) },
+                owner: if one.bio.owner == NONE { NO_OWNER.to_owned() } else { owner(one.bio.owner) },
                 begin_ns: known(begin),
                 end_ns: one.completed,
                 took_ns: known(one.completed.saturating_sub(begin)),

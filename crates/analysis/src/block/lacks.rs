@@ -41,7 +41,7 @@ fn no_ends(device: Device) -> Unknown {
 }
 
 fn no_issues() -> Unknown {
-    let missing = "the trace has only completions: their requests, durations and owners";
+    let missing = "the trace has only completions, which show no requests, durations and owners";
     Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
 }
 

@@ -52,9 +52,13 @@ impl MissingEvent {
         let no_issues = stages.requests.known().is_none();
         let queueing = (stages.unit == Unit::Request && !no_issues).then(|| MissingEvent {
             event: "block:block_bio_queue".to_owned(),
-            why:
-                "the trace has issues and completions only; record queueing too (blktrace without -a issue -a complete)"
-                    .to_owned(),
+            why: match stages.requests_completed.known() {
+                Some(_) => {
+                    "the trace has issues and completions only; record queueing too (blktrace without -a issue -a complete)"
+                }
+                None => "the trace has issues only; record queueing too (blktrace without -a)",
+            }
+            .to_owned(),
             loses: "queueing: every time before the issue, Q2C, and the owner of requests that kernel threads made"
                 .to_owned(),
         });

@@ -37,6 +37,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
     let (retries, recovered) = (known(&errors.retries), known(&errors.recovered));
     let mut cause = match retries + recovered {
+        0 if errors.retries.known().is_none() => "Whether they were tried again is unknown.".to_owned(),
+        // A device above may have corrected it, where the trace does not show what was queued.
+        0 if errors.failed_below.known().is_none() => "None of them was tried again in the trace.".to_owned(),
         0 => "None of them was tried again: the program got the error.".to_owned(),
         _ => tried_again(retries, recovered),
     };
@@ -51,14 +54,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
-        processes: vec![first.owner.clone()],
+        processes: first.known_owner().into_iter().collect(),
         what: format!(
             "{} of {device} failed with {}: the first at sector {}, {} for {}.",
             counted(failed, unit),
             first.error,
             first.sector,
             first.kind.plural(),
-            first.owner
+            first.for_whom()
         ),
         cause,
         evidence,
@@ -75,7 +78,7 @@ fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
     Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
-        processes: vec![first.owner.clone()],
+        processes: first.known_owner().into_iter().collect(),
         what: format!(
             "{} of {} failed with {} below a device that corrected it: the first at sector {}, {} for {}.",
             counted(below, "bio"),
@@ -83,7 +86,7 @@ fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
             first.error,
             first.sector,
             first.kind.plural(),
-            first.owner
+            first.for_whom()
         ),
         cause: "No program got the error: the level above has another copy, or tried again.".to_owned(),
         evidence: vec![measure("failures at lower levels", below as f64, MeasureUnit::Count, source)],

@@ -7,7 +7,7 @@ use crate::names;
 use crate::recorded_view;
 use crate::rows::Rows;
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy, Unit};
+use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy};
 
 /// Rows of a list; the JSON has all.
 const MAX_ROWS: usize = 12;
@@ -20,18 +20,15 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     let found = &report.found;
     let stages = &found.stages;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
-    let (what, begun, done) = match stages.unit {
-        Unit::Bio => ("bios queued", &stages.bios_queued, &stages.bios_completed),
-        Unit::Request => ("requests issued", &stages.requests, &stages.requests_completed),
-    };
-    let line = format!(
-        "{} {what}, {} completed; {} block events in {}",
-        block_view::count(begun),
-        block_view::count(done),
+    let counts = block_view::known_counts(found).join(", ");
+    let events = format!(
+        "{} block events in {}",
         grouped(stages.events),
         duration(stages.end_ns.saturating_sub(stages.begin_ns))
     );
-    out += &paragraph(&line, width, 0, 0);
+    let parts = [counts, events];
+    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    out += &paragraph(&parts.join("; "), width, 0, 0);
     for line in block_view::unknown_counts(found) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }
