@@ -186,6 +186,17 @@ static int rename_new(const char *from, const char *to)
 	return rename(from, to);
 }
 
+/* Its name survives a power cut too. Some file systems cannot do that: the capture is no worse for it. */
+static void sync_directory(const char *directory)
+{
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	fsync(fd);
+	close(fd);
+}
+
 /* A capture as a file: whole under its name, or not there. */
 static int capture_file(struct fs_recorder *recorder, const volatile int *stop)
 {
@@ -210,11 +221,13 @@ static int capture_file(struct fs_recorder *recorder, const volatile int *stop)
 	recorder->stream.fd = -1;
 	if (!result && rename_new(partial, path))
 		result = fs_recorder_broken(recorder, "%s: %s", path, strerror(errno));
-	if (result)
+	if (result) {
 		unlink(partial);
-	else
-		fprintf(stderr, "flashscope-agent: %s: %s\n", path, recorder->flight.watch.reason);
-	return result;
+		return result;
+	}
+	sync_directory(recorder->options.directory);
+	fprintf(stderr, "flashscope-agent: %s: %s\n", path, recorder->flight.watch.reason);
+	return 0;
 }
 
 static bool has_all_captures(const struct fs_recorder *recorder)
