@@ -204,6 +204,9 @@ static void beneath_loop(struct fs_devices *devices, const char *loop)
 			const struct fiemap_extent *extent = &map->fm_extents[i];
 			uint64_t begin = start + extent->fe_physical / 512, end = begin + extent->fe_length / 512;
 
+			/* Not on the disk yet: it names block 0. */
+			if (extent->fe_flags & FIEMAP_EXTENT_UNKNOWN)
+				continue;
 			append_range(devices, name, number, begin, end);
 			if (partition)
 				append_range(devices, disk, disk_number, begin, end);
