@@ -1,6 +1,6 @@
 //! `record` keeps what was requested: devices, tasks, seconds; and the flight recorder writes when something happens.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -390,6 +390,100 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
     }
     stdout(Command::new("kill").args(["-TERM", &agent.0.id().to_string()]));
     assert!(agent.0.wait().expect("the agent").success());
+}
+
+/// A journal's flushes are issued at one sector and end at another: none of them is a request that hangs.
+#[test]
+fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
+    if !can_record_loops() {
+        return;
+    }
+    let Some(server) = crate::bad_input::Server::start() else { return };
+    let cache = flashscope_tests::PrivateCache::new("record-ssh-stall-cache");
+    let dir = TempDir::new("record-ssh-stall");
+    let [memory, mount] = ["memory", "mnt"].map(|name| dir.path().join(name));
+    for path in [&memory, &mount] {
+        std::fs::create_dir(path).expect("a directory");
+    }
+    stdout(Command::new("mount").args(["-t", "tmpfs", "nodev"]).arg(&memory));
+    let _memory = Mounted(memory.clone());
+    let lower = Loop::made(&memory, "lower.img", 32, &[]);
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0", &lower.0]));
+    stdout(Command::new("mount").arg(&lower.0).arg(&mount));
+    let _mounted = Mounted(mount.clone());
+    let device = Loop::sized(&mount, "upper.img", 4);
+    let (trace, log) = (dir.path().join("t.dat"), dir.path().join("log"));
+    let text = trace.display().to_string();
+    let on = server.spec();
+    let argv = ["record", "--on", &on, "--events", "block", "--device", lower.name(), "--before", "3", "--after", "1"];
+    let more = ["--trigger", "d2c>300ms", "--captures", "1", "-o", &text];
+    let mut command = server.command(&cache, "user", &[&argv[..], &more[..]].concat());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).expect("a log"));
+    let mut recorder = Busy(command.spawn().expect("flashscope starts"));
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_for("an armed recorder", || said().contains("flight recorder armed"));
+    // Longer than a request may take, and than the recorder waits for what is in flight.
+    for n in 0..3 {
+        std::fs::write(mount.join("journal"), n.to_string()).expect("a file");
+        stdout(Command::new("sync").arg(mount.join("journal")));
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    stdout(Command::new("fsfreeze").arg("-f").arg(&mount));
+    let of = format!("of={}", device.0);
+    let mut writer = Busy(
+        Command::new("dd")
+            .args(["if=/dev/zero", &of, "bs=4k", "count=4", "oflag=direct", "status=none"])
+            .spawn()
+            .expect("dd"),
+    );
+    wait_for("a write that is stuck", || sysfs(&device, "inflight")[1] > 0);
+    std::thread::sleep(Duration::from_millis(700));
+    stdout(Command::new("fsfreeze").arg("-u").arg(&mount));
+    writer.0.wait().expect("dd");
+    assert!(recorder.0.wait().expect("an end").success(), "{}", said());
+    let capture = dir.path().join("t.0001.dat");
+    let reason = format!("d2c>300ms: a request to 7:{} at sector", device.name().trim_start_matches("loop"));
+    assert!(said().contains(&reason) && said().contains("1 capture was written"), "{}", said());
+    let requests = issued(&Trace::open(&capture).expect("a capture"));
+    let minor: u64 = lower.name().trim_start_matches("loop").parse().expect("a number");
+    assert!(requests.get(&(7 << 20 | minor)).is_some_and(|of| of.0 >= 2), "no commit before it: {requests:?}");
+}
+
+/// Until then FIEMAP says that such blocks are at the begin of the disk, where other files lie.
+#[test]
+fn blocks_without_a_place_on_the_disk_are_no_other_ones() {
+    if !can_record_loops() {
+        return;
+    }
+    let dir = TempDir::new("record-delayed");
+    let mount = dir.path().join("mnt");
+    std::fs::create_dir(&mount).expect("a directory");
+    let lower = Loop::new(dir.path(), "lower.img");
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0", &lower.0]));
+    stdout(Command::new("mount").arg(&lower.0).arg(&mount));
+    let _mounted = Mounted(mount.clone());
+    let file = mount.join("upper.img");
+    std::fs::File::create(&file).and_then(|file| file.set_len(2 << 20)).expect("a file");
+    let upper = Loop(stdout(Command::new("losetup").args(["-f", "--show"]).arg(&file)).trim().to_owned());
+    // Not cut first: ext4 would write such a file out when it is closed.
+    let mut written = std::fs::File::options().write(true).open(&file).expect("a file");
+    written.write_all(&vec![1; 2 << 20]).expect("a file");
+    let extents = String::from_utf8_lossy(&output(Command::new("filefrag").arg("-v").arg(&file)).stdout).into_owned();
+    assert!(extents.contains("delalloc"), "written already: {extents}");
+    let path = dir.path().join("t.dat");
+    let mut record = flashscope();
+    record.args(["record", "-q", "--events", "block", "--device", upper.name(), "-o"]).arg(&path);
+    // The superblock is at sector 2.
+    let work = format!(
+        "dd if={} of=/dev/null bs=4k count=1 iflag=direct status=none; fsfreeze -f {1}; fsfreeze -u {1}",
+        upper.0,
+        mount.display()
+    );
+    stdout(record.args(["--", "sh", "-c", &work]));
+    let issued = issued(&Trace::open(&path).expect("a trace"));
+    let [upper, lower] =
+        [&upper, &lower].map(|of| 7 << 20 | of.name().trim_start_matches("loop").parse::<u64>().expect("a number"));
+    assert!(issued.contains_key(&upper) && !issued.contains_key(&lower), "{issued:?}");
 }
 
 /// Runs a shell whose `sync` of a file on the device hangs for more than a second: the file system beneath is frozen meanwhile.

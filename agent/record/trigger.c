@@ -29,7 +29,7 @@
 const char fs_trigger_grammar[] =
 	"'d2c>TIME' (a request is with its device for longer), 'fsync>TIME' (a sync takes longer), 'error' (a request fails), "
 	"'psi-io>N%' (tasks wait for I/O for N % of a second), 'run CMD' (CMD ends with 0; it is run once a second); "
-	"TIME is a number with us, ms or s, as 50ms";
+	"TIME is a whole number with us, ms or s, as 50ms; N is 1 to 100";
 
 static bool parse_time(const char *text, uint64_t *ns)
 {
@@ -145,13 +145,26 @@ static double ms(uint64_t ns)
 	return (double)ns / 1e6;
 }
 
+/* "a request to 8:0 at sector 64" */
+static const char *request_name(uint64_t dev, uint64_t sector, char *text, size_t size)
+{
+	unsigned int major = (unsigned int)(dev >> 20), minor = (unsigned int)(dev & 0xfffff);
+
+	if (sector == FS_NO_SECTOR)
+		snprintf(text, size, "a request without sectors (as a flush) to %u:%u", major, minor);
+	else
+		snprintf(text, size, "a request to %u:%u at sector %" PRIu64, major, minor, sector);
+	return text;
+}
+
 static void request_took(struct fs_watch *watch, uint64_t dev, uint64_t sector, uint64_t begin_ns, uint64_t end_ns)
 {
 	const struct fs_trigger *trigger = of_kind(watch, FS_TRIGGER_D2C);
+	char name[96];
 
 	if (trigger && end_ns > begin_ns && end_ns - begin_ns > trigger->limit_ns)
-		fire(watch, 0, begin_ns, end_ns, "%s: a request to %u:%u at sector %" PRIu64 " took %.1f ms", trigger->text,
-		     (unsigned int)(dev >> 20), (unsigned int)(dev & 0xfffff), sector, ms(end_ns - begin_ns));
+		fire(watch, 0, begin_ns, end_ns, "%s: %s took %.1f ms", trigger->text,
+		     request_name(dev, sector, name, sizeof(name)), ms(end_ns - begin_ns));
 }
 
 static void sync_took(struct fs_watch *watch, uint64_t task, uint64_t begin_ns, uint64_t end_ns)
@@ -264,6 +277,8 @@ static void synced(struct fs_watch *watch, uint16_t id, uint64_t task, uint64_t 
 
 static void follow(struct fs_watch *watch, const struct fs_watched *event)
 {
+	char name[96];
+
 	if (event->id == watch->issue_id) {
 		issued(watch, event->key_a, event->key_b, event->time_ns);
 		return;
@@ -273,15 +288,15 @@ static void follow(struct fs_watch *watch, const struct fs_watched *event)
 		return;
 	}
 	if (of_kind(watch, FS_TRIGGER_ERROR) && event->error)
-		fire(watch, 0, event->time_ns, event->time_ns, "error: a request to %u:%u at sector %" PRIu64 " ended with %d",
-		     (unsigned int)(event->key_a >> 20), (unsigned int)(event->key_a & 0xfffff), event->key_b, event->error);
-	if (of_kind(watch, FS_TRIGGER_D2C))
+		fire(watch, 0, event->time_ns, event->time_ns, "error: %s ended with %d",
+		     request_name(event->key_a, event->key_b, name, sizeof(name)), event->error);
+	/* After its flushes a request that asked for them ends once more, with no sectors. */
+	if (of_kind(watch, FS_TRIGGER_D2C) && (event->sectors || event->key_b == FS_NO_SECTOR))
 		completed(watch, event->key_a, event->key_b, event->time_ns);
 }
 
-static void one(void *data, uint64_t time_ns, const unsigned char *event, size_t length)
+void fs_watch_event(struct fs_watch *watch, uint64_t time_ns, const unsigned char *event, size_t length)
 {
-	struct fs_watch *watch = data;
 	struct fs_watched read = { .time_ns = time_ns };
 	uint32_t task;
 
@@ -293,10 +308,19 @@ static void one(void *data, uint64_t time_ns, const unsigned char *event, size_t
 	if (read.id == watch->issue_id || read.id == watch->complete_id) {
 		read.key_a = number(event, length, watch->dev);
 		read.key_b = number(event, length, watch->sector);
+		read.sectors = (uint32_t)number(event, length, watch->sectors);
 	}
+	/* A flush is issued at sector 0 and ends at 2^64 - 1 (blk_rq_trace_sector() in include/linux/blktrace_api.h). */
+	if (read.id == watch->issue_id && !read.sectors)
+		read.key_b = FS_NO_SECTOR;
 	if (read.id == watch->complete_id)
 		read.error = (int32_t)number(event, length, watch->error);
 	fs_watch_read(watch, &read);
+}
+
+static void one(void *data, uint64_t time_ns, const unsigned char *event, size_t length)
+{
+	fs_watch_event(data, time_ns, event, length);
 }
 
 void fs_watch_read(struct fs_watch *watch, const struct fs_watched *event)
@@ -342,8 +366,7 @@ static void in_flight(struct fs_watch *watch, struct fs_pending *items, size_t c
 		if (is_sync)
 			snprintf(what, sizeof(what), "a sync of %s", task_name(item->key_a, name, sizeof(name)));
 		else
-			snprintf(what, sizeof(what), "a request to %u:%u at sector %" PRIu64,
-				 (unsigned int)(item->key_a >> 20), (unsigned int)(item->key_a & 0xfffff), item->key_b);
+			request_name(item->key_a, item->key_b, what, sizeof(what));
 		item->counted = true;
 		item->told = fire(watch, is_sync ? item->key_a : 0, item->begin_ns, now, "%s: %s has taken %.1f ms and is not done",
 				  trigger->text, what, ms(now - item->begin_ns));
@@ -464,6 +487,7 @@ static int watch_requests(struct fs_watch *watch, struct fs_filter *filter, char
 	/* Both have them at the same place (include/trace/events/block.h). */
 	watch->dev = fs_format_field(complete, "dev");
 	watch->sector = fs_format_field(complete, "sector");
+	watch->sectors = fs_format_field(complete, "nr_sector");
 	watch->error = fs_format_field(complete, strstr(complete, " error;") ? "error" : "errors");
 	if (times)
 		fs_events_add(&events, "block", "block_rq_issue", NULL);

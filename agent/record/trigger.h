@@ -35,6 +35,9 @@ struct fs_trigger {
 extern const char fs_trigger_grammar[];
 bool fs_trigger_parse(const char *text, struct fs_trigger *trigger);
 
+/* Of a request that has none: a flush, or a command of the driver's own. */
+#define FS_NO_SECTOR UINT64_MAX
+
 struct fs_pending {
 	uint64_t key_a, key_b; /* device and sector, or thread */
 	uint64_t begin_ns;
@@ -45,6 +48,7 @@ struct fs_pending {
 /* An event of the watch's ring: device and sector of a request, or the thread of a call. */
 struct fs_watched {
 	uint64_t time_ns, key_a, key_b;
+	uint32_t sectors;
 	int32_t error;
 	uint16_t id;
 };
@@ -59,7 +63,7 @@ struct fs_watch {
 	/* Read, and not followed yet. */
 	struct fs_watched *read;
 	size_t read_count, read_room;
-	struct fs_field dev, sector, error;
+	struct fs_field dev, sector, sectors, error;
 	uint16_t issue_id, complete_id;
 	uint16_t sync_enter[8], sync_exit[8];
 	size_t sync_events;
@@ -81,6 +85,8 @@ int fs_watch_begin(struct fs_watch *watch, const struct fs_trigger *triggers, si
 		   struct fs_filter *filter, char *error, size_t size);
 /* Looks at what has happened since; sets fired. */
 void fs_watch_look(struct fs_watch *watch);
+/* One event as the ring has it. */
+void fs_watch_event(struct fs_watch *watch, uint64_t time_ns, const unsigned char *event, size_t length);
 /* One event was read: in the order of time of its CPU, and in any order of the CPUs. */
 void fs_watch_read(struct fs_watch *watch, const struct fs_watched *event);
 /* Follows what was read up to that time, by when all CPUs have been read; sets fired. */

@@ -21,7 +21,57 @@ static void ring(struct fs_watch *watch, struct fs_trigger *trigger, const char 
 
 static void event(struct fs_watch *watch, uint16_t id, uint64_t sector, uint64_t time_ns)
 {
-	fs_watch_read(watch, &(struct fs_watched){ .time_ns = time_ns, .key_a = DISK, .key_b = sector, .id = id });
+	fs_watch_read(watch, &(struct fs_watched){ .time_ns = time_ns, .key_a = DISK, .key_b = sector, .sectors = 8, .id = id });
+}
+
+/* As the kernel writes them (block_rq_issue and block_rq_complete of 6.18): device, sector, sectors, error. */
+static void raw(struct fs_watch *watch, uint16_t id, uint64_t sector, uint32_t sectors, uint64_t time_ns)
+{
+	unsigned char event[32] = { 0 };
+	uint32_t dev = DISK;
+
+	memcpy(event, &id, 2);
+	memcpy(event + 8, &dev, 4);
+	memcpy(event + 16, &sector, 8);
+	memcpy(event + 24, &sectors, 4);
+	fs_watch_event(watch, time_ns, event, sizeof(event));
+}
+
+static void flushes(void)
+{
+	struct fs_trigger trigger;
+	struct fs_watch watch;
+
+	ring(&watch, &trigger, "d2c>300ms");
+	watch.dev = (struct fs_field){ .known = true, .offset = 8, .size = 4 };
+	watch.sector = (struct fs_field){ .known = true, .offset = 16, .size = 8 };
+	watch.sectors = (struct fs_field){ .known = true, .offset = 24, .size = 4 };
+	/* A commit of a journal: flush, write, flush, and the end of the whole. */
+	raw(&watch, ISSUE, 0, 0, 10 * MS);
+	raw(&watch, COMPLETE, UINT64_MAX, 0, 11 * MS);
+	raw(&watch, ISSUE, 64, 2, 12 * MS);
+	raw(&watch, COMPLETE, 64, 2, 13 * MS);
+	raw(&watch, ISSUE, 0, 0, 14 * MS);
+	raw(&watch, COMPLETE, UINT64_MAX, 0, 15 * MS);
+	raw(&watch, COMPLETE, 64, 0, 15 * MS);
+	fs_watch_follow(&watch, 900 * MS);
+	CHECK(!watch.fired && !watch.request_count);
+	/* A write to sector 0 is none, and a flush's end is not its own. */
+	raw(&watch, ISSUE, 0, 8, 1000 * MS);
+	raw(&watch, ISSUE, 0, 0, 1001 * MS);
+	raw(&watch, COMPLETE, UINT64_MAX, 0, 1002 * MS);
+	raw(&watch, COMPLETE, 0, 0, 1002 * MS);
+	fs_watch_follow(&watch, 1700 * MS);
+	CHECK_TEXT(watch.reason, "d2c>300ms: a request to 7:0 at sector 0 has taken 700.0 ms and is not done");
+	raw(&watch, COMPLETE, 0, 8, 1701 * MS);
+	fs_watch_follow(&watch, 1800 * MS);
+	fs_watch_again(&watch);
+	/* One that takes long is told. */
+	raw(&watch, ISSUE, 0, 0, 2000 * MS);
+	raw(&watch, COMPLETE, UINT64_MAX, 0, 2400 * MS);
+	fs_watch_follow(&watch, 2500 * MS);
+	CHECK_TEXT(watch.reason, "d2c>300ms: a request without sectors (as a flush) to 7:0 took 400.0 ms");
+	free(watch.read);
 }
 
 void test_trigger(void)
@@ -118,4 +168,5 @@ void test_trigger(void)
 	CHECK(!watch.fired);
 	free(watch.read);
 	test_root_end();
+	flushes();
 }
