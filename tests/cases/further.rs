@@ -129,6 +129,14 @@ const CASES: &[Case] = &[
         losses: &[],
     },
     Case {
+        name: "reads-of-one-sector-end-together",
+        bios: [6, 6, 0],
+        d2c: [6, 78_000, 80_000],
+        q2c: [6, 82_000, 83_000],
+        owners: &[("fio (61)", 12 * KIB, 0), ("fio (62)", 12 * KIB, 0)],
+        losses: &[],
+    },
+    Case {
         name: "readahead-part-used",
         bios: [2, 2, 0],
         d2c: [2, 400_000, 400_000],

@@ -3,7 +3,7 @@
 //! An event becomes a record whose format is made up: `text` (all that stands behind the time), `flags`, and a field for
 //! each value that was found. Two events with the same name and the same names and kinds of values have one format.
 
-use super::repeated::{Backwards, Repeated};
+use super::repeated::{Backwards, Repeated, Step, range};
 use crate::bytes::Endian;
 use crate::decode::lives::CloneStep;
 use crate::decode::names::Names;
@@ -340,7 +340,7 @@ impl Source for Log {
                 missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
             }
             Item::Event { cpu, time: Some(time), tid, flags, text, parsed }
-                if repeated.is(time, (cpu, tid, flags, Said { text, parsed }), is_once(parsed)) => {}
+                if repeated.is(time, (cpu, tid, flags, Said { text, parsed }), step(parsed)) => {}
             Item::Event { cpu, time, tid, flags, text, parsed } => {
                 let at = self.by_signature.get(signature(parsed, &mut scratch)).copied().unwrap_or(REST);
                 let schema = &self.schemas[at];
@@ -377,13 +377,20 @@ impl Hash for Said<'_> {
     }
 }
 
-/// A step of a bio or a request that cannot come twice at one time, as those of zone appends can.
-fn is_once(parsed: &Parsed<'_>) -> bool {
+/// Whether it is a step of a bio or a request that cannot come twice at one time, as those of zone appends can.
+fn step(parsed: &Parsed<'_>) -> Step {
     let field = |name: &str| parsed.fields.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     let has_a_place = ["nr_sector", "new_sector"].iter().any(|name| matches!(field(name), Some(Value::Unsigned(1..))));
-    parsed.name.starts_with("block_")
+    let once = parsed.name.starts_with("block_")
         && has_a_place
-        && matches!(field("rwbs"), Some(Value::Text(letters)) if !letters.starts_with(b"ZA"))
+        && matches!(field("rwbs"), Some(Value::Text(letters)) if !letters.starts_with(b"ZA"));
+    let sectors = || range(["dev", "sector", "nr_sector"].map(field));
+    match (once, parsed.name.as_str()) {
+        (false, _) => Step::Any,
+        (true, "block_rq_issue") => Step::Issued(sectors()),
+        (true, "block_rq_complete") => Step::Completed(sectors()),
+        (true, _) => Step::Once,
+    }
 }
 
 /// System, name, and the names and kinds of the fields.
@@ -472,13 +479,13 @@ mod tests {
 
     #[test]
     fn steps_that_come_once_at_a_time_are_all_but_zone_appends_and_those_without_sectors() {
-        let step = |letters: &'static str, sectors: u64| Parsed {
+        let of = |letters: &'static str, sectors: u64| Parsed {
             system: "block",
             name: "block_bio_queue".to_owned(),
             fields: vec![("rwbs", Value::Text(letters.as_bytes())), ("nr_sector", Value::Unsigned(sectors))],
         };
-        let once = ["R", "WS", "D", "DE", "WZ", "WZS", "ZR"].map(|letters| is_once(&step(letters, 8)));
-        assert_eq!(once, [true; 7]);
-        assert_eq!([is_once(&step("ZA", 8)), is_once(&step("FWS", 0))], [false; 2]);
+        let once = ["R", "WS", "D", "DE", "WZ", "WZS", "ZR"].map(|letters| step(&of(letters, 8)));
+        assert_eq!(once, [Step::Once; 7]);
+        assert_eq!([step(&of("ZA", 8)), step(&of("FWS", 0))], [Step::Any; 2]);
     }
 }

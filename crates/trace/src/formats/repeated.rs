@@ -7,7 +7,8 @@
 //!   holds for events of every kind.
 //! - At the same time, and times did not run backwards: only for bios and requests with sectors. The block layer does not do the same
 //!   step of the same sectors twice within the resolution of any clock (a microsecond in text). A wake-up, a system call, or the end of
-//!   a flush may come twice; and zone appends are queued at their zone's begin, whatever comes before them.
+//!   a flush may come twice; and zone appends are queued at their zone's begin, whatever comes before them. Completions of the same
+//!   sectors come twice where so many requests of them were issued: two threads read one sector.
 //!
 //! Memory is bounded, and nothing is kept of a source whose times never run backwards. Of one whose times do, events are remembered
 //! from the earliest time that came too late.
@@ -19,6 +20,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const MAX_SEEN: usize = 1 << 20;
 /// Events of one moment that are compared.
 const MAX_MOMENT: usize = 256;
+/// Ranges of sectors whose requests are counted.
+const MAX_RANGES: usize = 1 << 16;
+
+/// What an event is, as far as it may come twice at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It may.
+    Any,
+    /// It may not.
+    Once,
+    /// Nor may this one; a request of these sectors (a hash of device and range) was issued.
+    Issued(u64),
+    /// As often as requests of these sectors are under way.
+    Completed(u64),
+}
 
 /// The earliest time that came after a later one: what a first pass finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,17 +63,27 @@ pub(super) struct Repeated {
     seen: HashMap<u64, u32>,
     /// Of the time of the last event: bios and requests with sectors.
     moment: Vec<u64>,
+    /// Requests under way, by their sectors.
+    issued: HashMap<u64, u32>,
     pub count: u64,
 }
 
 impl Repeated {
     pub fn new(backwards: Backwards) -> Repeated {
-        Repeated { from: backwards.from, last: 0, stretch: 0, seen: HashMap::new(), moment: Vec::new(), count: 0 }
+        Repeated {
+            from: backwards.from,
+            last: 0,
+            stretch: 0,
+            seen: HashMap::new(),
+            moment: Vec::new(),
+            issued: HashMap::new(),
+            count: 0,
+        }
     }
 
-    /// Whether this event (CPU, thread, name, text or fields, and flags) was there before; it is counted then. `once`: it is a step that
-    /// cannot come twice at one time.
-    pub fn is(&mut self, time: u64, event: impl Hash, once: bool) -> bool {
+    /// Whether this event (CPU, thread, name, text or fields, and flags) was there before; it is counted then.
+    pub fn is(&mut self, time: u64, event: impl Hash, step: Step) -> bool {
+        let once = step != Step::Any;
         if time != self.last {
             self.stretch += u32::from(time < self.last);
             self.last = time;
@@ -79,14 +105,45 @@ impl Repeated {
             }
         }
         if once && !is {
-            is = self.moment.contains(&hash);
+            is = self.moment.contains(&hash)
+                && !matches!(step, Step::Completed(range) if self.issued.contains_key(&range));
             if !is && self.moment.len() < MAX_MOMENT {
                 self.moment.push(hash);
             }
         }
+        if !is {
+            self.follow(step);
+        }
         self.count += u64::from(is);
         is
     }
+
+    fn follow(&mut self, step: Step) {
+        match step {
+            Step::Issued(range) => {
+                if self.issued.len() >= MAX_RANGES && !self.issued.contains_key(&range) {
+                    self.issued.clear();
+                }
+                *self.issued.entry(range).or_default() += 1;
+            }
+            Step::Completed(range) => {
+                if let Some(under_way) = self.issued.get_mut(&range) {
+                    *under_way -= 1;
+                    if *under_way == 0 {
+                        self.issued.remove(&range);
+                    }
+                }
+            }
+            Step::Any | Step::Once => {}
+        }
+    }
+}
+
+/// Device and range of a request.
+pub(super) fn range(request: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    request.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -95,11 +152,12 @@ mod tests {
 
     /// Which of these events (time, thread, text) are copies.
     fn copies(once: bool, events: &[(u64, u32, &'static str)]) -> Vec<bool> {
+        let step = if once { Step::Once } else { Step::Any };
         let mut backwards = Backwards::default();
         events.iter().for_each(|event| backwards.time(event.0));
         let mut repeated = Repeated::new(backwards);
         let event = |tid, text: &'static str| (0, tid, "block_bio_queue", text.as_bytes(), &b""[..]);
-        events.iter().map(|&(time, tid, text)| repeated.is(time, event(tid, text), once)).collect()
+        events.iter().map(|&(time, tid, text)| repeated.is(time, event(tid, text), step)).collect()
     }
 
     #[test]
@@ -121,5 +179,20 @@ mod tests {
         let events = [(5, 1, "8,0 R 8 + 8"), (5, 1, "8,0 R 16 + 8"), (5, 1, "8,0 R 8 + 8"), (6, 1, "8,0 R 8 + 8")];
         assert_eq!(copies(true, &events), [false, false, true, false]);
         assert_eq!(copies(false, &events), [false; 4]);
+    }
+
+    /// Two requests of one sector that end in one microsecond are two; a line that was copied is one.
+    #[test]
+    fn completions_of_one_sector_come_as_often_as_it_was_issued() {
+        let mut repeated = Repeated::new(Backwards::default());
+        let mut is = |time, event: &str, step| repeated.is(time, event, step);
+        assert!(!is(5, "issue", Step::Issued(8)));
+        assert!(is(5, "issue", Step::Issued(8)));
+        assert!(!is(9, "complete", Step::Completed(8)));
+        assert!(is(9, "complete", Step::Completed(8)));
+        for time in [10, 11] {
+            assert!(!is(time, "issue", Step::Issued(8)));
+        }
+        assert_eq!([(); 3].map(|()| is(20, "complete", Step::Completed(8))), [false, false, true]);
     }
 }
