@@ -28,6 +28,7 @@ mod findings;
 mod first_commands;
 mod five_ways;
 mod flashmon;
+mod flight_service;
 mod hostile_directory;
 mod house;
 mod how_to_protect;
