@@ -7,7 +7,7 @@
 use super::{
     DirtyLimit, Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
 };
-use crate::block::Originator;
+use crate::block::{BlockFound, Originator};
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
@@ -24,6 +24,10 @@ const MIN_CARRIED_PERCENT: f64 = 80.0;
 /// A limit of less than this part of the available memory is small, percent; and many times as much was written.
 const SMALL_PERCENT: f64 = 5.0;
 const TIMES_THE_LIMIT: u64 = 4;
+
+/// The kernel holds nobody up below the middle between the background limit and this one (`dirty_freerun_ceiling()`). Less than this part of
+/// the limit was changed in all: something else takes the time, percent.
+const MIN_CHANGED_PERCENT: f64 = 50.0;
 
 /// Memory takes twice as many bytes a second as the device, or more: else the device would hardly hold the program up.
 const LEAST_GAIN_PERCENT: f64 = 50.0;
@@ -54,7 +58,11 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     let own = groups(found, GroupBy::Owner).find(|one| one.name == group.name)?;
     let mine = || seen.calls.by_process.iter().filter(|other| other.name == group.name);
     let syncs = mine().filter(|other| is_sync(&other.call)).map(|other| other.total_ns).total();
-    let small = seen.storage.dirty_limit.as_ref().filter(|limit| is_small(limit, bytes));
+    let limit = seen.storage.dirty_limit.as_ref();
+    if limit.is_some_and(|limit| percent(changed(seen, found), limit.bytes) < MIN_CHANGED_PERCENT) {
+        return None;
+    }
+    let small = limit.filter(|limit| is_small(limit, bytes));
     if small.is_none() && stage(own, "Q2C")?.total_ns < ns || syncs > ns {
         return None;
     }
@@ -96,6 +104,12 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
         advice: vec![remedy(seen, group)],
         uncertain: None,
     })
+}
+
+/// What all programs write, or what reaches the devices, if that is more: pages may have been changed before the recording.
+fn changed(seen: &Seen<'_>, found: &BlockFound) -> u64 {
+    let calls = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).map(|group| group.bytes).total();
+    calls.max(found.originators.originators.iter().map(|one| one.written_bytes).total())
 }
 
 fn is_small(limit: &DirtyLimit, written: u64) -> bool {
@@ -216,6 +230,19 @@ mod tests {
         assert_eq!(is_set(&of_ratio), " The limit is about 2 MiB (vm.dirty_ratio=1), and 200 MiB were available.");
         for (bytes, available) in [(1 << 20, None), (20 << 20, Some(200 << 20)), (8 << 20, Some(200 << 20))] {
             assert!(of(bytes, available).is_empty(), "{bytes} {available:?}");
+        }
+    }
+
+    /// 10 MiB are written, and 4 GiB may be changed: a file system that has little room left writes at once, and finds blocks slowly.
+    #[test]
+    fn writes_that_stay_far_below_the_limit_are_not() {
+        for (limit_mib, told) in [(4096, false), (21, false), (18, true)] {
+            let mut work = work(10 << 20, "kworker/u8:1 (9)");
+            let setting = "vm.dirty_ratio=20".to_owned();
+            let bytes = limit_mib << 20;
+            let available_bytes = Some(5 * bytes);
+            work.storage.dirty_limit = Some(DirtyLimit { bytes, is_estimate: true, setting, available_bytes });
+            assert_eq!(find(&work.seen()).len(), usize::from(told), "{limit_mib}");
         }
     }
 
