@@ -31,6 +31,8 @@ const COST_THEN: [f64; 2] = [0.25, 4.0];
 const MOST_COST_OF_FILES: f64 = 9.0;
 /// From this share of all calls on, a statement about all calls holds for these, percent.
 const MOST_OF_ALL_PERCENT: f64 = 90.0;
+/// Of calls on one file, so many have to show it, percent.
+const MOST_KNOWN_PERCENT: f64 = 75.0;
 /// From this part of what the process's own bios take on others are why they are slow, percent.
 const MOST_BEHIND_PERCENT: f64 = 50.0;
 
@@ -219,10 +221,14 @@ impl Synced {
 /// known only where nobody else syncs nearly as much.
 fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> {
     let all = seen.calls.by_process.iter().filter(|group| is_sync(&group.call)).map(|group| group.total_ns).total();
-    let synced = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
-    let most = synced.max_by_key(|group| group.ns.n)?;
+    let synced = || seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+    let most = synced().max_by_key(|group| group.ns.n)?;
     let file = FileId::parse(&most.name)?;
-    let is_it = percent(ns, all) > MOST_OF_ALL_PERCENT && percent(most.ns.n, n) > MOST_OF_ALL_PERCENT;
+    // A call that finds its data written already, by another thread's call, shows no file.
+    let known = synced().map(|group| group.ns.n).total();
+    let is_it = percent(ns, all) > MOST_OF_ALL_PERCENT
+        && percent(most.ns.n, known) > MOST_OF_ALL_PERCENT
+        && percent(most.ns.n, n) > MOST_KNOWN_PERCENT;
     is_it.then(|| Some((most.path.as_deref()?, seen.storage.file_names.is_directory(file)))).flatten()
 }
 
@@ -488,6 +494,22 @@ mod tests {
             let finding = only(find(&work.seen()));
             assert_eq!(finding.what, "sync (7) spends 800.00 ms of 1.00 s in 200 calls of fsync() of /mail/new.");
             assert_eq!(finding.advice[0].what.contains("Sync the directory once"), told, "{:?}", finding.advice);
+        }
+    }
+
+    /// Eight threads append to one log: a call that finds its record written by another's commit shows no file.
+    #[test]
+    fn threads_that_sync_one_file_are_told_together() {
+        for (shown, told) in [(422, 1), (200, 8)] {
+            let mut work = Work::new(500_000_000);
+            for tid in 0..8 {
+                work.call("fsync", &format!("log ({})", 100 + tid), 60, 400_000_000, 0);
+            }
+            work.file_call("fsync", "7:0 inode 14", shown, 2_800_000_000);
+            work.calls.by_file.last_mut().expect("a file").path = Some("/var/log/all".to_owned());
+            let found = find(&work.seen());
+            assert_eq!(found.len(), told, "{found:?}");
+            assert_eq!(found[0].what.ends_with("in 480 calls of fsync() of /var/log/all."), told == 1, "{found:?}");
         }
     }
 
