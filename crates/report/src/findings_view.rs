@@ -77,7 +77,15 @@ pub fn gain(remedy: &Remedy) -> String {
 pub struct Line {
     pub text: String,
     /// What is to be typed stands behind the text. A line break in it would make a command of its second half.
-    pub typed: Vec<String>,
+    pub typed: Vec<Typed>,
+}
+
+/// A step as it is typed or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    pub text: String,
+    /// A line of C or SQL goes on without a backslash.
+    pub is_code: bool,
 }
 
 impl Line {
@@ -93,7 +101,8 @@ impl Line {
 
     /// In one piece.
     pub fn joined(&self) -> String {
-        [std::slice::from_ref(&self.text), &self.typed[..]].concat().join(" ")
+        let typed = self.typed.iter().map(|one| one.text.as_str());
+        [self.text.as_str()].into_iter().chain(typed).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -121,10 +130,11 @@ pub fn lines(finding: &Finding) -> Vec<Line> {
 
 /// What to do, and the steps of it with a semicolon between them.
 fn advice(remedy: &Remedy) -> Line {
-    let mut typed: Vec<String> = remedy.steps.iter().map(step).collect();
+    let of = |one: &Step| Typed { text: step(one), is_code: matches!(one, Step::Code { .. }) };
+    let mut typed: Vec<Typed> = remedy.steps.iter().map(of).collect();
     let last = typed.len().saturating_sub(1);
     // A line of C or SQL ends with one.
-    typed[..last].iter_mut().filter(|step| !step.ends_with(';')).for_each(|step| step.push(';'));
+    typed[..last].iter_mut().filter(|step| !step.text.ends_with(';')).for_each(|step| step.text.push(';'));
     let end = if typed.is_empty() { "." } else { ":" };
     let line = Line { text: format!("Do: {}{end}", remedy.what), typed };
     if line.joined().chars().count() <= MOST_SHOWN {

@@ -134,7 +134,7 @@ fn findings(findings: &[Finding], style: &Style) -> String {
     for (number, finding) in findings.iter().take(findings_view::IN_REPORT).enumerate() {
         for (at, line) in findings_view::lines(finding).iter().enumerate() {
             let text = visible(&line.text);
-            let typed: Vec<_> = line.typed.iter().map(|step| visible(step)).collect();
+            let typed: Vec<_> = line.typed.iter().map(|step| (visible(&step.text), step.is_code)).collect();
             out += &match at {
                 0 => style.bold_lines(&paragraph_numbered(&text, width, number + 1)),
                 _ => table::paragraph_with(&text, &typed, width, 5, 7)
@@ -266,6 +266,18 @@ mod finding_tests {
             advice: Vec::new(),
             uncertain: None,
         }
+    }
+
+    /// A backslash in it would be an error of the language.
+    #[test]
+    fn a_long_line_of_code_breaks_without_a_backslash() {
+        let steps = vec![Step::Code { line: "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;".to_owned() }];
+        let gain = Evidence::unknown("it was not tried", "");
+        let what = "Keep a write-ahead log".to_owned();
+        let advice = vec![Remedy { what, steps, gain, risk: String::new() }];
+        let finding = Finding { advice, ..finding(Rule::TopIo, "a writes most.") };
+        let text = findings(&[finding], &Style { width: 40, ..Style::default() });
+        assert!(text.contains("PRAGMA\n       synchronous=NORMAL;") && !text.contains('\\'), "{text}");
     }
 
     /// A line break would make a command of its second half, or change the name that is quoted there.

@@ -163,21 +163,28 @@ pub fn paragraph(text: &str, max: usize, first: usize, rest: usize) -> String {
     indented(&wrap(&escaped(text), max.saturating_sub(rest.max(first)).max(20)), first, rest)
 }
 
-/// As [`paragraph`], with commands of a shell behind the text. They break between their words alone, where a backslash says that they go
-/// on. `None`: a word of them is longer than a line.
-pub fn paragraph_with(text: &str, commands: &[Cow<'_, str>], max: usize, first: usize, rest: usize) -> Option<String> {
+/// As [`paragraph`], with commands behind the text, each of a shell or a line of code (`true`). They break between their words alone, where
+/// a backslash says that those of a shell go on. `None`: a word of them is longer than a line.
+pub fn paragraph_with(
+    text: &str,
+    commands: &[(Cow<'_, str>, bool)],
+    max: usize,
+    first: usize,
+    rest: usize,
+) -> Option<String> {
     let max = max.saturating_sub(rest.max(first)).max(20);
     let mut lines = wrap(&escaped(text), max);
     let mut line = lines.pop().unwrap_or_default();
-    for command in commands {
+    for (command, is_code) in commands {
         let words = shell_words(command);
+        let goes_on = if *is_code { "" } else { " \\" };
         for (at, word) in words.iter().enumerate() {
-            let more = if at + 1 < words.len() { " \\".len() } else { 0 };
+            let more = if at + 1 < words.len() { goes_on.len() } else { 0 };
             if width(word) + more > max {
                 return None;
             }
             if width(&line) + 1 + width(word) + more > max {
-                line += if at > 0 { " \\" } else { "" };
+                line += if at > 0 { goes_on } else { "" };
                 lines.push(std::mem::take(&mut line));
             } else {
                 line.push(' ');
