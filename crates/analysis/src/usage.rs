@@ -2,7 +2,7 @@
 
 use crate::bounded::{BoundedMap, Full};
 use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
-use crate::usage_drops::Drops;
+use crate::usage_drops::{Dropped, Drops};
 use crate::usage_writes::Writes;
 use crate::{Analysis, LossCount};
 use flashscope_trace::{
@@ -134,6 +134,9 @@ pub struct UsageFound {
     /// By thread: bytes of pages that it had the kernel drop with `posix_fadvise()`.
     #[serde(skip)]
     pub dropped: BTreeMap<TaskId, u64>,
+    /// The same by threads that have no entry there.
+    #[serde(skip)]
+    pub dropped_further_bytes: u64,
     /// Of all pages that left the page cache.
     #[serde(skip)]
     pub left_bytes: u64,
@@ -526,9 +529,10 @@ impl Analysis for Usage {
         not_followed.blocks = self.before.not_followed;
         not_followed.reader_bios += self.cached.lost() + self.idle_requests.lost() + self.task_writes.lost();
         not_followed.faults = self.fault_ends.lost().max(self.file_faults.lost());
-        let (dropped, left_bytes) = self.drops.finish();
+        let Dropped { by_thread, further_bytes, left_bytes } = self.drops.finish();
         UsageFound {
-            dropped,
+            dropped: by_thread,
+            dropped_further_bytes: further_bytes,
             left_bytes,
             not_followed,
             commits: self.commits,

@@ -1,6 +1,7 @@
 //! Pages that programs have the kernel drop: `posix_fadvise(POSIX_FADV_DONTNEED)` (mm/fadvise.c).
 //!
-//! Input: calls of `fadvise64`, and pages that leave the page cache within them. Output: bytes by thread, of at most [`MAX_THREADS`].
+//! Input: calls of `fadvise64`, and pages that leave the page cache within them. Output: bytes by thread, of at most
+//! [`MAX_THREADS`], and those of further threads in one sum.
 
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::TaskId;
@@ -12,13 +13,24 @@ pub(crate) struct Drops {
     /// Threads that are in such a call.
     advising: BoundedMap<TaskId, ()>,
     dropped: BoundedMap<TaskId, u64>,
+    /// Of threads that have no room there.
+    further_bytes: u64,
     left_bytes: u64,
+}
+
+/// What was dropped, and what left the page cache in all.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub by_thread: BTreeMap<TaskId, u64>,
+    pub further_bytes: u64,
+    pub left_bytes: u64,
 }
 
 impl Default for Drops {
     fn default() -> Drops {
-        let map = BoundedMap::new(MAX_THREADS, Full::Refuse);
-        Drops { advising: map, dropped: BoundedMap::new(MAX_THREADS, Full::Refuse), left_bytes: 0 }
+        // A thread that ends within its call leaves its entry there.
+        let advising = BoundedMap::new(MAX_THREADS, Full::ForgetOldest);
+        Drops { advising, dropped: BoundedMap::new(MAX_THREADS, Full::Refuse), further_bytes: 0, left_bytes: 0 }
     }
 }
 
@@ -38,16 +50,15 @@ impl Drops {
     /// Pages leave the page cache, by the thread that takes them out.
     pub fn left(&mut self, tid: TaskId, bytes: u64) {
         self.left_bytes = self.left_bytes.saturating_add(bytes);
-        if self.advising.contains_key(&tid)
-            && let Some(sum) = self.dropped.entry(tid, || 0)
-        {
+        if self.advising.contains_key(&tid) {
+            let sum = self.dropped.entry(tid, || 0).unwrap_or(&mut self.further_bytes);
             *sum = sum.saturating_add(bytes);
         }
     }
 
-    /// By thread; and bytes of all pages that left.
-    pub fn finish(self) -> (BTreeMap<TaskId, u64>, u64) {
-        (self.dropped.iter().map(|(&tid, &bytes)| (tid, bytes)).collect(), self.left_bytes)
+    pub fn finish(self) -> Dropped {
+        let by_thread = self.dropped.iter().map(|(&tid, &bytes)| (tid, bytes)).collect();
+        Dropped { by_thread, further_bytes: self.further_bytes, left_bytes: self.left_bytes }
     }
 }
 
@@ -66,7 +77,8 @@ mod tests {
             drops.left(other, 4096);
             drops.other(&format!("sys_exit_{call}"), reader);
             drops.left(reader, 4096);
-            assert_eq!(drops.finish(), (BTreeMap::from([(reader, 8192)]), 20_480), "{call}");
+            let by_thread = BTreeMap::from([(reader, 8192)]);
+            assert_eq!(drops.finish(), Dropped { by_thread, further_bytes: 0, left_bytes: 20_480 }, "{call}");
         }
     }
 
@@ -77,6 +89,18 @@ mod tests {
         drops.other("sys_enter_fadvise64", TaskId(7));
         drops.other("sys_enter_read", TaskId(7));
         drops.left(TaskId(7), 4096);
-        assert_eq!(drops.finish().0, BTreeMap::new());
+        assert_eq!(drops.finish().by_thread, BTreeMap::new());
+    }
+
+    /// A script starts a program for each file.
+    #[test]
+    fn what_further_threads_drop_is_in_the_sum() {
+        let mut drops = Drops::default();
+        for tid in 1..=5000 {
+            drops.other("sys_enter_fadvise64", TaskId(tid));
+            drops.left(TaskId(tid), 4096);
+        }
+        let found = drops.finish();
+        assert_eq!((found.by_thread.len(), found.further_bytes), (4096, 904 * 4096));
     }
 }

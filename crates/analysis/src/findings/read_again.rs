@@ -114,7 +114,7 @@ fn is_direct(seen: &Seen<'_>, read_bytes: u64) -> Option<bool> {
 /// What programs had dropped themselves, with the thread that dropped most, where that is most of what left the page cache.
 fn dropped(seen: &Seen<'_>, block: &BlockFound) -> Option<(String, u64)> {
     let usage = seen.usage;
-    let sum = usage.dropped.values().copied().fold(0, u64::saturating_add);
+    let sum = usage.dropped.values().copied().fold(usage.dropped_further_bytes, u64::saturating_add);
     let (tid, _) = usage.dropped.iter().max_by_key(|(_, bytes)| **bytes)?;
     let task = block.originators.originators.iter().find(|one| one.tid == *tid)?;
     let number = format!("({tid})");
