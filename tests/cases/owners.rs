@@ -123,6 +123,46 @@ fn a_number_that_is_given_again_is_another_tasks() {
     assert_eq!(ordinals.collect::<Vec<_>>(), [None, None, Some(2), Some(3)]);
 }
 
+/// Perfetto has a track for each of them, and `--by layer` names each in its own calls.
+#[test]
+fn tracks_and_layers_tell_tasks_of_one_number_apart() {
+    let dir = TempDir::new("owners-tracks");
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/pid-used-again/input");
+    let tracks = dir.path().join("tracks");
+    stdout(flashscope().args(["export", "--to", "perfetto", "-o"]).arg(&tracks).arg(input));
+    let bytes = std::fs::read(tracks).expect("tracks");
+    let times = |name: &str| bytes.windows(name.len()).filter(|part| *part == name.as_bytes()).count();
+    assert_eq!(["tar (500, 2nd)", "tar (500, 3rd)", "pool (601, 2nd)", "tar (500)"].map(times), [1, 1, 1, 0]);
+    // One task reads twice, and one of its number and name after it.
+    let mut text = "# tracer: nop\n#\n".to_owned();
+    let mut line = |name: &str, tid: u32, at: u32, event: &str| {
+        text += &format!("{name:>16}-{tid:<7} [000] ..... {:12.6}: {event}\n", 10.0 + f64::from(at) / 1e6);
+    };
+    for (task, at) in [(0, 0), (0, 1000), (1, 3000)] {
+        if task == 1 {
+            line("cat", 500, 2000, "sched_process_exit: comm=cat pid=500 prio=120");
+            line("sh", 17, 2100, "task_newtask: pid=500 comm=cat clone_flags=1200000 oom_score_adj=0");
+            line("sh", 17, 2102, "sched_process_fork: comm=sh pid=17 child_comm=cat child_pid=500");
+        }
+        line("cat", 500, at, "sys_read(fd: 3, buf: 7f00, count: 1000)");
+        line("cat", 500, at + 10, &format!("block_bio_queue: 8,0 R {} + 8 [cat]", 8 + at));
+        line("cat", 500, at + 20, &format!("block_rq_issue: 8,0 R 4096 () {} + 8 none,0,0 [cat]", 8 + at));
+        line("<idle>", 0, at + 220, &format!("block_rq_complete: 8,0 R () {} + 8 none,0,0 [0]", 8 + at));
+        line("cat", 500, at + 230, "sys_read -> 0x1000");
+    }
+    let calls = dir.path().join("calls");
+    std::fs::write(&calls, text).expect("written");
+    let found: Value =
+        serde_json::from_str(&stdout(flashscope().args(["report", "--json", "--by", "layer"]).arg(&calls)))
+            .expect("JSON");
+    let calls_of = found["layers"]["calls"].as_array().expect("calls").iter();
+    let mut ordinals: Vec<_> = calls_of.map(|call| (call["begin_ns"].as_u64(), call["ordinal"].as_u64())).collect();
+    ordinals.sort_unstable();
+    assert_eq!(ordinals.iter().map(|one| one.1).collect::<Vec<_>>(), [None, None, Some(2)]);
+    let text = stdout(flashscope().args(["report", "--by", "layer"]).arg(&calls));
+    assert!(text.contains("cat (500, 2nd)"), "{text}");
+}
+
 /// The same recording, as trace.dat and as trace-cmd prints it: the same owners, files and carriers.
 #[test]
 fn text_of_a_recording_gives_the_owners_of_the_recording() {

@@ -23,7 +23,6 @@ mod names;
 mod own_wear;
 mod read_before;
 mod split;
-mod task_label;
 #[cfg(test)]
 mod testing;
 mod total;
@@ -36,11 +35,11 @@ pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, call_path};
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
 pub use flashscope_trace::{FileId, TaskId, file_label};
+pub use flashscope_trace::{split_task_label, task_label, task_name};
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 pub use names::*;
 pub use own_wear::OwnWear;
 pub use split::{ChipOps, SPLIT_REPORT_SCHEMA, SplitBy, SplitReport};
-pub use task_label::{split_task_label, task_label, task_name};
 
 use flashscope_trace::Event;
 

@@ -199,7 +199,11 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
             }
         }
     })?;
-    let findings = layers.finish();
+    let mut findings = layers.finish();
+    for call in &mut findings.calls {
+        let ordinal = inputs.task_ordinal(0, call.tid, TimeNs(call.begin_ns));
+        call.ordinal = Some(ordinal).filter(|&ordinal| ordinal > 1);
+    }
     nothing_in_range(inputs, args, findings.sums.is_empty())?;
     let mut losses = inputs.losses();
     losses.extend(findings.losses());

@@ -550,6 +550,7 @@ pub fn layers() -> LayersReport {
         call,
         task: "<script>\u{1b}[2J".to_owned(),
         tid: TaskId(7),
+        ordinal: None,
         begin_ns,
         total_ns: 1000,
         calls: if call == Operation::Read { 1 } else { 2 },

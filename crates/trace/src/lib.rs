@@ -46,6 +46,7 @@ mod pairs;
 mod record;
 mod ring;
 mod source;
+mod task_label;
 mod time;
 mod trace;
 
@@ -82,4 +83,5 @@ pub use pairs::Pair;
 pub use record::Record;
 pub use ring::schema::{Array, Field, FieldKind, FormatError, Layout, Schema, Schemas, Value};
 pub use ring::{Encoder, Missed, TooLarge};
+pub use task_label::{split_task_label, task_label, task_name};
 pub use trace::Trace;

@@ -33,6 +33,9 @@ pub struct CallLayers {
     pub call: Operation,
     pub task: String,
     pub tid: TaskId,
+    /// Which of the tasks with this number and name it is, where it is not the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinal: Option<u32>,
     pub begin_ns: u64,
     /// Time in the calls: of several their sum, without what lies between them.
     pub total_ns: u64,

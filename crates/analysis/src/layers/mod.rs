@@ -473,6 +473,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             },
             task: name.map_or_else(|| format!("tid {tid}"), |name| crate::clip::clip(name).to_owned()),
             tid,
+            ordinal: None,
             begin_ns: call.begin,
             total_ns: time.0.saturating_sub(call.begin),
             calls: 1,

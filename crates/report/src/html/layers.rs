@@ -6,8 +6,8 @@ use crate::figures;
 use crate::layers_view::{call_name, layer_name};
 use crate::rows::Rows;
 use crate::text::{duration, escape, grouped};
-use flashscope_analysis::Evidence;
 use flashscope_analysis::layers::{CallLayers, CallSum, LayersReport};
+use flashscope_analysis::{Evidence, task_label};
 use flashscope_study::layers::{LayersGroup, LayersResult};
 
 /// Operations of one table at most, the longest.
@@ -103,7 +103,7 @@ fn calls(calls: &[CallLayers]) -> String {
         let parts: Vec<String> =
             call.layers.iter().map(|time| format!("{} {}", layer_name(time.layer), duration(time.ns))).collect();
         table.rows.push(vec![
-            format!("{} ({})", call.task, call.tid),
+            task_label(&call.task, call.tid, call.ordinal.unwrap_or(1)),
             call_name(call.call).to_owned(),
             call.result.to_string(),
             duration(call.total_ns),

@@ -4,8 +4,8 @@ use super::Style;
 use super::table::{Table, paragraph};
 use crate::layers_view::{call_name, layer_name};
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::Evidence;
 use flashscope_analysis::layers::{CallLayers, CallSum, LayerTime, LayersReport};
+use flashscope_analysis::{Evidence, task_label};
 use flashscope_study::layers::LayersResult;
 
 /// Calls that are listed; the JSON has all.
@@ -103,7 +103,7 @@ fn longest(calls: &[CallLayers], width: usize) -> String {
             parts.push(format!("unattributed {}", duration(call.unattributed_ns)));
         }
         table.row([
-            format!("{} ({})", visible(&call.task), call.tid),
+            visible(&task_label(&call.task, call.tid, call.ordinal.unwrap_or(1))).into_owned(),
             call_name(call.call).to_owned(),
             call.result.to_string(),
             duration(call.total_ns),

@@ -12,6 +12,7 @@ use crate::facts::Kernel;
 use crate::ids::{Device, TaskId};
 use crate::median::RunningMedian;
 use crate::pairs::Pair;
+use crate::task_label::task_label;
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
@@ -134,7 +135,7 @@ pub(super) struct Writer<'a> {
     /// `BuiltinClock` of the trace's times; 0: none of them.
     clock: u64,
     last: u64,
-    tasks: HashSet<TaskId>,
+    tasks: HashSet<(TaskId, u32)>,
     tracks: HashSet<u64>,
     flash_counts: BTreeMap<(u16, FlashOp), u64>,
     /// Operations whose returns are recorded.
@@ -362,15 +363,24 @@ impl<'a> Writer<'a> {
     }
 
     /// The track of a task, declared where it is new.
-    pub(super) fn task(&mut self, tid: TaskId) -> u64 {
+    pub(super) fn task(&mut self, tid: TaskId, time: u64) -> u64 {
         // Thread 0 is every CPU's idle task; numbers above i32 are no thread's.
         let known = tid != TaskId(0) && i32::try_from(tid.0).is_ok();
-        if !known || (!self.tasks.contains(&tid) && self.tasks.len() >= MAX_TASKS) {
+        let ordinal = self.trace.task_ordinal(tid, crate::TimeNs(time));
+        let task = (tid, ordinal);
+        if !known || (!self.tasks.contains(&task) && self.tasks.len() >= MAX_TASKS) {
             self.declare(track::OTHER_TASKS, None, "idle and others", |_| {});
             return track::OTHER_TASKS;
         }
-        let uuid = track::TASK | u64::from(tid.0);
-        if self.tasks.insert(tid) {
+        let uuid = track::TASK | u64::from(ordinal - 1) << 32 | u64::from(tid.0);
+        if ordinal > 1 {
+            // Perfetto knows one thread of a number.
+            if self.tasks.insert(task) {
+                let name = self.trace.last_name(tid, crate::TimeNs(time)).unwrap_or("<...>");
+                let name = task_label(name, tid, ordinal);
+                self.declare(uuid, None, &name, |_| {});
+            }
+        } else if self.tasks.insert(task) {
             // One name for a thread: its last. Each slice carries the name of its own time.
             let name = self.trace.comm(tid, crate::TimeNs(u64::MAX)).unwrap_or("<...>");
             // TrackDescriptor.thread { pid, tid, thread_name }
@@ -423,14 +433,14 @@ impl<'a> Writer<'a> {
                 // Where requests are recorded, the end of a bio is none of theirs.
                 let of_bio = record.is_some_and(|r| r.schema.name == "block_bio_complete");
                 if of_bio && !self.bios || !self.block(block, time, *tid) {
-                    let track = self.task(*tid);
+                    let track = self.task(*tid, time);
                     let name = record.map_or(block.action.name(), |r| &*r.schema.name);
                     self.instant(track, time, "block", name, &[]);
                 }
             }
             (Some(event), _) => self.typed(event),
             (None, Some(record)) => {
-                let track = self.task(record.tid());
+                let track = self.task(record.tid(), time);
                 self.instant(track, time, &record.schema.system, &record.schema.name, &[]);
             }
             (None, None) => {}
@@ -469,7 +479,7 @@ impl<'a> Writer<'a> {
                 }
             }
             EventKind::Mtd { op, address, length_bytes } => {
-                let track = self.task(tid);
+                let track = self.task(tid, time);
                 let notes = [
                     Note::Number("address", *address),
                     Note::Number("length_bytes", *length_bytes),
@@ -480,7 +490,7 @@ impl<'a> Writer<'a> {
             // Phases are written from the trace's list of them, block events before.
             EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Block(_) => {}
             EventKind::File(e) => {
-                let track = self.task(tid);
+                let track = self.task(tid, time);
                 let notes = [
                     Note::Number("inode", e.inode),
                     Note::Number("offset", e.offset),
@@ -494,7 +504,7 @@ impl<'a> Writer<'a> {
                 self.instant(track::MARKS, time, "mark", name, &[]);
             }
             EventKind::Other { system, name, .. } => {
-                let track = self.task(tid);
+                let track = self.task(tid, time);
                 self.instant(track, time, system, name, &[]);
             }
         }
@@ -514,7 +524,7 @@ impl<'a> Writer<'a> {
     }
 
     fn flash(&mut self, begin: u64, end: Option<u64>, tid: TaskId, access: &FlashAccess) {
-        let track = self.task(tid);
+        let track = self.task(tid, begin);
         let mut notes = vec![
             Note::Number("page", access.page),
             Note::Number("chip", u64::from(access.chip)),

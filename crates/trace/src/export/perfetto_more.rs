@@ -105,7 +105,7 @@ impl PerfettoTracks<'_, '_> {
 
     /// A slice on the track of a thread.
     pub fn of_thread(&mut self, tid: TaskId, slice: &Slice<'_>) {
-        let uuid = self.writer.task(tid);
+        let uuid = self.writer.task(tid, slice.begin_ns);
         self.write(uuid, slice);
     }
 

@@ -1,6 +1,6 @@
 //! What tables call a task: `tar (500)`; the second task with this number and name `tar (500, 2nd)`.
 
-use flashscope_trace::TaskId;
+use crate::ids::TaskId;
 
 /// A task in a table. `ordinal`: which of those with this number and name it is, from 1.
 pub fn task_label(name: &str, tid: TaskId, ordinal: u32) -> String {
