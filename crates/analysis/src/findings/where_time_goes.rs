@@ -7,6 +7,8 @@ use crate::units::{duration, grouped};
 
 /// Bios that are on their way for less than this part of the recorded time hold nothing up, percent.
 const PROGRAM_PERCENT: f64 = 20.0;
+/// One bio that takes so long is noticed by who waits for it, however idle the device is otherwise.
+const STALL_NS: u64 = 100_000_000;
 /// From this part of Q2C on a stage is what the time goes to, percent.
 const MOST_PERCENT: f64 = 60.0;
 
@@ -49,6 +51,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 let what = format!("Bios are under way for at most {most:.1} % of the time");
                 match longest_sync(found) {
                     Some(sync) => (format!("{what}, but a call waited for them: {sync}."), each),
+                    None if q2c.ns.max >= STALL_NS => {
+                        (format!("{what}, but the longest took {}.", duration(q2c.ns.max)), each)
+                    }
                     None => (format!("{what}: the device and its queue are not the cause of slowness."), each),
                 }
             } else if shares.0 >= MOST_PERCENT {
@@ -139,6 +144,20 @@ mod tests {
                 duration_ns: 91_000_000,
                 waits: times.into(),
             });
+            let finding = only(find(&work.seen()));
+            assert!(finding.what.ends_with(says), "{}", finding.what);
+        }
+    }
+
+    /// What a flight recorder catches.
+    #[test]
+    fn an_idle_device_that_stalls_once_is_a_cause() {
+        for (device, says) in [
+            (700_000_000, ", but the longest took 700.00 ms."),
+            (90_000_000, ": the device and its queue are not the cause of slowness."),
+        ] {
+            let mut work = Work::new(10_000_000_000);
+            work.bios(1, "W", 1_000, device - 1_000);
             let finding = only(find(&work.seen()));
             assert!(finding.what.ends_with(says), "{}", finding.what);
         }
