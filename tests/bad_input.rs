@@ -313,7 +313,8 @@ fn hosts_that_cannot_record() {
     std::fs::remove_file(&trace).expect("a recording");
     let without = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", "--"];
     let unmountable = behind(&without, &record("block"));
-    case("no tracefs", &mut in_namespace(masked, &unmountable), 125, &["tracefs", "mount -t tracefs"]).check();
+    case("no tracefs", &mut in_namespace(masked, &unmountable), 125, &["tracefs", "mount -t tracefs", "CAP_SYS_ADMIN"])
+        .check();
     let without_probes =
         "f=/sys/kernel/tracing/kprobe_events; [ ! -e $f ] || { mount --bind $f $f; mount -o remount,ro,bind $f; }";
     case(

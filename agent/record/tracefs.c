@@ -192,8 +192,10 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount how)
 				 "this kernel has no tracefs; it needs CONFIG_FTRACE");
 		else if (mount_error == EPERM)
 			snprintf(tracefs->error, sizeof(tracefs->error),
-				 "not mounted, and this user may not mount it; run as root, which mounts it for itself, "
-				 "or once as root: mount -t tracefs nodev " USUAL);
+				 geteuid() ? "not mounted, and this user may not mount it; run as root, which mounts it for "
+					     "itself, or once as root: mount -t tracefs nodev " USUAL :
+					     "not mounted, and this root may not mount it: CAP_SYS_ADMIN is missing, as in a "
+					     "container; add it, or once outside: mount -t tracefs nodev " USUAL);
 		else if (mount_error)
 			snprintf(tracefs->error, sizeof(tracefs->error),
 				 "not mounted, and mounting it for this process alone failed: %s; "

@@ -202,7 +202,7 @@ fn capabilities(facts: &Facts) -> Vec<Capability> {
     let no_tracefs = tracefs.path.is_none().then(|| {
         (
             format!("no tracefs ({})", visible(tracefs.error.as_deref().unwrap_or("reason unknown"))),
-            "run as root, which mounts tracefs for itself; if that fails, a kernel with CONFIG_FTRACE".to_owned(),
+            "run as root, which mounts tracefs for itself (with CAP_SYS_ADMIN); if that fails, a kernel with CONFIG_FTRACE".to_owned(),
         )
     });
     let no_instances = (tracefs.instances != Some(true)).then(|| {
