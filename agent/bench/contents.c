@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contents.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -63,6 +64,22 @@ static unsigned int draw(struct contents *c, unsigned int width, unsigned int un
 	return value;
 }
 
+/* Whole numbers at once: a byte at a time costs a slow board ten times as much. */
+static void fill_random(struct contents *c, unsigned char *out, size_t length)
+{
+	size_t at = 0;
+
+	while (at < length && c->left)
+		out[at++] = (unsigned char)draw(c, 8, 8);
+	for (; length - at >= sizeof(uint64_t); at += sizeof(uint64_t)) {
+		uint64_t number = htole64(prng_next(&c->prng));
+
+		memcpy(out + at, &number, sizeof(number));
+	}
+	while (at < length)
+		out[at++] = (unsigned char)draw(c, 8, 8);
+}
+
 static unsigned char next_text_byte(struct contents *c)
 {
 	if (!*c->word) {
@@ -92,8 +109,7 @@ void contents_fill(struct contents *c, void *buffer, size_t length)
 		memset(out, 0, length);
 		break;
 	case CONTENTS_RANDOM:
-		for (size_t i = 0; i < length; i++)
-			out[i] = (unsigned char)draw(c, 8, 8);
+		fill_random(c, out, length);
 		break;
 	case CONTENTS_PRINTABLE:
 		for (size_t i = 0; i < length; i++)
