@@ -8,7 +8,8 @@
 //!
 //! On x86 `delay_tsc()` (arch/x86/lib/delay.c) has a `pause` between two readings, at which QEMU leaves its translated code and its
 //! loop over processors as well (target/i386/tcg/misc_helper.c, `do_pause()`). A nop of two bytes stands there instead, which takes
-//! the board as long, one instruction.
+//! the board as long, one instruction. So it is in `calibrate_APIC_clock()` (arch/x86/kernel/apic/apic.c), which counts the ticks of the
+//! local timer during 100 ms at each start: 2.8 of 8 s that a boot cost its host.
 
 /// `dmb ish`, `nop`: `cpu_relax()`.
 const RELAX: [u32; 11] = {
@@ -95,9 +96,55 @@ pub(super) fn wait_without_pause(kernel: &mut [u8]) -> bool {
     true
 }
 
+/// `rdtsc; shl $32, %rdx`: the counter, read without order.
+const RDTSC: [u8; 6] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20];
+/// `pause; jmp` by at most 128 bytes.
+const PAUSE_AND_JUMP: [u8; 3] = [0xf3, 0x90, 0xeb];
+
+/// Takes the `pause` out of an unpacked x86 kernel's `calibrate_APIC_clock()`: the only one before a jump back over a reading of the time
+/// stamp counter. Says whether there is one.
+pub(super) fn calibrate_without_pause(kernel: &mut [u8]) -> bool {
+    let pauses = kernel.windows(PAUSE_AND_JUMP.len()).enumerate().filter(|(_, bytes)| *bytes == PAUSE_AND_JUMP);
+    let over_a_reading = |at: usize| {
+        let end = at + PAUSE_AND_JUMP.len() + 1;
+        let by = kernel.get(end - 1)?.cast_signed();
+        let begin = end.checked_sub(usize::from(by.unsigned_abs())).filter(|_| by < 0)?;
+        kernel.get(begin..at)?.windows(RDTSC.len()).any(|bytes| bytes == RDTSC).then_some(at)
+    };
+    let mut found = pauses.filter_map(|(at, _)| over_a_reading(at));
+    let (Some(at), None) = (found.next(), found.next()) else { return false };
+    drop(found);
+    kernel[at..at + PAUSE.len()].copy_from_slice(&NOP_OF_TWO);
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As GCC 12 compiles it, in essence: a reading, other instructions, the `pause`, and a jump back by so many bytes.
+    fn calibration(others: usize, back: u8) -> Vec<u8> {
+        [&[0xcc; 9], &RDTSC[..], &vec![0xcc; others], &PAUSE_AND_JUMP, &[back.wrapping_neg()], &[0xcc; 9]].concat()
+    }
+
+    #[test]
+    fn the_pause_of_the_calibration_is_taken_out() {
+        let mut kernel = calibration(20, 31);
+        let mut expected = kernel.clone();
+        expected[35..37].copy_from_slice(&NOP_OF_TWO);
+        assert!(calibrate_without_pause(&mut kernel));
+        assert_eq!(kernel, expected);
+        assert!(!calibrate_without_pause(&mut kernel), "it is there once");
+        let twice = [calibration(20, 31), calibration(20, 31)].concat();
+        let whole = calibration(20, 31);
+        let cut = whole[..whole.len() - 10].to_vec();
+        // Not as far back as the reading, forward, before the begin.
+        for bytes in [twice, cut, calibration(20, 20), calibration(20, 0x90), calibration(3, 100), Vec::new()] {
+            let mut kernel = bytes.clone();
+            assert!(!calibrate_without_pause(&mut kernel));
+            assert_eq!(kernel, bytes);
+        }
+    }
 
     /// As GCC 12 compiles it, in essence: a reading, the loop's `pause`, a reading; other instructions are `cc` here.
     fn delay_tsc(before: usize, after: usize) -> Vec<u8> {

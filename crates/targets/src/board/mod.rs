@@ -15,6 +15,7 @@ mod qemu;
 mod source;
 mod stanza;
 mod target;
+mod translation;
 mod unpacked;
 
 use flashscope_output::hex;

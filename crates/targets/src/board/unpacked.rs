@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Board, Kernel, delay};
+use super::{Board, Kernel, delay, translation};
 use crate::error::Error;
 use crate::process;
 use crate::progress::Progress;
@@ -17,9 +17,9 @@ const MOST: u64 = 512 << 20;
 
 /// What QEMU is to load for this kernel: an unpacked one, made once and kept in the cache, or the kernel as it came.
 pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress) -> Result<PathBuf, Error> {
-    // What a kernel becomes depends on it, on where the board's RAM begins, and on what is done here (`-2`).
+    // What a kernel becomes depends on it, on where the board's RAM begins, and on what is done here (`-3`).
     let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}")).unwrap_or_default();
-    let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}-2", kernel.sha256));
+    let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}-3", kernel.sha256));
     if path.is_file() {
         return Ok(path);
     }
@@ -53,8 +53,15 @@ fn unpack(
     let Some(payload) = find(packed, ram_base) else { return Ok(None) };
     let Some(mut unpacked) = payload.unpack(scratch)? else { return Ok(None) };
     let shortened = match payload.image {
-        Image::Arm { .. } => delay::wait_in_nops(&mut unpacked),
-        Image::Elf => delay::wait_without_pause(&mut unpacked),
+        Image::Arm { .. } => {
+            translation::write_domains_once(&mut unpacked);
+            translation::flush_ranges_at_once(&mut unpacked);
+            delay::wait_in_nops(&mut unpacked)
+        }
+        Image::Elf => {
+            delay::calibrate_without_pause(&mut unpacked);
+            delay::wait_without_pause(&mut unpacked)
+        }
     };
     if !shortened {
         say("its busy wait is of an unknown form: boots with NAND take longer here");
