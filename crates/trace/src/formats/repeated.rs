@@ -32,7 +32,7 @@ pub(super) enum Step {
     Once,
     /// Nor may this one; a request of these sectors (a hash of device and range) was issued.
     Issued(u64),
-    /// As often as requests of these sectors are under way.
+    /// As often as requests of these sectors are under way, in a text without copies of other steps.
     Completed(u64),
 }
 
@@ -65,6 +65,8 @@ pub(super) struct Repeated {
     moment: Vec<u64>,
     /// Requests under way, by their sectors.
     issued: HashMap<u64, u32>,
+    /// A step that cannot come twice did: the text has copies. A request whose completion was lost would make a second one of a copy.
+    has_copies: bool,
     pub count: u64,
 }
 
@@ -77,6 +79,7 @@ impl Repeated {
             seen: HashMap::new(),
             moment: Vec::new(),
             issued: HashMap::new(),
+            has_copies: false,
             count: 0,
         }
     }
@@ -106,7 +109,8 @@ impl Repeated {
         }
         if once && !is {
             is = self.moment.contains(&hash)
-                && !matches!(step, Step::Completed(range) if self.issued.contains_key(&range));
+                && !matches!(step, Step::Completed(range) if !self.has_copies && self.issued.contains_key(&range));
+            self.has_copies |= is && !matches!(step, Step::Completed(_));
             if !is && self.moment.len() < MAX_MOMENT {
                 self.moment.push(hash);
             }
@@ -184,15 +188,17 @@ mod tests {
     /// Two requests of one sector that end in one microsecond are two; a line that was copied is one.
     #[test]
     fn completions_of_one_sector_come_as_often_as_it_was_issued() {
-        let mut repeated = Repeated::new(Backwards::default());
-        let mut is = |time, event: &str, step| repeated.is(time, event, step);
-        assert!(!is(5, "issue", Step::Issued(8)));
-        assert!(is(5, "issue", Step::Issued(8)));
-        assert!(!is(9, "complete", Step::Completed(8)));
-        assert!(is(9, "complete", Step::Completed(8)));
-        for time in [10, 11] {
-            assert!(!is(time, "issue", Step::Issued(8)));
-        }
-        assert_eq!([(); 3].map(|()| is(20, "complete", Step::Completed(8))), [false, false, true]);
+        let followed = |events: &[(u64, &str, Step)]| -> Vec<bool> {
+            let mut repeated = Repeated::new(Backwards::default());
+            events.iter().map(|&(time, event, step)| repeated.is(time, event, step)).collect()
+        };
+        let (issue, complete) = (Step::Issued(8), Step::Completed(8));
+        let two = [(10, "issue", issue), (11, "issue", issue), (20, "complete", complete), (20, "complete", complete)];
+        assert_eq!(followed(&two), [false; 4]);
+        assert_eq!(followed(&[&two[..], &two[3..]].concat()), [false, false, false, false, true]);
+        let copied = [(5, "issue", issue), (5, "issue", issue), (9, "complete", complete), (9, "complete", complete)];
+        assert_eq!(followed(&copied), [false, true, false, true]);
+        // In a text with copies, the completion that is missing is not found in one.
+        assert_eq!(followed(&[&copied[..], &two].concat())[4..], [false, false, false, true]);
     }
 }
