@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PID 1 of a virtual board, in three files: init.c (mounts, the port, one step
- * after the other, power off), init_run.c (processes: run, spawn, the recorder),
- * init_verbs.c (everything else that a plan can say).
+ * PID 1 of a virtual board, in three files: init.c (mounts, the port, the steps
+ * of the plan, power off), init_run.c (processes: run, spawn, the recorder),
+ * init_verbs.c (all other verbs of a plan).
  */
 #ifndef FLASHSCOPE_INIT_H
 #define FLASHSCOPE_INIT_H
@@ -14,7 +14,7 @@
 #include "frame.h"
 #include "plan.h"
 
-/* A process of ours, and where its output is kept: files without a name in /run. */
+/* A process that PID 1 has started. Its output is kept in unnamed files in /run. */
 struct child {
 	pid_t pid;
 	int out; /* -1: not kept */
@@ -33,9 +33,9 @@ struct spawned {
 
 struct board {
 	/*
-	 * Where frames go: until the port is there a file in memory, whose frames
-	 * are sent as soon as it is; then the port, opened once (a virtio port
-	 * has one reader and writer), which only the recorder inherits.
+	 * Where frames are written: first a file in memory, whose frames are sent
+	 * when the port exists; then the port. It is opened once (a virtio port
+	 * has one reader and writer), and only the recorder inherits it.
 	 */
 	int out;
 	bool port;
@@ -45,7 +45,7 @@ struct board {
 	struct spawned *spawned;
 };
 
-/* One step on its way. */
+/* A step that is being run. */
 struct step {
 	struct board *board;
 	const struct plan_step *plan;
@@ -68,7 +68,7 @@ int verb_spawn(struct step *step);
 int verb_record_start(struct step *step);
 int verb_record_stop(struct step *step);
 int verb_shell(struct step *step);
-/* Ends every process: the recorder first, so that what it has is kept. False: it failed. */
+/* Ends every process, the recorder first, so that its events are kept. False: that failed. */
 bool end_children(struct board *board, char *why, size_t size);
 
 #endif

@@ -3,8 +3,8 @@
  * The plan language of a virtual board: what PID 1 runs. Its grammar and its
  * verbs are in docs/reference/boot-plan.md.
  *
- * Parsing is apart from running: nothing of a plan runs before all of it has
- * been read and found well formed.
+ * A plan is parsed as a whole before its first step runs: nothing of a malformed
+ * plan is run.
  */
 #ifndef FLASHSCOPE_PLAN_H
 #define FLASHSCOPE_PLAN_H

@@ -10,27 +10,27 @@
 #include "util.h"
 
 struct fs_tracefs {
-	char path[128]; /* empty: none that can be used */
-	char shown[128]; /* the same for people: where it is mounted for us alone, where it would be */
+	char path[128]; /* empty: there is no usable tracefs */
+	char shown[128]; /* for messages: of a private mount, the usual place */
 	bool private_mount; /* mounted by this process, seen by nobody else */
-	char error[200]; /* why; empty where path is set */
+	char error[200]; /* why path is empty */
 	bool instances;
 	bool kprobe_events;
 };
 
 enum fs_tracefs_mount {
 	FS_MOUNT_NEVER,
-	FS_MOUNT_PRIVATE, /* in a mount namespace of its own: nobody else sees it, and it goes with this process */
+	FS_MOUNT_PRIVATE, /* in a mount namespace of its own: other processes do not see it, and it ends with this one */
 	FS_MOUNT_HERE,	  /* at /sys/kernel/tracing, for everyone: PID 1 of a virtual board */
 };
 
 /*
- * Looks for a mounted tracefs (/proc/self/mounts, then the usual two places),
- * and mounts one where there is none and `mount` says so.
+ * Looks for a mounted tracefs (/proc/self/mounts, then the two usual places).
+ * Mounts one if there is none and `mount` allows it.
  */
 bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount mount);
 
-/* path of a file below tracefs */
+/* Writes the path of a file below tracefs into `out`, and returns it. */
 const char *fs_tracefs_path(const struct fs_tracefs *tracefs, char *out, size_t size,
 			    const char *format, ...) __attribute__((format(printf, 4, 5)));
 int fs_tracefs_write(const struct fs_tracefs *tracefs, const char *text, const char *format, ...)
@@ -40,7 +40,7 @@ char *fs_tracefs_read(const struct fs_tracefs *tracefs, const char *format, ...)
 
 /* Adds one definition ("p:group/name symbol …"), or removes one ("-:group/name"). */
 int fs_kprobe(const struct fs_tracefs *tracefs, const char *definition);
-/* Removes every event of a group. Number removed; *failed counts what stays. */
+/* Removes every event of a group. Returns how many were removed; *failed: how many could not be. */
 unsigned int fs_kprobe_remove_group(const struct fs_tracefs *tracefs, const char *group,
 				    unsigned int *failed);
 
@@ -53,9 +53,9 @@ struct fs_page_layout {
 bool fs_parse_header_page(const char *text, struct fs_page_layout *layout);
 
 /*
- * Bytes of a sub-buffer that hold something: header, committed events and,
- * where the kernel stored one behind them, the count of missed events.
- * 0 where it is empty, (size_t)-1 where it is not a sub-buffer.
+ * Returns the used bytes of a sub-buffer: header, committed events and, if the
+ * kernel has stored it behind them, the count of missed events. 0: it is empty.
+ * (size_t)-1: it is no sub-buffer.
  */
 size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_page_layout *layout);
 
@@ -63,10 +63,10 @@ size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_
 typedef void (*fs_event_fn)(void *data, uint64_t time_ns, const unsigned char *event, size_t length);
 void fs_subbuf_walk(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout, fs_event_fn each,
 		    void *data);
-/* Of a ring that overwrites: events were lost before this sub-buffer, and that is no loss. New used bytes. */
+/* Removes the count of missed events: a ring that overwrites the oldest ones loses none by that. Returns the used bytes. */
 size_t fs_subbuf_forget_missed(unsigned char *subbuf, size_t used, const struct fs_page_layout *layout);
 
-/* per_cpu/cpuN/stats; a value that the kernel does not give stays false. */
+/* per_cpu/cpuN/stats. has_NAME is false if this kernel does not give the value. */
 struct fs_cpu_stats {
 	uint64_t entries, overrun, commit_overrun, bytes, dropped, read;
 	bool has_entries, has_overrun, has_commit_overrun, has_bytes, has_dropped, has_read;
@@ -74,17 +74,18 @@ struct fs_cpu_stats {
 void fs_parse_cpu_stats(const char *text, struct fs_cpu_stats *stats);
 
 /*
- * Sums over the probes of group/event. kprobe_profile tells names without
- * groups, so its lines are paired with those of kprobe_events: both walk one
- * list (kernel/trace/trace_kprobe.c). False where they do not pair (the list
- * changed in between: read both again) or the event is not there.
+ * Adds up hits and misses of all probes of group/event. kprobe_profile has names
+ * without groups, so its lines are paired with those of kprobe_events: both
+ * follow one list (kernel/trace/trace_kprobe.c). False: the lines do not match,
+ * because the list has changed in between (read both again), or the event does
+ * not exist.
  */
 bool fs_parse_kprobe_profile(const char *events, const char *profile, const char *group,
 			     const char *event, uint64_t *hits, uint64_t *misses);
 
-/* What is left to the rest of the machine. */
+/* Memory that a recording leaves to other programs. */
 #define FS_MEMORY_LEFT_KIB 8192
-/* KiB that the kernel takes for the files of one more instance: before Linux 6.6 (fs/tracefs/event_inode.c) it keeps those of every event. */
+/* Kernel memory for the files of one more instance. Before Linux 6.6 (fs/tracefs/event_inode.c) it holds the files of every event. */
 uint64_t fs_instance_files_kib(const struct fs_tracefs *tracefs);
 
 #endif

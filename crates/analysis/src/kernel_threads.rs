@@ -55,7 +55,7 @@ const THREADS: &[(&str, Work)] = &[
     // drivers/block/nbd.c, nbd_dev_add(): workqueue "nbd%d-recv" (before 5.16 "knbd%d-recv", whose threads are kworkers); a thread
     // with the disk's name before 4.10
     ("nbd", Others),
-    // block/blk-cgroup.c, blkcg_init(): the rescuer of workqueue "blkcg_punt_bio"
+    // block/blk-cgroup.c, blkcg_init(), later blkcg_punt_bio_init(): the rescuer of workqueue "blkcg_punt_bio"
     ("blkcg_punt_bio", Others),
     // drivers/mmc/card/queue.c, mmc_init_queue() (2.6.32 to 4.12): "mmcqd/%d%s", before 2.6.39 "mmcqd"
     ("mmcqd", Others),
@@ -203,7 +203,7 @@ const THREADS: &[(&str, Work)] = &[
     ("f2fs_ckpt", FileSystem("f2fs checkpoint")),
     // fs/f2fs/data.c, f2fs_init_post_read_wq(): workqueue "f2fs_post_read_wq"
     ("f2fs_post_read_", Others),
-    // fs/reiserfs/journal.c, journal_init(): workqueue "reiserfs/%s"
+    // fs/reiserfs/super.c, reiserfs_fill_super(): workqueue "reiserfs/%s"
     ("reiserfs/", FileSystem("ReiserFS journal")),
     // fs/bcachefs/journal_reclaim.c, bch2_journal_reclaim_start(): "bch-reclaim/%s"; movinggc.c, bch2_copygc_start():
     // "bch-copygc/%s"; rebalance.c, bch2_rebalance_start(): "bch-rebalance/%s" (6.7 to 6.17); after it left the kernel,
