@@ -388,12 +388,18 @@ fn a_full_disk_under_the_trace() {
     std::fs::create_dir(&small).expect("a directory");
     let kept = dir.path().join("kept");
     std::fs::create_dir(&kept).expect("a directory");
-    let busy = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
+    // A shell with a name of its own: what else runs on this host must not decide how much there is.
+    let shell = dir.path().join("fills-a-disk");
+    std::os::unix::fs::symlink("/bin/sh", &shell).expect("a link");
+    let busy = "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done";
     let record = |at: &Path| {
         let output = at.join("t.dat").display().to_string();
-        // Of the command's own making: what else runs on this host must not decide how much there is.
         let events = "task:task_newtask,task:task_rename,sched:sched_process_fork,sched:sched_process_exec,sched:sched_process_exit";
-        command(&cache, &["record", "--events", events, "-o", &output, "--", "sh", "-c", busy])
+        let shell = shell.display().to_string();
+        command(
+            &cache,
+            &["record", "--comm", "fills-a-disk", "--events", events, "-o", &output, "--", &shell, "-c", busy],
+        )
     };
     // What it takes where there is room.
     flashscope_tests::stdout(&mut record(dir.path()));

@@ -104,6 +104,15 @@ pub(super) struct Queue {
     pub took: [RunningMedian; RequestKind::COUNT],
 }
 
+/// What came at a place after its completion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Completion,
+    /// A request of this thread.
+    Request(TaskId),
+    End,
+}
+
 pub(super) struct InFlight {
     pub time: u64,
     lane: u32,
@@ -543,7 +552,7 @@ impl<'a> Writer<'a> {
         let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
         let key = key(block);
         if !self.contested.is_empty() && (block.action == begin || block.action == BlockAction::Requeue) {
-            self.decide_contested(key, false);
+            self.decide_contested(key, Next::Request(tid));
         }
         if block.action == begin {
             if block.is_command_without_data() {
@@ -586,7 +595,7 @@ impl<'a> Writer<'a> {
             // Its completion is at the sector that the device chose in the zone.
             RequestKind::ZoneAppend => self.appended(block).unwrap_or(key),
             _ => {
-                self.decide_contested(key, true);
+                self.decide_contested(key, Next::Completion);
                 key
             }
         };
@@ -723,7 +732,7 @@ impl<'a> Writer<'a> {
             }
         }
         while let Some((&key, _)) = self.contested.first_key_value() {
-            self.decide_contested(key, false);
+            self.decide_contested(key, Next::End);
         }
         let mut in_flight: Vec<_> = std::mem::take(&mut self.in_flight).into_iter().collect();
         in_flight.sort_unstable_by_key(|(key, _)| *key);

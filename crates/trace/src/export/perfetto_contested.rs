@@ -1,7 +1,7 @@
 //! Of which of several requests at one place a completion is, where the trace may miss events: as the report decides it
 //! (`analysis/block/completing.rs`). Where nothing says it, none of them has an end.
 
-use super::perfetto::{Key, Writer};
+use super::perfetto::{Key, Next, Writer};
 use crate::events::block::RequestKind;
 use crate::median::RunningMedian;
 
@@ -15,6 +15,8 @@ const OVERDUE: u64 = 4;
 enum Whose {
     Oldest,
     Newest,
+    /// The newest one's, and the oldest one's was lost.
+    NewestAndLost,
     EitherOfTwo,
 }
 
@@ -29,11 +31,19 @@ impl Writer<'_> {
         several && !is_flush
     }
 
-    /// Decides whose an earlier completion at a place is, now that another came there, or a request.
-    pub(super) fn decide_contested(&mut self, key: Key, completes: bool) {
+    /// Decides whose an earlier completion at a place is, now that something else came there.
+    pub(super) fn decide_contested(&mut self, key: Key, next: Next) {
         let Some(time) = self.contested.remove(&key) else { return };
-        match self.whose(key, time, completes) {
+        match self.whose(key, time, next) {
             Whose::Newest => self.ended(key, time),
+            Whose::NewestAndLost => {
+                self.ended(key, time);
+                let Some(oldest) = self.in_flight.get_mut(&key).map(|list| list.remove(0)) else { return };
+                self.drop_empty(key);
+                self.one_less(key.0, time);
+                self.in_flight_all -= 1;
+                self.request(key.0, &oldest, None);
+            }
             Whose::Oldest => {
                 if let Some(list) = self.in_flight.get_mut(&key) {
                     list.rotate_left(1);
@@ -54,19 +64,25 @@ impl Writer<'_> {
         }
     }
 
-    fn whose(&self, key: Key, time: u64, completes: bool) -> Whose {
+    fn whose(&self, key: Key, time: u64, next: Next) -> Whose {
+        let completes = next == Next::Completion;
         let list = self.in_flight.get(&key).map_or(&[][..], |list| &list[..]);
         let ([oldest, .., newest], Some(queue)) = (list, self.devices.get(&key.0)) else { return Whose::Newest };
         let (older, newer) = (time.saturating_sub(oldest.time), time.saturating_sub(newest.time));
         let Some(usual) = RunningMedian::of_kind(&queue.took, usize::from(key.1)) else {
-            return if completes { Whose::Oldest } else { Whose::Newest };
+            // A thread that waits for its request makes the next one when it is done.
+            let waited = next == Next::Request(oldest.tid) && oldest.tid != newest.tid;
+            return if completes || waited { Whose::Oldest } else { Whose::Newest };
         };
         let off = |took: u64| {
             let ratio = took.max(1) as f64 / usual.max(1) as f64;
             ratio.max(1.0 / ratio)
         };
         let is_usual = |took: u64| off(took) <= 2.0;
-        if older > OVERDUE.saturating_mul(usual) || off(newer) * NEARER < off(older) {
+        let is_overdue = older > OVERDUE.saturating_mul(usual);
+        if is_overdue && !completes {
+            Whose::NewestAndLost
+        } else if is_overdue || off(newer) * NEARER < off(older) {
             Whose::Newest
         } else if !completes
             && (oldest.tid == newest.tid || is_usual(older) && is_usual(newer) && older - newer < usual)
