@@ -16,11 +16,10 @@ const NANOSECONDS: f64 = 20_000.0;
 type Cell = (&'static str, &'static str, u32, u64, (&'static str, u64));
 /// Cells that are further off: kernel, scheduler, queue depth, bytes read, writer. Their reads are split into five parts. The
 /// causes, as far as they are known, are in docs/explanation/block-io.md, "Accuracy".
-const KNOWN_TO_BE_OFF: [Cell; 4] = [
+const KNOWN_TO_BE_OFF: [Cell; 3] = [
     ("6.1", "kyber", 1, 512 << 10, ("synced", 64 << 10)),
     ("6.1", "mq-deadline", 1, 512 << 10, ("synced", 64 << 10)),
     ("6.1", "none", 64, 512 << 10, ("direct", 1 << 20)),
-    ("newest", "mq-deadline", 1, 512 << 10, ("synced", 64 << 10)),
 ];
 
 fn found(trace: &Trace) -> BlockFound {
