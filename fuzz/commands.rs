@@ -1,5 +1,5 @@
 //! One body for each command that reads a trace, on traces of arbitrary events ([`super::structured`]): what the command analyses,
-//! and every form that it prints. No panic, no overflow.
+//! the findings of all rules, and every form that it prints. No panic, no overflow.
 //!
 //! The libFuzzer targets in `fuzz_targets/` and the bounded run of CI (`crates/report/tests/fuzz.rs`) call the same bodies.
 
@@ -22,6 +22,8 @@ use std::path::Path;
 
 #[path = "results.rs"]
 mod results;
+#[path = "rules.rs"]
+mod rules;
 pub use results::{diff, fail_if, replay_script, report_by, report_call};
 
 pub type Body = fn(&[u8]);
@@ -67,6 +69,17 @@ pub fn report(bytes: &[u8]) {
     black_box((terminal::block(&report, &Style::default()), json::named(&report, &report.names), html::block(&report)));
 }
 
+/// Rules that have a finding on what an input stands for.
+#[allow(dead_code, reason = "the libFuzzer targets count nothing")]
+pub fn rules_with_findings(bytes: &[u8]) -> Vec<String> {
+    let Some(trace) = trace(bytes) else { return Vec::new() };
+    let findings = match is_of_flash(&trace) {
+        true => flash_report(&trace).findings,
+        false => block_report(&trace, |tid, time| trace.comm(tid, time)).findings,
+    };
+    findings.iter().map(|finding| format!("{:?}", finding.rule)).collect()
+}
+
 fn is_of_flash(trace: &Trace) -> bool {
     trace.schemas().any(|schema| schema.name.starts_with("nand_"))
 }
@@ -87,7 +100,7 @@ fn flash_report(trace: &Trace) -> FlashReport {
         analysis.event(event);
     });
     let findings = analysis.finish();
-    FlashReport {
+    let mut report = FlashReport {
         names: Default::default(),
         schema: FLASH_REPORT_SCHEMA,
         title: "fuzz".into(),
@@ -101,7 +114,9 @@ fn flash_report(trace: &Trace) -> FlashReport {
         findings: Vec::new(),
         calls: Default::default(),
         found: findings,
-    }
+    };
+    report.findings = rules::find(trace, rules::Of::Flash(&report));
+    report
 }
 
 /// With names of tasks as `--by` asks for them.
@@ -115,7 +130,7 @@ fn block_report<'t>(trace: &'t Trace, name: impl Fn(TaskId, TimeNs) -> Option<&'
             accuracy.event(event);
         }
     });
-    BlockReport {
+    let mut report = BlockReport {
         names: Default::default(),
         schema: BLOCK_REPORT_SCHEMA,
         title: "fuzz".into(),
@@ -126,7 +141,9 @@ fn block_report<'t>(trace: &'t Trace, name: impl Fn(TaskId, TimeNs) -> Option<&'
         findings: Vec::new(),
         calls: Default::default(),
         found: analysis.finish(),
-    }
+    };
+    report.findings = rules::find(trace, rules::Of::Block(&report));
+    report
 }
 
 fn system(trace: &Trace) -> SystemFacts {

@@ -84,6 +84,8 @@ const NAMES: [&str; 10] = [
 ];
 const RWBS: [&str; 12] = ["R", "RA", "RM", "W", "WS", "WM", "WSM", "FF", "FWFS", "D", "N", "WFS"];
 const RELEASES: [&str; 6] = ["6.1.0-50-armmp", "5.10.0-1", "2.6.37", "6.12.1", "7.2.0", "nothing"];
+const OPTIONS: [&str; 5] =
+    ["ro", "rw,relatime", "rw,sync,strictatime", "rw,discard,commit=1", "rw,data=journal,commit=99999999999"];
 /// First number of the formats.
 const FIRST_ID: u16 = 100;
 /// Most events of one trace: bytes that say more say nothing.
@@ -239,17 +241,7 @@ impl Writer {
     ) {
         let (id, (.., spec)) =
             (FIRST_ID..).zip(EVENTS).find(|(_, (_, known, _))| *known == name).expect("a known event");
-        let (mut data, mut values) = (Vec::new(), values.iter());
-        for (kind, name) in fields(spec) {
-            match name.split_once('[') {
-                Some((name, size)) => {
-                    let begin = data.len();
-                    data.extend_from_slice(texts(name));
-                    data.resize(begin + size.trim_end_matches(']').parse::<usize>().unwrap_or(8), 0);
-                }
-                None => data.extend(&values.next().copied().unwrap_or(0).to_le_bytes()[..size_of(kind)]),
-            }
-        }
+        let data = data(spec, values, texts);
         self.put(id, tid, time, &data);
     }
 
@@ -278,14 +270,32 @@ impl Writer {
     }
 }
 
+/// Fields of a kind of event from numbers in their order, and from texts by their names.
+fn data<'t>(spec: &'static str, values: &[u64], texts: impl Fn(&str) -> &'t [u8]) -> Vec<u8> {
+    let (mut data, mut values) = (Vec::new(), values.iter());
+    for (kind, name) in fields(spec) {
+        match name.split_once('[') {
+            Some((name, size)) => {
+                let begin = data.len();
+                data.extend_from_slice(texts(name));
+                data.resize(begin + size.trim_end_matches(']').parse::<usize>().unwrap_or(8), 0);
+            }
+            None => data.extend(&values.next().copied().unwrap_or(0).to_le_bytes()[..size_of(kind)]),
+        }
+    }
+    data
+}
+
 fn facts(u: &mut Unstructured<'_>) -> Result<serde_json::Value> {
     let release = *u.choose(&RELEASES)?;
     let filesystem = *u.choose(&["squashfs", "ubifs", "ext4", "jffs2", "f2fs"])?;
+    let options = *u.choose(&OPTIONS)?;
     let plain = u.ratio(3, 4)?;
     let mut size = |usual: u64| if plain { Ok(usual) } else { number(u) };
     let (pages, block) = (size(2048)?, size(131_072)?);
     let (offset, whole) = (size(0)?, size(8 << 20)?);
     let block_bytes = size(4096)?;
+    let (free, limit) = (size(1 << 20)?, size(1 << 26)?);
     Ok(json!({
         "kernel": {"release": release, "version": "#1", "machine": "armv7l", "page_size": size(4096)?},
         "mtd": [
@@ -293,7 +303,11 @@ fn facts(u: &mut Unstructured<'_>) -> Result<serde_json::Value> {
             {"index": 1, "type": "nand", "size": 1 << 20, "erasesize": 131_072, "writesize": 2048, "offset": 0, "chip": 1}],
         "ubi": [{"mtd_num": 0, "ubi_num": 0, "max_ec": size(3)?, "min_io_size": pages, "eraseblock_size": block}],
         "mounts": [{"source": "/dev/a", "target": "/a", "type": filesystem, "device": "8:0", "block_bytes": block_bytes,
-                    "options": "ro"}],
+                    "options": options, "size_bytes": 1 << 30, "free_bytes": free}],
+        "block": [{"name": "a", "device": "8:0", "size_bytes": 1_u64 << 32, "scheduler": "none [bfq]", "read_ahead_kb": size(128)?,
+                   "max_sectors_kb": size(128)?, "nr_requests": size(2)?, "write_cache": "write back"}],
+        "swaps": [{"device": "8:2"}],
+        "vm": {"dirty_bytes": limit, "dirty_ratio": 20, "available_bytes": size(1 << 28)?},
         "bdi": [{"name": "8:0", "read_ahead_kb": size(128)?}],
         "recording": {"name": "fuzz", "clock": "mono"},
     }))
@@ -308,8 +322,14 @@ pub fn stream(bytes: &[u8]) -> Vec<u8> {
     let mut events = Vec::new();
     let mut time = 1_000_000_000;
     while events.len() < MOST_EVENTS && !u.is_empty() {
-        let Ok(event) = one(&mut u, &mut time) else { break };
-        events.push(event);
+        let taken = match u.ratio(1, 16) {
+            Ok(true) => steps(&mut u, &mut time, &mut events),
+            Ok(false) => one(&mut u, &mut time).map(|event| events.push(event)),
+            Err(error) => Err(error),
+        };
+        if taken.is_err() {
+            break;
+        }
     }
     let all = bytes.first().is_none_or(|first| first >> 5 == 0);
     let mut held = [all; EVENTS.len()];
@@ -351,4 +371,64 @@ fn one(u: &mut Unstructured<'_>, time: &mut u64) -> Result<Event> {
         data.extend(field(u, kind, name)?);
     }
     Ok(Event { kind, tid, time: *time, fields: data })
+}
+
+/// What a thread does several times, as a kernel reports it: rules look for what happens often. One event in 64 has a field with any number.
+fn steps(u: &mut Unstructured<'_>, time: &mut u64, events: &mut Vec<Event>) -> Result<()> {
+    let tid = u32::from(u.arbitrary::<u8>()? % 6);
+    let (device, inode, what) =
+        (8 << 20 | u.int_in_range(0..=2_u64)?, u.int_in_range(1..=9_u64)?, u.arbitrary::<u8>()? % 8);
+    let (pages, stride, ns) =
+        (u64::from(u.arbitrary::<u8>()?), u64::from(u.arbitrary::<u16>()?), u.int_in_range(1..=40_u64)?);
+    for n in 0..u64::from(u.arbitrary::<u8>()? % 32) {
+        let mut put = |name: &str, later: u64, values: &[u64], rwbs: &'static str| -> Result<()> {
+            let kind = EVENTS.iter().position(|(_, known, _)| *known == name).expect("a known event");
+            let mut values = values.to_vec();
+            if u.ratio(1, 64)? {
+                let at = u.choose_index(values.len())?;
+                values[at] = number(u)?;
+            }
+            *time = time.saturating_add(later);
+            let text = |field: &str| if field == "rwbs" { rwbs.as_bytes() } else { b"8:0" };
+            events.push(Event { kind, tid, time: *time, fields: data(EVENTS[kind].2, &values, text) });
+            Ok(())
+        };
+        let (sector, pos, bytes) = ((n * stride + 1) * 8, n * stride * 4096, (pages % 16) * 4096);
+        let mut bio = |rwbs: &'static str, sector: u64, bytes: u64| -> Result<()> {
+            put("block_bio_queue", 1_000, &[device, sector, bytes / 512], rwbs)?;
+            put("block_rq_issue", 1_000, &[device, sector, bytes / 512, bytes], rwbs)?;
+            put("block_rq_complete", ns * 250_000, &[device, sector, bytes / 512, 0], rwbs)
+        };
+        match what {
+            0 => {
+                bio("WS", sector, bytes.max(4096))?;
+                bio("FF", 0, 0)?;
+            }
+            1 => {
+                put("file_read", 1_000, &[device, inode, 1 << 30, pos, pages], "")?;
+                put("sys_enter_read", 1_000, &[0, 3, 0, pages], "")?;
+                put("mm_filemap_add_to_page_cache", 10, &[1, inode, pos / 4096, device, 0], "")?;
+                put("sys_exit_read", ns * 100_000, &[0, pages], "")?;
+            }
+            2 => {
+                put("file_write", 1_000, &[device, inode, pos, 512], "")?;
+                put("sys_enter_write", 1_000, &[1, 3, 0, 512], "")?;
+                put("sys_exit_write", 10_000, &[1, 512], "")?;
+                put("sys_enter_fsync", 1_000, &[74, 3], "")?;
+                put("block_bio_queue", 1_000, &[device, sector, 8], "WS")?;
+                put("block_rq_issue", 1_000, &[device, sector, 8, 4096], "WS")?;
+                put("block_rq_complete", ns * 250_000, &[device, sector, 8, 0], "WS")?;
+                put("sys_exit_fsync", ns * 250_000, &[74, 0], "")?;
+            }
+            3 => bio("D", sector, 1 << 30)?,
+            4 => bio(["R", "RM", "RA", "WM"][usize::from(pages as u8 % 4)], sector, bytes.max(4096))?,
+            5 => {
+                put("nand_read", 1_000, &[n * stride, 0, 2048, 0], "")?;
+                put("nand_read_done", ns * 10_000, &[0], "")?;
+            }
+            6 => put("nand_program", ns * 10_000, &[n * stride, 0], "")?,
+            _ => put("nand_erase", ns * 100_000, &[n * stride % 64, 0], "")?,
+        }
+    }
+    Ok(())
 }

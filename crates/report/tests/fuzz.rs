@@ -162,6 +162,15 @@ fn inputs_get_as_far_as_the_analyses() {
     assert!(block > 1000 && flash > 100 && file > 1000, "{block} {flash} {file}");
 }
 
+/// Rules see figures that are enough for a finding: not all of them, since most ask for a pattern of many events.
+#[test]
+fn inputs_get_as_far_as_the_rules() {
+    let found: std::collections::BTreeSet<String> =
+        (1..250).flat_map(|seed| commands::rules_with_findings(&input(seed))).collect();
+    println!("{found:?}");
+    assert!(found.len() >= 7, "{found:?}");
+}
+
 macro_rules! commands {
     ($($name:ident),*) => { $(#[test] fn $name() { run(stringify!($name)); })* };
 }
