@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use flashscope_targets::board::{self, BootFailureKind, ImageBuilder, Run};
 use flashscope_targets::{Error, NoProgress};
-use flashscope_tests::{PrivateCache, TempDir, behind, flashscope, is_root, json, output, skip, stdout, top};
+use flashscope_tests::{
+    PrivateCache, TempDir, behind, cannot_record, flashscope, is_root, json, output, skip, stdout, top,
+};
 use flashscope_trace::{Session, Trace};
 
 /// A command that has to fail in a certain way.
@@ -772,4 +774,72 @@ fn a_recording_whose_command_fails() {
     let says: Vec<&str> = stderr.lines().filter(|line| !line.starts_with('[')).collect();
     assert!(says.len() == 1 && says[0].contains("/nosuch") && says[0].contains("--create"), "{stderr}");
     Trace::open(&trace).expect("what was recorded is kept and readable");
+}
+
+/// A typo in each part of a trigger shows the whole grammar; in a filter, what is accepted, and nothing is written.
+#[test]
+fn typos_of_triggers_and_filters() {
+    let cache = PrivateCache::new("typos");
+    let dir = TempDir::new("typos-out");
+    let path = dir.path().join("t.dat").display().to_string();
+    let record = |option: &str, value: &str| command(&cache, &["record", option, value, "-d", "1", "-o", &path]);
+    // Name, sign, number, unit, range, and what is behind it.
+    let triggers = [
+        "",
+        " ",
+        "d2c",
+        "d3c>5ms",
+        "D2C>5ms",
+        "write>1ms",
+        "errors",
+        "psi>20%",
+        "d2c<5ms",
+        "d2c>=5ms",
+        "d2c>>5ms",
+        "d2c >5ms",
+        "d2c>",
+        "d2c>-5ms",
+        "d2c>0.5ms",
+        "d2c>99999999999999999999ms",
+        "fsync>0ms",
+        "fsync>1",
+        "d2c>5parsec",
+        "d2c>5MS",
+        "d2c>1h",
+        "psi-io>20",
+        "psi-io>0%",
+        "psi-io>101%",
+        "psi-io",
+        "d2c>5ms x",
+        "d2c>5ms,error",
+        "error>1",
+        "run",
+        "run ",
+    ];
+    let grammar =
+        ["is not understood", "'d2c>TIME'", "'fsync>TIME'", "'error'", "'psi-io>N%'", "'run CMD'", "us, ms or s"];
+    for trigger in triggers {
+        let error = case("a trigger with a typo", &mut record("--trigger", trigger), 2, &grammar).check();
+        assert!(error.contains(&format!("--trigger {trigger}: ")), "{error}");
+    }
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    for (option, value, status, says) in [
+        ("--pid", "0", 2, "give a number from 1 to 4194304"),
+        ("--comm", "", 2, "none empty"),
+        ("--device", "", 2, "none empty"),
+        ("--device", "nosuch", 1, "no such device; this machine has "),
+        ("--device", "/dev/null", 1, "no such device; this machine has "),
+        ("--cgroup", "nosuch", 1, "no such cgroup below "),
+        ("--cgroup", "../..", 1, "no such cgroup below "),
+        ("--events", "block,", 2, "separate names by one comma"),
+        ("--events", "", 2, "separate names by one comma"),
+    ] {
+        case("a filter with a typo", &mut record(option, value), status, &[option, says]).check();
+        assert!(
+            std::fs::read_dir(dir.path()).expect("a directory").next().is_none(),
+            "{option} {value}: a file is left"
+        );
+    }
 }
