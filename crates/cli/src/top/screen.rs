@@ -262,6 +262,7 @@ fn draw(
 }
 
 fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> Vec<Line<'static>> {
+    let target = visible(target);
     let Some(top) = snapshot else {
         return vec![Line::from(format!("flashscope top on {target}: waiting for the first events")), Line::from("")];
     };
@@ -386,6 +387,46 @@ mod tests {
     fn order(picture: &str) -> Vec<&str> {
         let names = ["dd", "app", "8:0"];
         picture.lines().filter_map(|line| names.into_iter().find(|name| line.starts_with(name))).collect()
+    }
+
+    /// A name is shown as it is or with escapes; none acts, joins two lines or takes the row of another one.
+    #[test]
+    fn names_act_nowhere_on_the_screen() {
+        let names = [
+            "a\u{1b}[2Jb\u{7}".to_owned(),
+            "a\nb\r\tc".to_owned(),
+            "txt\u{202e}gpj\u{2066}".to_owned(),
+            "; curl x | sh".to_owned(),
+            "=cmd()|x".to_owned(),
+            "\u{9b}2J\u{200b}\u{feff}".to_owned(),
+            "n".repeat(4096),
+            String::from_utf8_lossy(b"a\xff\xfe").into_owned(),
+        ];
+        for name in &names {
+            let row = || TopRow {
+                name: name.clone(),
+                label: Some(name.clone()),
+                processes: vec![name.clone(), name.clone()],
+                waits_behind: Some(name.clone()),
+                waits_ns_per_s: Some(1e6),
+                ..TopRow::default()
+            };
+            let top = TopSnapshot {
+                process: vec![row()],
+                app: vec![row()],
+                file: vec![row()],
+                device: vec![row()],
+                ..TopSnapshot::empty(1.0, 1.0)
+            };
+            for by in 0..4 {
+                let choice = Choice { by, filter: name.clone(), typing: true, ..Choice::default() };
+                let mut terminal = Terminal::new(TestBackend::new(100, 8)).expect("a terminal");
+                terminal.draw(|frame| draw(frame, name, false, &choice, Some(&top))).expect("drawn");
+                for cell in terminal.backend().buffer().content() {
+                    assert!(!cell.symbol().chars().any(flashscope_output::acts), "{name:?}: {:?}", cell.symbol());
+                }
+            }
+        }
     }
 
     #[test]
