@@ -90,6 +90,9 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     {
         return line;
     }
+    if is_frame_of_dump(text) {
+        return Line::Nothing;
+    }
     // Of a line that looks like both, the graph's bar decides: events have none before their colon.
     if let Some(graph) = graph(line) {
         return graph;
@@ -98,6 +101,18 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         Some((head, rest)) => Line::Event(head, rest),
         None => Line::Unknown,
     }
+}
+
+/// `[   62.099990] Dumping ftrace buffer:` and the rulers around it, as the kernel's log has them (`ftrace_dump` in kernel/trace/trace.c).
+fn is_frame_of_dump(text: &[u8]) -> bool {
+    let stamp = text.strip_prefix(b"[").and_then(|rest| {
+        let end = rest.iter().position(|&b| b == b']')?;
+        let is_time = rest[..end].trim_ascii_start().iter().all(|&b| b.is_ascii_digit() || b == b'.');
+        is_time.then_some(&rest[end + 1..])
+    });
+    let rest = stamp.unwrap_or(text).trim_ascii();
+    let ruler = rest.len() > 3 && rest.iter().all(|&b| b == b'-');
+    ruler || matches!(rest, b"Dumping ftrace buffer:" | b"(ftrace buffer empty)")
 }
 
 fn any_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {

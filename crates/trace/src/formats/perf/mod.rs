@@ -63,6 +63,12 @@ impl Lines for Reader {
             f(Item::Lost { cpu: 0, events: Some(events) });
             return;
         }
+        if let Some(note) = note(trimmed) {
+            if let Note::Named { tid, comm, time_ns } = note {
+                f(Item::Task { tid, comm, time: time_ns });
+            }
+            return;
+        }
         if let Some(chunks) = lost_chunks(trimmed) {
             return f(Item::Loss(Loss::GapsOfUnknownSize, chunks));
         }
@@ -104,6 +110,8 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
         let open = inside.iter().rposition(|&b| b == b'[')?;
         cpu = u16::try_from(number(&inside[open + 1..])?).ok()?;
         before = before[..open].trim_ascii_end();
+    } else if let Some((front, number)) = latency_cpu(before) {
+        (before, cpu) = (front, number);
     }
     // `comm pid` or `comm pid/tid`.
     let space = before.iter().rposition(|&b| b == b' ')?;
@@ -144,6 +152,43 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
 }
 
+/// With `--Latency` a line begins `%8.8s %7d %3d `: the last is the CPU. In other lines without a CPU in brackets nothing stands so.
+fn latency_cpu(before: &[u8]) -> Option<(&[u8], u16)> {
+    let aligned = |text: &[u8]| {
+        let digits = text.trim_ascii_start();
+        (digits.len() == text.len() || text[0] == b' ').then(|| number(digits)).flatten()
+    };
+    let (front, cpu) = before.split_at_checked(before.len().checked_sub(4)?)?;
+    let (comm, tid) = front.split_at_checked(front.len().checked_sub(8)?)?;
+    let is_so = cpu[0] == b' ' && tid[0] == b' ' && aligned(&tid[1..]).is_some() && comm.trim_ascii().len() <= 8;
+    let cpu = aligned(&cpu[1..]).filter(|_| is_so)?;
+    Some((front, u16::try_from(cpu).ok()?))
+}
+
+/// A line about tasks, which is no event.
+enum Note<'a> {
+    Named { tid: TaskId, comm: &'a [u8], time_ns: u64 },
+    Other,
+}
+
+/// `… TIME: PERF_RECORD_COMM exec: NAME:PID/TID` and its kin: `perf script --show-task-events`, `--show-switch-events` and others print
+/// these between the events (`perf_event__fprintf`).
+fn note(line: &[u8]) -> Option<Note<'_>> {
+    const RECORD: &[u8] = b" PERF_RECORD_";
+    let at = line.windows(RECORD.len()).position(|w| w == RECORD)?;
+    let before = line[..at].strip_suffix(b":")?;
+    let time_ns = time(&before[before.iter().rposition(|&b| b == b' ')? + 1..])?;
+    let rest = &line[at + RECORD.len()..];
+    let named = rest.strip_prefix(b"COMM").and_then(|rest| {
+        let rest = rest.strip_prefix(b" exec").unwrap_or(rest).strip_prefix(b":")?.trim_ascii();
+        let colon = rest.iter().rposition(|&b| b == b':')?;
+        let slash = rest.iter().rposition(|&b| b == b'/').filter(|&slash| slash > colon)?;
+        let tid = TaskId(u32::try_from(number(&rest[slash + 1..])?).ok()?);
+        Some(Note::Named { tid, comm: &rest[..colon], time_ns })
+    });
+    Some(named.unwrap_or(Note::Other))
+}
+
 /// A time with `--ns` of a perf of 32 bits, whose seconds in nanoseconds overflow: from 5 s on, the fraction is too large by the
 /// multiple of 2^32 that they lost (`perf_sample__fprintf_start`: `nsecs -= secs * NSEC_PER_SEC`, with `unsigned long secs`). It
 /// has ten digits or more then.
@@ -177,8 +222,9 @@ fn number(text: &[u8]) -> Option<u64> {
 
 /// `PERF_RECORD_LOST lost 123`, with --show-lost-events.
 fn lost(text: &[u8]) -> Option<u64> {
-    let at = text.windows(21).position(|w| w == b"PERF_RECORD_LOST lost")?;
-    let rest = text[at + 21..].trim_ascii();
+    let behind = |what: &[u8]| text.windows(what.len()).position(|w| w == what).map(|at| at + what.len());
+    let at = behind(b"PERF_RECORD_LOST lost").or_else(|| behind(b"PERF_RECORD_LOST_SAMPLES lost"))?;
+    let rest = text[at..].trim_ascii();
     number(&rest[..rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len())])
 }
 
@@ -251,6 +297,24 @@ mod tests {
                 "fd: 0x3",
             ),
             ("cat 7 [001] 2.5: block_plug: [cat]", "cat", 7, 1, 2_500_000_000, "block:block_plug", "[cat]"),
+            (
+                "     tar     801   2    77.000000: block:block_plug: [tar]",
+                "tar",
+                801,
+                2,
+                77_000_000_000,
+                "block:block_plug",
+                "[tar]",
+            ),
+            (
+                "             tar     801    77.000000: block:block_plug: [tar]",
+                "tar",
+                801,
+                0,
+                77_000_000_000,
+                "block:block_plug",
+                "[tar]",
+            ),
             (":-1 0 [000] 3.0: block:block_plug: [cat]", ":-1", 0, 0, 3_000_000_000, "block:block_plug", "[cat]"),
         ] {
             let h = head(line.as_bytes()).expect(line);
@@ -270,6 +334,23 @@ mod tests {
             assert!(head(line.as_bytes()).is_none(), "{line}");
         }
         assert_eq!(lost(b"cat 7 [000] 2.5: PERF_RECORD_LOST lost 123"), Some(123));
+        assert_eq!(lost(b"cat 7 [000] 2.5: PERF_RECORD_LOST_SAMPLES lost 5"), Some(5));
+        let named = |line: &'static str| match note(line.as_bytes()) {
+            Some(Note::Named { tid, comm, time_ns }) => {
+                Some((tid.0, std::str::from_utf8(comm).expect("a name"), time_ns))
+            }
+            Some(Note::Other) => Some((0, "", 0)),
+            None => None,
+        };
+        for (line, want) in [
+            ("sh 90 [002] 1.5: PERF_RECORD_COMM exec: a: b [c]:90/91", Some((91, "a: b [c]", 1_500_000_000))),
+            ("sh 90 [002] 1.5: PERF_RECORD_COMM: sh:90/90", Some((90, "sh", 1_500_000_000))),
+            ("sh 90 [002] 1.5: PERF_RECORD_FORK(90:90):(1:1)", Some((0, "", 0))),
+            ("sh 90 [002] x: PERF_RECORD_EXIT(90:90):(1:1)", None),
+            ("sh 90 [002] 1.5: block:block_plug: [PERF_RECORD_COMM]", None),
+        ] {
+            assert_eq!(named(line), want, "{line}");
+        }
         assert!(is_frame(b"ffffffff811c248d submit_bio+0x1d ([kernel.kallsyms])") && !is_frame(b"zz top"));
     }
 }

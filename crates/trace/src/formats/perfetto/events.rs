@@ -340,7 +340,8 @@ fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut
             Some(Value::Unsigned(n)) => u32::try_from(n).ok(),
             _ => None,
         };
-        if let (Some(tid), Some(Value::Text(comm))) = (id, field(parsed, name)) {
+        // One that was not written is empty.
+        if let (Some(tid), Some(Value::Text(comm @ [_, ..]))) = (id, field(parsed, name)) {
             f(Item::Task { tid: TaskId(tid), comm, time });
         }
     };
