@@ -11,7 +11,7 @@ use super::lacks::{Lacks, known};
 use super::watch::Watch;
 use crate::evidence::{Evidence, Unknown};
 use crate::latency::{LatencyHistogram, LatencyNs};
-use flashscope_trace::{Device, RequestFlags, RequestKind, TaskId};
+use flashscope_trace::{BlockAction, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 use foldhash::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -138,6 +138,8 @@ pub(super) struct Syncs {
     /// Flushes were seen; bios that request one were seen.
     flushes: bool,
     bios_flush: bool,
+    /// Devices that were issued a write with FUA: they need no flush behind it (`blk_flush_policy` in block/blk-flush.c).
+    keep_fua: HashSet<u16>,
     durations: LatencyHistogram,
     times: [u64; 3],
     /// Calls by owner; those of further owners.
@@ -326,6 +328,13 @@ fn shares(spans: &[Span]) -> [u64; 3] {
 
 impl Watch for Syncs {
     #[inline(always)]
+    fn event(&mut self, device: u16, block: &BlockEvent, _now: u64, _shown: bool) {
+        if block.action == BlockAction::Issue && block.flags.has(RequestFlags::FUA) {
+            self.keep_fua.insert(device);
+        }
+    }
+
+    #[inline(always)]
     fn ended(&mut self, _at: u32, bio: &Bio, completed: u64) {
         if !self.open.is_empty() && completed != NEVER {
             self.waited(bio, completed);
@@ -340,7 +349,8 @@ impl Syncs {
         let journal = self.journals.contains(&bio.owner);
         let writes = bio.flags.has(RequestFlags::WRITE);
         self.flushes |= bio.kind == RequestKind::Flush;
-        self.bios_flush |= bio.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
+        let flushes_behind = bio.flags.has(RequestFlags::FUA) && !self.keep_fua.contains(&bio.device);
+        self.bios_flush |= bio.flags.has(RequestFlags::FLUSH) || flushes_behind;
         for (tid, open) in &mut self.open {
             let how = match bio.kind {
                 RequestKind::Flush => SyncWait::Flush,
