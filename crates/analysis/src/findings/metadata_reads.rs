@@ -2,7 +2,7 @@
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
-use crate::block::{BlockFound, GroupBy, OwnerKind};
+use crate::block::{BlockFound, GroupBy};
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
 
@@ -36,7 +36,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     if !is_search(reader) {
         return None;
     }
-    let task = found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
+    let task = found.originators.task(reader.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let q2c = stage(own, "Q2C")?;
     // Nobody waits for what ext4 reads ahead of its tables of inodes: those reads have no flag. And several may be under way at once:

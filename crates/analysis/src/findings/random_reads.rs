@@ -2,7 +2,6 @@
 
 use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
-use crate::block::OwnerKind;
 use crate::calls::is_read;
 use crate::units::{grouped, size};
 use crate::usage::FileReads;
@@ -82,8 +81,7 @@ fn waited(seen: &Seen<'_>, file: &FileReads) -> Evidence<u64> {
     let of_bios = || {
         let found = seen.block?;
         let reader = seen.usage.readers.iter().filter(|one| one.device == file.device).max_by_key(|one| one.bios)?;
-        let task =
-            found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
+        let task = found.originators.task(reader.tid)?;
         let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
         (reader.bios * 2 >= file.reads).then(|| stage(own, "Q2C").map(|q2c| q2c.total_ns))?
     };

@@ -116,7 +116,7 @@ fn dropped(seen: &Seen<'_>, block: &BlockFound) -> Option<(String, u64)> {
     let usage = seen.usage;
     let sum = usage.dropped.values().copied().fold(usage.dropped_further_bytes, u64::saturating_add);
     let (tid, _) = usage.dropped.iter().max_by_key(|(_, bytes)| **bytes)?;
-    let task = block.originators.originators.iter().find(|one| one.tid == *tid)?;
+    let task = block.originators.task(*tid)?;
     let number = format!("({tid})");
     let name = if task.name.ends_with(&number) { task.name.clone() } else { format!("{} {number}", task.name) };
     (percent(sum, usage.left_bytes) >= MIN_DROPPED_PERCENT).then_some((name, sum))
@@ -171,8 +171,7 @@ fn program(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String,
     let mut programs: Vec<(&str, u64, u64)> = Vec::new();
     for reader in seen.usage.readers.iter().filter(|reader| reader.device == device) {
         let again = reader.bytes.saturating_sub(reader.first_bytes);
-        let of = block.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task);
-        let Some(task) = of else { continue };
+        let Some(task) = block.originators.task(reader.tid) else { continue };
         let name = task_name(&task.name);
         match programs.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, bytes, threads)) => (*bytes, *threads) = (bytes.saturating_add(again), *threads + 1),

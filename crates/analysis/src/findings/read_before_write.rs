@@ -47,7 +47,7 @@ pub(super) fn of_call<'a>(seen: &Seen<'a>, call: &CallGroup) -> Option<Reads<'a>
     }
     let tasks = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Task);
     let mut tasks = tasks.filter(|one| one.is_called(&call.name));
-    let tid = tasks.next()?.tid;
+    let tid = found.originators.task(tasks.next()?.tid).filter(|one| one.is_called(&call.name))?.tid;
     let reader = seen.usage.readers.iter().filter(|one| one.tid == tid).max_by_key(|one| one.bios)?;
     let data = reader.bios.saturating_sub(reader.metadata_bios);
     // Reads of files on that device, and faults there, by whichever program.

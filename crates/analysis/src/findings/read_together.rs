@@ -44,6 +44,8 @@ fn reader<'a>(seen: &Seen<'a>, found: &'a BlockFound, load: &'a OwnerLoad) -> Op
         return None;
     }
     let (_, tid, _) = split_task_label(&load.owner)?;
+    // Reads are summed up by number.
+    found.originators.task(tid).filter(|one| one.is_called(&load.owner))?;
     let reads = seen.usage.readers.iter().find(|one| one.device == load.device && one.tid == tid)?;
     if percent(reads.sequential, reads.bios) < MIN_SEQUENTIAL_PERCENT {
         return None;

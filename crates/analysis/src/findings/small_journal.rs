@@ -4,7 +4,7 @@ use super::short_commit::{DEFAULT_S, syncs};
 use super::{
     Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
 };
-use crate::block::{Originator, OwnerKind};
+use crate::block::Originator;
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskWrites;
 use crate::{split_task_label, task_label};
@@ -33,11 +33,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 /// Who writes metadata of this file system itself, and how many bios: the journal's thread and the kernel's workers do it unasked.
 fn makes_room<'a>(seen: &Seen<'a>, mount: &Mount) -> Option<(&'a Originator, u64)> {
-    let tasks = &seen.block?.originators.originators;
-    let of = seen.usage.writers.iter().filter(|one| one.device == mount.device).filter_map(|one| {
-        let task = tasks.iter().find(|task| task.tid == one.tid && task.kind == OwnerKind::Task)?;
-        Some((task, one.metadata_bios))
-    });
+    let tasks = &seen.block?.originators;
+    let of = seen
+        .usage
+        .writers
+        .iter()
+        .filter(|one| one.device == mount.device)
+        .filter_map(|one| Some((tasks.task(one.tid)?, one.metadata_bios)));
     of.max_by_key(|(_, bios)| *bios).filter(|(_, bios)| *bios >= MIN_CHECKPOINT_BIOS)
 }
 
@@ -140,6 +142,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::OwnerKind;
     use flashscope_trace::TaskId;
 
     /// What is changed, and how.

@@ -5,7 +5,7 @@ use super::{
     Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, random_reads, stage,
 };
 use crate::Evidence;
-use crate::block::{BlockFound, GroupBy, OwnerKind};
+use crate::block::{BlockFound, GroupBy};
 use crate::calls::{FURTHER, is_read};
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
@@ -47,7 +47,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<Finding> {
-    let task = found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
+    let task = found.originators.task(reader.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
     // What it does to other devices, or writes, is in its group, too.
@@ -260,6 +260,7 @@ mod tests {
     use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::OwnerKind;
     use crate::block::{StackAlone, StackLeg, StackLevel};
     use flashscope_trace::TaskId;
 

@@ -5,7 +5,7 @@ use super::{
     read_before_write, stage,
 };
 use crate::Evidence;
-use crate::block::{BlockFound, OwnerKind};
+use crate::block::BlockFound;
 use crate::calls::{CallGroup, is_at_offset, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskWrites;
@@ -84,8 +84,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 /// Writes that are known by their bios alone: small, waited for, and one after another.
 fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<Finding> {
-    let tasks = &found.originators.originators;
-    let task = tasks.iter().find(|one| one.tid == writer.tid && one.kind == OwnerKind::Task)?;
+    let task = found.originators.task(writer.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let syncs = seen.calls.by_process.iter().any(|group| group.name == own.name && is_sync(&group.call));
     let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);

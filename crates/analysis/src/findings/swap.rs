@@ -1,7 +1,7 @@
 //! Memory that is written to swap and read back.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, stage};
-use crate::block::{BlockFound, OwnerKind};
+use crate::block::BlockFound;
 use crate::units::{duration, size};
 use crate::{Evidence, split_task_label, task_label};
 
@@ -23,7 +23,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     if bytes(reads) + bytes(writes) < MIN_BYTES || seen.of_span(waited) < MIN_PERCENT {
         return None;
     }
-    let task = |tid| found.originators.originators.iter().find(|one| one.tid == tid && one.kind == OwnerKind::Task);
+    let task = |tid| found.originators.task(tid);
     let readers = seen.usage.readers.iter().filter(|reader| reader.device == device);
     let first = readers.filter_map(|reader| Some((task(reader.tid)?, reader.bytes))).max_by_key(|(_, bytes)| *bytes);
     let thread = first.map(|(one, _)| match split_task_label(&one.name) {

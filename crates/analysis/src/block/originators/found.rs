@@ -67,6 +67,9 @@ pub struct FileBytes {
     pub written_bytes: u64,
 }
 
+/// Of the bytes of all tasks of one number, the others may have this part of them: a tenth.
+const MOST_OF_OTHERS: u64 = 10;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OriginatorsFound {
     /// Most bytes first.
@@ -109,6 +112,20 @@ impl WrittenSums {
 }
 
 impl OriginatorsFound {
+    /// The task of a thread's number, for sums by number. Of several tasks that had it, one after the other, the sums are of all: it is
+    /// the one with nearly all of their bytes, or none.
+    pub fn task(&self, tid: TaskId) -> Option<&Originator> {
+        let all = || self.originators.iter().filter(|one| one.tid == tid && one.kind == OwnerKind::Task);
+        let bytes =
+            |one: &Originator| one.read_bytes.saturating_add(one.written_bytes).saturating_add(one.covered_bytes);
+        let sum = all().map(bytes).fold(0, u64::saturating_add);
+        let mut tasks = all();
+        let first = tasks.next()?;
+        let Some(_) = tasks.next() else { return Some(first) };
+        let most = all().max_by_key(|one| bytes(one))?;
+        (sum > 0 && sum - bytes(most) <= sum / MOST_OF_OTHERS).then_some(most)
+    }
+
     /// Written bytes by originator, where the trace shows it.
     pub fn written(&self) -> Option<WrittenSums> {
         Some(WrittenSums {
@@ -174,5 +191,28 @@ mod tests {
             assert!(!cat.is_called(other), "{other}");
         }
         assert!(named("cat (12)").is_called("cat (12) (12)") && named("").is_called(" (12)"));
+    }
+
+    #[test]
+    fn a_number_of_several_tasks_is_that_of_nearly_all_bytes_or_of_none() {
+        let of = |kind: &str, bytes: &[u64]| {
+            let one = |(at, bytes): (usize, &u64)| {
+                let name = format!("tar{at} (12)");
+                let json = serde_json::json!({
+                    "name": name, "kind": kind, "tid": 12, "read_bytes": bytes, "written_bytes": 0, "carriers": []
+                });
+                serde_json::from_value(json).unwrap()
+            };
+            let originators = bytes.iter().enumerate().map(one).collect();
+            let found = OriginatorsFound { originators, ..OriginatorsFound::default() };
+            found.task(TaskId(12)).map(|one| one.name.clone())
+        };
+        for bytes in [&[0][..], &[910, 90], &[900, 100]] {
+            assert_eq!(of("task", bytes).as_deref(), Some("tar0 (12)"), "{bytes:?}");
+        }
+        for bytes in [&[890, 110][..], &[0, 0], &[]] {
+            assert_eq!(of("task", bytes), None, "{bytes:?}");
+        }
+        assert_eq!(of("unknown", &[5]), None);
     }
 }
