@@ -56,6 +56,66 @@ fn diff_compares_what_both_traces_show() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no figure in common"));
 }
 
+/// Pairs of bios of 4 KiB, of which the second is merged into the first one's request. Beside the same trace without queueing its requests
+/// are compared.
+#[test]
+fn diff_compares_requests_where_one_trace_has_no_queueing() {
+    let dir = TempDir::new("nulls-diff-requests");
+    let text = |has_queueing: bool| {
+        let mut text = String::new();
+        let mut line = |us: u64, task: &str, event: &str, of: String| {
+            if has_queueing || event.starts_with("block_rq_") {
+                text += &format!("{task:>16} [000] ..... {:5}.{:06}: {event}: {of}\n", us / 1_000_000, us % 1_000_000);
+            }
+        };
+        for n in 0..6 {
+            let (us, sector) = (9_000_000 + n * 1000, 800 + n * 64);
+            line(us, "cp-7", "block_bio_queue", format!("8,0 W {sector} + 8 [cp]"));
+            line(us + 1, "cp-7", "block_getrq", format!("8,0 W {sector} + 8 [cp]"));
+            line(us + 3, "cp-7", "block_bio_queue", format!("8,0 W {} + 8 [cp]", sector + 8));
+            line(us + 4, "cp-7", "block_bio_backmerge", format!("8,0 W {} + 8 [cp]", sector + 8));
+            line(us + 9, "cp-7", "block_rq_issue", format!("8,0 W 8192 () {sector} + 16 [cp]"));
+            line(us + 109 + n, "<idle>-0", "block_rq_complete", format!("8,0 W () {sector} + 16 [0]"));
+        }
+        text
+    };
+    let file = |name: &str, text: String| {
+        std::fs::write(dir.path().join(name), text).expect("written");
+        dir.path().join(name)
+    };
+    let (whole, without) = (file("whole", text(true)), file("without", text(false)));
+    for (before, after, only) in [(&whole, &without, "only_before"), (&without, &whole, "only_after")] {
+        let json = json(flashscope().args(["diff", "--json"]).args([before, after]));
+        let changes = json["changes"].as_array().expect("changes");
+        for change in changes {
+            assert_eq!(change["before"], change["after"], "{change}");
+        }
+        let of = |figure: &str| changes.iter().find(|one| one["figure"] == figure).map(|one| one["before"].as_f64());
+        assert_eq!(of("requests"), Some(Some(6.0)), "{changes:?}");
+        assert_eq!((of("bytes"), of("max(d2c)")), (Some(Some(49_152.0)), Some(Some(105_000.0))));
+        assert!(
+            json[only].to_string().contains("\"bios\"") && json[only].to_string().contains("max(q2c)"),
+            "{}",
+            json[only]
+        );
+        assert_eq!(
+            (json["as_requests"].as_array().map(Vec::len), &json["findings"]),
+            (Some(1), &serde_json::json!([]))
+        );
+        let text = stdout(flashscope().arg("diff").args([before, after])).replace("\n", " ");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains("requests are compared with requests"), "{text}");
+    }
+    // Two traces with queueing are compared by their bios.
+    let json = json(flashscope().args(["diff", "--json"]).args([&whole, &whole]));
+    assert!(json["as_requests"].is_null() && json["changes"].to_string().contains("\"bios\""));
+    // A kept result has no requests.
+    let kept = file("kept.json", stdout(flashscope().args(["report", "--json"]).arg(&whole)));
+    let refused = output(flashscope().args(["diff", "--json"]).args([&kept, &without]));
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("give the trace instead"), "{refused:?}");
+}
+
 #[test]
 fn advise_names_no_time_that_the_trace_does_not_show() {
     let dir = TempDir::new("nulls-advise");

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use flashscope_analysis::block::Unit;
 use flashscope_analysis::comparison::{Checked, Comparison, RunFigures, run_of_json};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -53,12 +54,21 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     };
     let inputs = copies.as_ref().map_or(&given, |copies| &copies.traces);
     let (before, after) = inputs.split_at(before.len());
-    let figures = |paths: &[PathBuf]| paths.iter().map(|path| run_figures(path)).collect::<Result<Vec<_>, Failure>>();
+    let figures =
+        |paths: &[PathBuf]| paths.iter().map(|path| run_figures(path, false)).collect::<Result<Vec<_>, Failure>>();
     let (a, b) = (figures(before)?, figures(after)?);
     let left_out = a.iter().chain(&b).filter_map(|run| Some(format!("{}: {}", run.title, run.left_out.as_ref()?)));
     let left_out: Vec<String> = left_out.collect();
     left_out.iter().for_each(|what| flashscope_output::note(what));
-    let comparison = Comparison::new(&a, &b);
+    let mut comparison = Comparison::new(&a, &b);
+    let is_of = |unit| inputs.iter().zip(a.iter().chain(&b)).find(|(_, run)| run.unit == Some(unit));
+    let mut of_a_change = b[..1].to_vec();
+    if let (Some(_), Some((without, _))) = (is_of(Unit::Bio), is_of(Unit::Request)) {
+        let (without, mut left_out) = (without.display().to_string(), Vec::new());
+        let requests = as_requests((before, &a), &without, &mut left_out)?;
+        of_a_change = as_requests((after, &b), &without, &mut left_out)?;
+        comparison = comparison.of_requests(&requests, &of_a_change, left_out);
+    }
     if comparison.changes.is_empty() {
         return Err(Failure::new(format!(
             "{} and {} have no figure in common; compare two recordings, or two results, of the same kind",
@@ -72,7 +82,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
         .fail_if
         .iter()
         .flat_map(|condition| {
-            let runs = if condition.is_of_a_change() { &b[..1] } else { &b[..] };
+            let runs = if condition.is_of_a_change() { &of_a_change[..1] } else { &b[..] };
             let of_run = |run| {
                 conditions::of_nobody(condition, run);
                 condition.check_change(&comparison, run)
@@ -113,12 +123,39 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     }
 }
 
+/// The requests of recordings of which not all have queueing: those that have it are read again without their bios, and named in `left_out`.
+fn as_requests(
+    (paths, runs): (&[PathBuf], &[RunFigures]),
+    without: &str,
+    left_out: &mut Vec<String>,
+) -> Result<Vec<RunFigures>, Failure> {
+    let request = |(path, run): (&PathBuf, &RunFigures)| {
+        let run = match run.unit {
+            Some(Unit::Bio) if json(path)?.is_some() => {
+                return Err(Failure::new(format!(
+                    "{}: this JSON result is of bios, and {without} has no queueing and is of requests; give the trace instead of this \
+                     result",
+                    path.display()
+                )));
+            }
+            Some(Unit::Bio) => {
+                left_out.push(run.title.clone());
+                run_figures(path, true)?
+            }
+            _ => run.clone(),
+        };
+        // A rule that needs bios says nothing of the others.
+        Ok(RunFigures { findings: Vec::new(), ..run })
+    };
+    paths.iter().zip(runs).map(request).collect()
+}
+
 /// The figures of a trace or of a kept result.
-fn run_figures(path: &Path) -> Result<RunFigures, Failure> {
+fn run_figures(path: &Path, requests_alone: bool) -> Result<RunFigures, Failure> {
     if let Some(run) = json(path)? {
         return Ok(run);
     }
-    let args = ReportArgs { traces: vec![path.to_owned()], ..ReportArgs::default() };
+    let args = ReportArgs { traces: vec![path.to_owned()], requests_alone, ..ReportArgs::default() };
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
     if inputs.traces().any(report::is_of_block_io) {
         Ok(RunFigures::of_block(&report::block_report(&inputs, &args)?))

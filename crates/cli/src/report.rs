@@ -249,7 +249,8 @@ fn read_block(
     let new = |by: Option<ReportBy>| {
         let attribution = by.map_or(attribution, |by| attribution.by(by));
         let lookup = move |tid, time| attribution.lasting_member(at.get(), tid, time);
-        let setup = BlockSetup { stacked: hints.clone(), ..BlockSetup::of(inputs.traces()) };
+        let (stacked, requests_alone) = (hints.clone(), args.requests_alone);
+        let setup = BlockSetup { stacked, requests_alone, ..BlockSetup::of(inputs.traces()) };
         BlockAnalysis::new(lookup, setup).only(args.process.as_deref()).missing_cpus(inputs.cpus_missing())
     };
     let (mut analysis, mut other) = (new(None), also.map(|by| new(Some(by))));

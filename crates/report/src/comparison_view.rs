@@ -53,6 +53,13 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
         comparison.after.join(", "),
         comparison.after_seconds
     )];
+    if !comparison.as_requests.is_empty() {
+        notes.push(format!(
+            "not every recording has queueing, so requests are compared with requests, from issue to completion, by who issued \
+             them; queueing and findings of {} are left out",
+            comparison.as_requests.join(", ")
+        ));
+    }
     let (short, long) = (
         comparison.before_seconds.min(comparison.after_seconds),
         comparison.before_seconds.max(comparison.after_seconds),

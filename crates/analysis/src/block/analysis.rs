@@ -58,6 +58,7 @@ pub struct BlockAnalysis<L> {
     only: Option<String>,
     /// CPUs whose events are not in the trace.
     missing_cpus: Vec<u64>,
+    requests_alone: bool,
 }
 
 impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
@@ -66,8 +67,10 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
         let watches = (Shown(parts), (<(Errors, Syncs)>::default(), (Interference::new(), Levels::default())));
-        let followed = Followed::new(watches, lookup, setup.into());
-        BlockAnalysis { followed, only: None, missing_cpus: Vec::new() }
+        let setup = setup.into();
+        let requests_alone = setup.requests_alone;
+        let followed = Followed::new(watches, lookup, setup);
+        BlockAnalysis { followed, only: None, missing_cpus: Vec::new(), requests_alone }
     }
 
     /// Events are missing, or may be: from now on steps are assigned to bios more carefully.
@@ -124,6 +127,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
             EventKind::File(file) => {
                 self.followed.file(file, event.tid, event.time);
             }
+            EventKind::Block(block) if self.requests_alone && !is_of_request(block) => {}
             EventKind::Block(block) => {
                 self.followed.remap(block, event.tid, event.time);
                 let mut owner = 0;
@@ -215,6 +219,11 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
         }
         found
     }
+}
+
+/// Whether it is a step that a trace without queueing has.
+fn is_of_request(block: &BlockEvent) -> bool {
+    matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
 }
 
 /// Why totals are unknown where these devices may lie on those.

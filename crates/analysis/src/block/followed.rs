@@ -25,6 +25,8 @@ pub struct BlockSetup {
     pub drops_are_uncounted: bool,
     /// No event shows splits of bios.
     pub splits_not_shown: bool,
+    /// Only issues, requeues and completions count, as in a trace without queueing: the unit is the request.
+    pub requests_alone: bool,
 }
 
 impl BlockSetup {
@@ -38,6 +40,7 @@ impl BlockSetup {
             events_are_missing: traces.clone().any(Trace::may_miss_events),
             drops_are_uncounted: traces.clone().any(Trace::has_uncounted_drops),
             splits_not_shown: traces.clone().any(|trace| !trace.shows_splits()),
+            requests_alone: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::figures::{Better, Figure, FigureUnit, of_block, of_flash};
 use super::spread;
 use crate::Evidence;
-use crate::block::BlockReport;
+use crate::block::{BlockReport, Unit};
 use crate::findings::{Finding, Rule, Weight};
 use crate::flash_report::FlashReport;
 use schemars::JsonSchema;
@@ -28,6 +28,8 @@ pub struct RunFigures {
     pub left_out: Option<String>,
     /// What its report says first; empty where it is no report.
     pub findings: Vec<Finding>,
+    /// What its figures of block I/O are of; `None` where it is no report on that.
+    pub unit: Option<Unit>,
 }
 
 impl RunFigures {
@@ -41,6 +43,7 @@ impl RunFigures {
             lost: sum_of(report.losses.iter().map(|loss| loss.count)),
             left_out: None,
             findings: report.findings.clone(),
+            unit: Some(found.stages.unit),
         }
     }
 
@@ -54,6 +57,7 @@ impl RunFigures {
             lost: sum_of(report.losses.iter().map(|loss| loss.count)),
             left_out: None,
             findings: report.findings.clone(),
+            unit: None,
         }
     }
 
@@ -133,6 +137,9 @@ pub struct Comparison {
     /// Figures that only one side has.
     pub only_before: Vec<String>,
     pub only_after: Vec<String>,
+    /// Recordings whose bios are left out, because another one has no queueing: requests are compared with requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub as_requests: Vec<String>,
 }
 
 impl Comparison {
@@ -167,6 +174,24 @@ impl Comparison {
             findings: on_sides(before.first(), after.first()),
             only_before: only(&a, &b),
             only_after: only(&b, &a),
+            as_requests: Vec::new(),
+        }
+    }
+
+    /// The same sides with the requests of all recordings in place of bios. What is not compared so stays named.
+    pub fn of_requests(self, before: &[RunFigures], after: &[RunFigures], as_requests: Vec<String>) -> Comparison {
+        let requests = Comparison::new(before, after);
+        let only = |bios: Vec<String>, requests: Vec<String>| {
+            let mut all = [bios, requests].concat();
+            all.sort();
+            all.dedup();
+            all
+        };
+        Comparison {
+            only_before: only(self.only_before, requests.only_before),
+            only_after: only(self.only_after, requests.only_after),
+            as_requests,
+            ..requests
         }
     }
 }

@@ -220,6 +220,9 @@ pub struct ReportArgs {
     /// those of several do not.
     #[arg(skip)]
     pub shown_until: Vec<Option<TimeNs>>,
+    /// Queueing is left out: the unit is the request.
+    #[arg(skip)]
+    pub requests_alone: bool,
     /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
     /// container or Android package; or as a table has it: 'tar (500)'. A process that executed another program has the last one's name.
     #[arg(long, value_name = "NAME")]
