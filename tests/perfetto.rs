@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// The directory with the trace processor, in the build directory; why not, where it cannot be had.
-fn processor() -> Result<PathBuf, String> {
+pub fn processor() -> Result<PathBuf, String> {
     static DIRECTORY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     DIRECTORY.get_or_init(fetch).clone()
 }
@@ -63,10 +63,10 @@ fn run(command: &mut Command) -> Result<String, String> {
 }
 
 /// Rows of cells.
-type Rows = Vec<Vec<Value>>;
+pub type Rows = Vec<Vec<Value>>;
 
 /// What the trace processor answers about an exported trace.
-fn ask(processor: &Path, trace: &Path, queries: &[&str]) -> Vec<Rows> {
+pub fn ask(processor: &Path, trace: &Path, queries: &[&str]) -> Vec<Rows> {
     let mut node = Command::new("node");
     node.arg(top().join("tests/perfetto/query.js")).arg(processor).arg(trace);
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
