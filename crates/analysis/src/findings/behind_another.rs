@@ -2,7 +2,7 @@
 
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, discard_stalls, measure, percent};
 use crate::block::{BlockFound, OwnerKind, OwnerLoad, WaitBehind};
-use crate::calls::is_read;
+use crate::calls::{is_read, is_write};
 use crate::kernel_threads::is_worker;
 use crate::total::Total as _;
 use crate::units::{duration, grouped};
@@ -60,12 +60,14 @@ fn trims(found: &BlockFound, owner: &str) -> bool {
     one.is_some_and(|one| one.covered_bytes > one.read_bytes.saturating_add(one.written_bytes))
 }
 
-/// Time in the calls of an owner, where they ask for what it reads: what is read ahead nobody waits for. `None`: it is not known.
+/// Time in the calls of an owner, where they ask for what it reads or writes: what is read ahead, or written back later, nobody waits for.
+/// `None`: it is not known.
 pub(super) fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> Option<u64> {
     let mine = || seen.calls.by_process.iter().filter(|group| group.name == owner);
-    let asked: u64 = mine().filter(|group| is_read(&group.call)).map(|group| group.bytes).total();
+    let (is_it, moved): (fn(&str) -> bool, u64) = if read > written { (is_read, read) } else { (is_write, written) };
+    let asked: u64 = mine().filter(|group| is_it(&group.call)).map(|group| group.bytes).total();
     let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
-    (read > written && asked.saturating_mul(2) >= read && !submits).then(|| mine().map(|group| group.total_ns).total())
+    (moved > 0 && asked.saturating_mul(2) >= moved && !submits).then(|| mine().map(|group| group.total_ns).total())
 }
 
 fn later_trim(seen: &Seen<'_>, culprit: &str, device: &str, gain: Evidence<Gain>) -> (String, Remedy) {
@@ -370,6 +372,18 @@ mod tests {
         assert!(find(&work.seen()).is_empty());
         work.calls.by_process[0].bytes = 100 << 10;
         assert_eq!(only(find(&work.seen())).lost_ns, 400_000_000.into());
+    }
+
+    /// What a program leaves in the page cache is written later: its calls are all that it waits for.
+    #[test]
+    fn what_is_written_back_later_is_not_waited_for() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let all = &mut work.block().originators.originators;
+        (all[0].read_bytes, all[0].written_bytes, all[1].written_bytes) = (0, 400 << 10, 40 << 20);
+        work.call("write", "player (7)", 100, 1_000_000, 400 << 10);
+        assert!(find(&work.seen()).is_empty());
+        work.call("fsync", "player (7)", 10, 300_000_000, 0);
+        assert_eq!(only(find(&work.seen())).lost_ns, 301_000_000.into());
     }
 
     #[test]
