@@ -1,7 +1,11 @@
 //! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
 
+use crate::units::grouped;
 use flashscope_trace::facts::CpuPressure;
-use flashscope_trace::{Device, DeviceNames, Facts, FileNames, Trace, facts, file_label, own_data};
+use flashscope_trace::{
+    Device, DeviceNames, Facts, FileNames, ProcessId, TaskId, Trace, facts, file_label, own_data, split_task_label,
+};
+use std::collections::BTreeMap;
 
 /// Mounts and devices that are kept.
 const MAX_KEPT: usize = 256;
@@ -59,6 +63,8 @@ pub struct StorageFacts {
     pub disks: Vec<Disk>,
     /// Numbers of the devices that memory is swapped to.
     pub swaps: Vec<String>,
+    /// Paths of the files that memory is swapped to, with the numbers of the devices that they lie on.
+    pub swap_files: Vec<(String, String)>,
     /// What people call the devices, and paths of the files that were touched.
     pub device_names: DeviceNames,
     pub file_names: FileNames,
@@ -66,6 +72,8 @@ pub struct StorageFacts {
     pub cpu_wait_permille: Option<u64>,
     /// `None`: the recording does not say it.
     pub dirty_limit: Option<DirtyLimit>,
+    /// The process of each thread with calls, as far as the trace shows it.
+    pub processes: BTreeMap<TaskId, ProcessId>,
 }
 
 /// How much memory programs may change before the kernel has them wait for the device.
@@ -137,8 +145,53 @@ impl StorageFacts {
         };
         let disks = facts.block.iter().take(MAX_KEPT).map(disk).collect();
         let swaps = facts.swaps.iter().take(MAX_KEPT).filter_map(|swap| swap.device.clone()).collect();
+        let swap_file = |swap: &facts::Swap| {
+            let path = swap.path.clone().filter(|_| swap.device.is_none())?;
+            let holds = |mount: &&Mount| std::path::Path::new(&path).starts_with(&mount.target);
+            let mount = mounts.iter().filter(holds).max_by_key(|mount| mount.target.len())?;
+            Some((path.clone(), mount.device.clone()))
+        };
+        let swap_files = facts.swaps.iter().take(MAX_KEPT).filter_map(swap_file).collect();
         let dirty_limit = DirtyLimit::of(&facts.vm);
-        StorageFacts { mounts, disks, swaps, device_names, file_names, cpu_wait_permille: None, dirty_limit }
+        StorageFacts {
+            mounts,
+            disks,
+            swaps,
+            swap_files,
+            device_names,
+            file_names,
+            cpu_wait_permille: None,
+            dirty_limit,
+            processes: BTreeMap::new(),
+        }
+    }
+
+    /// The process of each of these tasks; `None` where the trace does not show one of them.
+    fn processes_of(&self, labels: &[&str]) -> Option<Vec<(TaskId, ProcessId)>> {
+        let of = |label: &&str| {
+            let (_, tid, _) = split_task_label(label)?;
+            Some((tid, *self.processes.get(&tid)?))
+        };
+        labels.iter().map(of).collect()
+    }
+
+    pub(super) fn are_threads_of_one(&self, labels: &[&str]) -> bool {
+        let known = self.processes_of(labels).unwrap_or_default();
+        known.len() > 1 && known.iter().all(|(_, process)| *process == known[0].1)
+    }
+
+    /// Several tasks of one name: "8 processes called cp", "8 threads called w of process 100", or tasks, where the trace does not show
+    /// which of both they are.
+    pub(super) fn tasks_called(&self, name: &str, labels: &[&str]) -> String {
+        let n = grouped(labels.len() as u64);
+        let known = self.processes_of(labels).unwrap_or_default();
+        if self.are_threads_of_one(labels) {
+            format!("{n} threads called {name} of process {}", known[0].1)
+        } else if !known.is_empty() && known.iter().all(|(tid, process)| *process == (*tid).into()) {
+            format!("{n} processes called {name}")
+        } else {
+            format!("{n} tasks called {name}")
+        }
     }
 
     pub fn mounts_of<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Mount> {
@@ -211,6 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn threads_and_processes_are_told_apart() {
+        let labels = ["w (101)", "w (102)"];
+        let of = |known: &[(u32, u32)]| {
+            let processes = known.iter().map(|&(tid, pid)| (TaskId(tid), ProcessId(pid))).collect();
+            StorageFacts { processes, ..StorageFacts::default() }.tasks_called("w", &labels)
+        };
+        assert_eq!(of(&[(101, 101), (102, 102)]), "2 processes called w");
+        assert_eq!(of(&[(101, 100), (102, 100)]), "2 threads called w of process 100");
+        // A process and its thread.
+        assert_eq!(of(&[(101, 101), (102, 101)]), "2 threads called w of process 101");
+        // Threads of two processes; and where one is not known.
+        assert_eq!(of(&[(101, 100), (102, 90)]), "2 tasks called w");
+        assert_eq!(of(&[(101, 101)]), "2 tasks called w");
+    }
+
+    #[test]
     fn bytes_count_before_the_ratio() {
         let of = |facts: serde_json::Value| DirtyLimit::of(&Facts::of(&json!({ "vm": facts })).vm);
         let ratio = json!({"dirty_bytes": 0, "dirty_ratio": 20, "available_bytes": 1000});
@@ -230,6 +299,7 @@ mod tests {
                 {"source": "/dev/mmcblk0p2", "target": "/data", "type": "ext4", "options": "rw,commit=1", "device": "179:2"},
                 {"source": "tmpfs", "target": "/run", "type": "tmpfs", "options": "rw", "device": null},
             ],
+            "swaps": [{"path": "/data/swap", "device": null}, {"path": "/database/swap", "device": null}],
             "block": [{"name": "mmcblk0", "scheduler": "none [mq-deadline] bfq", "read_ahead_kb": 128, "device": "179:0"}],
         });
         fn of(facts: &Facts) -> StorageFacts {
@@ -240,6 +310,7 @@ mod tests {
         assert_eq!((storage.mounts[0].value("commit"), storage.mounts[0].has("sync")), (Some("1"), false));
         let disk = storage.disk("179:2").expect("the disk of its partition");
         assert_eq!((disk.name.as_str(), disk.scheduler.as_deref()), ("mmcblk0", Some("mq-deadline")));
+        assert_eq!(storage.swap_files, [("/data/swap".to_owned(), "179:2".to_owned())]);
         assert_eq!(storage.device_name("179:0"), "mmcblk0 (179:0)");
         assert_eq!(storage.device_name("8:0"), "8:0");
         assert_eq!(of(&Facts::default()), StorageFacts::default());

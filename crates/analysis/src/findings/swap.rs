@@ -1,20 +1,48 @@
 //! Memory that is written to swap and read back.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, stage};
-use crate::block::BlockFound;
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent, stage};
+use crate::block::{BlockFound, OwnerKind};
+use crate::calls::{is_read, is_write};
+use crate::total::Total as _;
 use crate::units::{duration, size};
 use crate::{Evidence, split_task_label, task_label};
+use flashscope_cachesim::PAGE_BYTES;
 
 const MIN_BYTES: u64 = 1 << 20;
 /// Below this share of the recorded time it does not matter, percent.
 const MIN_PERCENT: f64 = 2.0;
+/// What other files have at most of a device with a swap file, percent.
+const MAX_OTHER_PERCENT: f64 = 10.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    seen.storage.swaps.iter().filter_map(|device| of_device(seen, found, device)).collect()
+    let devices = seen.storage.swaps.iter().filter_map(|device| of_device(seen, found, device, None));
+    let files = seen.storage.swap_files.iter().filter(|(_, device)| is_of_swap(seen, found, device));
+    devices.chain(files.filter_map(|(path, device)| of_device(seen, found, device, Some(path)))).collect()
 }
 
-fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Finding> {
+/// Whether hardly anything of what is read from and written to a device with a swap file is of its other files. What is swapped comes
+/// through no page of a file, and by no call.
+fn is_of_swap(seen: &Seen<'_>, found: &BlockFound, device: &str) -> bool {
+    let Some(cache) = seen.readahead else { return false };
+    let pages = cache.files.iter().filter(|file| file.device.is_some_and(|number| number.to_string() == device));
+    let pages = pages.map(|file| {
+        let of = &file.pages;
+        [of.requested, of.ahead, of.mapped, of.origin_unknown].into_iter().total()
+    });
+    let read = pages.total().saturating_mul(PAGE_BYTES).max(seen.calls_on(device, is_read).2);
+    let written = seen.calls_on(device, is_write).2;
+    let not_kept = cache.not_followed.saturating_mul(PAGE_BYTES);
+    // Pages of files that were changed before the recording: swap has none.
+    let unknown = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
+    let unknown = unknown.map(|one| one.written_bytes).total();
+    let moved =
+        ["reads", "writes"].iter().filter_map(|what| seen.device_group(device, what)).map(|one| one.bytes).total();
+    percent([read, written, not_kept, unknown].into_iter().total(), moved) <= MAX_OTHER_PERCENT
+}
+
+/// `file`: the swap file, if the device is a file system's.
+fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str, file: Option<&String>) -> Option<Finding> {
     let [reads, writes] = ["reads", "writes"].map(|what| seen.device_group(device, what));
     let bytes = |group: Option<&crate::block::Group>| group.map_or(0, |group| group.bytes);
     let time = reads.and_then(|group| stage(group, "Q2C"));
@@ -23,6 +51,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     if bytes(reads) + bytes(writes) < MIN_BYTES || seen.of_span(waited) < MIN_PERCENT {
         return None;
     }
+    let place = file.map_or_else(|| seen.storage.device_name(device), |path| format!("the file {path}"));
     let task = |tid| found.originators.task(tid);
     let readers = seen.usage.readers.iter().filter(|reader| reader.device == device);
     let first = readers.filter_map(|reader| Some((task(reader.tid)?, reader.bytes))).max_by_key(|(_, bytes)| *bytes);
@@ -42,7 +71,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
         what: format!(
             "Memory is swapped: {} are written to {} and {} read back.{whose}",
             size(bytes(writes)),
-            seen.storage.device_name(device),
+            place,
             size(bytes(reads))
         ),
         cause: format!(
@@ -100,5 +129,25 @@ mod tests {
         assert_eq!(finding.lost_ns, 400_000_000.into());
         work.span_ns *= 100;
         assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn a_swap_file_is_told_where_other_files_hardly_count() {
+        use crate::cache::{AccuracyFindings, Brought, FileBrought};
+        use flashscope_trace::Device;
+        for (pages, told) in [(10, true), (200, false)] {
+            let mut work = Work::new(1_000_000_000);
+            work.bios(400, "R", 1_000, 999_000);
+            work.storage.swap_files.push(("/data/swap".to_owned(), "8:0".to_owned()));
+            // Nothing shows what comes through the page cache.
+            assert!(find(&work.seen()).is_empty());
+            let pages = Brought { requested: pages, ..Brought::default() };
+            let files = vec![FileBrought { device: Some(Device::new(8, 0)), inode: 12, path: None, pages }];
+            work.readahead = Some(AccuracyFindings { files, ..AccuracyFindings::default() });
+            let found = find(&work.seen());
+            assert_eq!(found.len(), usize::from(told), "{found:?}");
+            let what = "Memory is swapped: 0 B are written to the file /data/swap and 1.56 MiB read back.";
+            assert!(found.iter().all(|one| one.what == what), "{found:?}");
+        }
     }
 }
