@@ -6,7 +6,8 @@ use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
 use flashscope_analysis::{Evidence, FlashReport, Lookup, LossCount, Named, name_calls};
-use flashscope_trace::{BlockAction, Event, EventKind, RequestFlags};
+use flashscope_trace::{BlockAction, Event, EventKind, ProcessId, RequestFlags, TaskId, TimeNs, split_task_label};
+use std::collections::BTreeMap;
 
 use crate::inputs::Inputs;
 
@@ -59,7 +60,7 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
         let mut calls = self.calls.finish();
         name_calls(&mut calls, &inputs.names().0);
         OfTrace {
-            storage: storage(inputs),
+            storage: StorageFacts { processes: processes(inputs, &calls), ..storage(inputs) },
             calls,
             usage: self.usage.finish(),
             is_of_process: self.is_of_process,
@@ -123,6 +124,12 @@ impl OfTrace {
             span_ns: self.span_ns,
         }
     }
+}
+
+/// Of the threads with calls: their processes, as they were last.
+fn processes(inputs: &Inputs, calls: &CallsFound) -> BTreeMap<TaskId, ProcessId> {
+    let threads = calls.by_process.iter().filter_map(|group| split_task_label(&group.name));
+    threads.filter_map(|(_, tid, _)| Some((tid, inputs.process(0, tid, TimeNs::MAX)?.pid))).collect()
 }
 
 /// Mounts and devices of the first machine.

@@ -53,7 +53,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 /// One finding for all processes of a name where they sync one file, as a server's do, or are many, as where a script starts one for
 /// each of its syncs; else one for each.
 fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
-    let together = || of_processes(seen, &format!("{} processes called {name}", grouped(all.len() as u64)), all);
+    let together = || of_processes(seen, &seen.storage.tasks_called(name, all), all);
     let syncs: Syncs = syncs_of(seen, all).map(Syncs::of).sum();
     if all.len() > 1 && synced_file(seen, syncs.n, syncs.ns).is_some() {
         return together().into_iter().collect();
@@ -66,8 +66,7 @@ fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
         }
     }
     if rest.len() >= MIN_PROCESSES {
-        let label = format!("{} processes called {name}", grouped(rest.len() as u64));
-        found.extend(of_processes(seen, &label, &rest));
+        found.extend(of_processes(seen, &seen.storage.tasks_called(name, &rest), &rest));
     }
     found
 }
@@ -522,8 +521,10 @@ mod tests {
             }
             let found = find(&work.seen());
             assert_eq!(found.len(), usize::from(told), "{found:?}");
-            assert!(found.iter().all(|one| one.what
-                == "40 processes called sync spend 400.00 ms in all, within 1.00 s, in 40 calls of sync()."));
+            assert!(
+                found.iter().all(|one| one.what
+                    == "40 tasks called sync spend 400.00 ms in all, within 1.00 s, in 40 calls of sync().")
+            );
         }
         // Of programs of several names none is a script's.
         let mut work = Work::new(1_000_000_000);

@@ -58,12 +58,10 @@ impl Writer<'_> {
         }
     }
 
-    fn label(&self) -> String {
+    fn label(&self, seen: &Seen<'_>) -> String {
         match self.processes[..] {
             [one] => format!("{one} writes"),
-            [first, ..] => {
-                format!("{} processes called {} write", grouped(self.processes.len() as u64), task_name(first))
-            }
+            [first, ..] => format!("{} write", seen.storage.tasks_called(task_name(first), &self.processes)),
             [] => String::new(),
         }
     }
@@ -170,7 +168,7 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
         processes: writer.processes.iter().take(MAX_NAMED).map(|&name| name.to_owned()).collect(),
         what: format!(
             "{} most of {at_least}{} files of {} on average: these calls, and syncs of all, take {} of {}.",
-            writer.label(),
+            writer.label(seen),
             grouped(files),
             size(small_bytes / files),
             duration(waited),
@@ -284,7 +282,7 @@ mod tests {
         };
         let finding = script(1);
         assert!(
-            finding.what.starts_with("800 processes called cp write most of 800 files of 1.95 KiB"),
+            finding.what.starts_with("800 tasks called cp write most of 800 files of 1.95 KiB"),
             "{}",
             finding.what
         );
