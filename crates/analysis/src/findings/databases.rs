@@ -9,6 +9,10 @@ use flashscope_trace::{FileId, NAMELESS};
 const MAX_JOURNAL_SYNCS: u64 = 4;
 /// What a sync of a write-ahead log costs at least, times one of the database: it overwrites blocks of one file, as that does.
 const CHEAP_LOG: f64 = 0.5;
+/// What a sync costs that is made once for ten, times one of now: as in `fsync_storm`.
+const SYNC_COST: [f64; 2] = [0.25, 4.0];
+/// What a sync of a checkpoint costs: it has the pages of all transactions since the one before.
+const CHECKPOINT_COST: [f64; 2] = [0.1, 10.0];
 /// A server of PostgreSQL that need not wait for its log has it written every 200 ms (`wal_writer_delay`, its default), and a crash
 /// loses three times as much at most (postgresql.org/docs/current/wal-async-commit.html).
 const POSTGRESQL_LOG_NS: u64 = 200_000_000;
@@ -34,6 +38,16 @@ impl std::iter::Sum for Syncs {
     }
 }
 
+/// Databases, and what their rollback journals take.
+struct Databases<'a> {
+    /// The one that is synced most first.
+    paths: Vec<&'a str>,
+    data: Syncs,
+    journal: Syncs,
+    /// The journals have the databases' names.
+    is_named: bool,
+}
+
 /// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
 /// With a write-ahead log it syncs that alone, once.
 ///
@@ -41,44 +55,24 @@ impl std::iter::Sum for Syncs {
 /// `renamed`, since the one that had the name before is deleted.
 pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> Option<Remedy> {
     let n = all.n;
-    let names = &seen.storage.file_names;
-    let synced = || {
-        let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
-        groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
+    let found = databases(seen, renamed)?;
+    let Databases { data, journal, .. } = found;
+    // They are most of what this process syncs: else another one's database is seen. And what is synced far more often than the
+    // database is a write-ahead log already.
+    let fits = data.n > 0
+        && (data.n..=data.n.saturating_mul(MAX_JOURNAL_SYNCS)).contains(&journal.n)
+        && (n..=n * 2).contains(&((journal.n + data.n) * 2));
+    let path = match found.paths[..] {
+        _ if !fits => return None,
+        [one] => one.to_owned(),
+        [first, ..] => format!("{} databases (most often synced: {first})", grouped(found.paths.len() as u64)),
+        [] => return None,
     };
-    let of_database = |(of, group): (FileId, &CallGroup)| {
-        let database = group.path.as_deref()?;
-        let data = synced().filter(|(file, _)| *file == of).map(|(_, group)| Syncs::of(group)).sum::<Syncs>();
-        let others = || synced().filter(|(file, _)| file.device == of.device && file.inode != of.inode);
-        let path = format!("{database}-journal");
-        let is_named = |file: FileId, group: &CallGroup| {
-            let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
-            // Of those that nobody saw open, the number tells whose they may be.
-            let is_nameless = group.path.as_deref().is_none_or(|known| known.starts_with(NAMELESS));
-            known || is_nameless && names.had_path(file, &path)
-        };
-        let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> Syncs {
-            others().filter(|(file, group)| is(*file, group)).map(|(_, group)| Syncs::of(group)).sum()
-        };
-        let by_name = sum(&is_named);
-        let deleted: u64 = others().map(|(file, _)| names.deleted(file)).sum();
-        let (journal, is_known) = match by_name.n {
-            0 if !renamed && deleted * 2 >= data.n => (sum(&|file, _| names.deleted(file) > 0), false),
-            _ => (by_name, true),
-        };
-        // They are most of what this process syncs: else another one's database is seen. And what is synced far more often than the
-        // database is a write-ahead log already.
-        let fits = data.n > 0
-            && (data.n..=data.n.saturating_mul(MAX_JOURNAL_SYNCS)).contains(&journal.n)
-            && (n..=n * 2).contains(&((journal.n + data.n) * 2));
-        fits.then(|| (database.to_owned(), data, journal, is_known))
-    };
-    let (database, data, journal, is_known) = synced().filter_map(of_database).max_by_key(|(_, data, ..)| data.n)?;
-    let what = if is_known {
-        format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal")
+    let what = if found.is_named {
+        format!("Have SQLite keep a write-ahead log for {path} instead of a rollback journal")
     } else {
         format!(
-            "It syncs {database}, and as often files that are deleted at once, as SQLite does with a rollback journal: have it \
+            "It syncs {path}, and as often files that are deleted at once, as SQLite does with a rollback journal: have it \
              keep a write-ahead log"
         )
     };
@@ -88,6 +82,109 @@ pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &
         gain: gain_of_log(all, data, journal, of).into(),
         risk: "all programs that use the database have to be on this machine; beside it lie two more files".to_owned(),
     })
+}
+
+/// Files beside which a journal is synced. Journals of several databases may have had the same number, one after another: they count once.
+fn databases<'a>(seen: &Seen<'a>, renamed: bool) -> Option<Databases<'a>> {
+    let names = &seen.storage.file_names;
+    let synced = || {
+        let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+        groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
+    };
+    let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> Syncs {
+        synced().filter(|(file, group)| is(*file, group)).map(|(_, group)| Syncs::of(group)).sum()
+    };
+    let of_file = |file: FileId| sum(&|other, _| other == file);
+    let is_journal_of = |file: FileId, group: &CallGroup, (of, database): (FileId, &str)| {
+        let path = format!("{database}-journal");
+        let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
+        // Of those that nobody saw open, the number tells whose they may be.
+        let is_nameless = group.path.as_deref().is_none_or(|known| known.starts_with(NAMELESS));
+        (file.device, file.inode == of.inode) == (of.device, false)
+            && (known || is_nameless && names.had_path(file, &path))
+    };
+    let mut named: Vec<(FileId, &'a str)> = Vec::new();
+    for (of, group) in synced() {
+        let Some(database) = group.path.as_deref().map(|path| (of, path)) else { continue };
+        if synced().any(|(file, group)| is_journal_of(file, group, database)) && !named.contains(&database) {
+            named.push(database);
+        }
+    }
+    named.sort_by_key(|(file, _)| std::cmp::Reverse(of_file(*file).n));
+    if !named.is_empty() {
+        return Some(Databases {
+            paths: named.iter().map(|(_, path)| *path).collect(),
+            data: sum(&|file, _| named.iter().any(|(of, _)| *of == file)),
+            journal: sum(&|file, group| named.iter().any(|of| is_journal_of(file, group, *of))),
+            is_named: true,
+        });
+    }
+    let by_deletion = |(of, group): (FileId, &'a CallGroup)| {
+        let is_other = |file: FileId| file.device == of.device && file.inode != of.inode;
+        let data = of_file(of);
+        let deleted: u64 = synced().filter(|(file, _)| is_other(*file)).map(|(file, _)| names.deleted(file)).sum();
+        let journal = sum(&|file, _| is_other(file) && names.deleted(file) > 0);
+        let fits = !renamed && deleted * 2 >= data.n && journal.n >= data.n;
+        let paths = vec![group.path.as_deref()?];
+        fits.then_some(Databases { paths, data, journal, is_named: false })
+    };
+    synced().filter_map(by_deletion).max_by_key(|found| found.data.n)
+}
+
+/// SQLite with a write-ahead log, `DATABASE-wal`, syncs it after each transaction; with `synchronous=NORMAL` before a checkpoint alone
+/// (sqlite.org/pragma.html).
+pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Remedy> {
+    let synced = || seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+    let path = |group: &CallGroup| group.path.clone().map(|path| path.trim_end_matches(" (deleted)").to_owned());
+    let log_of = |group: &CallGroup| path(group).and_then(|path| Some(path.strip_suffix("-wal")?.to_owned()));
+    let log: Syncs = synced().filter(|group| log_of(group).is_some()).map(Syncs::of).sum();
+    let databases: Vec<String> = synced().filter_map(log_of).collect();
+    let is_database = |group: &&CallGroup| path(group).is_some_and(|path| databases.contains(&path));
+    let data: Syncs = synced().filter(is_database).map(Syncs::of).sum();
+    // They are most of what this process syncs, and not another one's.
+    if log.n * 2 <= all.n || log.n > all.n * 2 {
+        return Vec::new();
+    }
+    let most = synced().filter(|group| log_of(group).is_some()).max_by_key(|group| group.ns.n);
+    let name = most.and_then(log_of).unwrap_or_default();
+    let gain = |then: u64, cost: [f64; 2], basis: String| {
+        let part = |cost: f64| (100.0 * (1.0 - cost * then as f64 / all.n as f64)).clamp(0.0, 100.0);
+        Gain { of: of.to_owned(), least_percent: part(cost[1]), most_percent: part(cost[0]), basis }
+    };
+    let transactions = Remedy {
+        what: format!("Put ten changes of {name} into one transaction: SQLite syncs its write-ahead log once for each"),
+        steps: vec![Step::Code { line: "BEGIN; /* ten changes */ COMMIT;".to_owned() }],
+        gain: gain(
+            all.n.div_ceil(10),
+            SYNC_COST,
+            format!("a tenth of the calls, each at {} to {} times what one takes now", SYNC_COST[0], SYNC_COST[1]),
+        )
+        .into(),
+        risk: "a power cut loses up to ten changes more; other connections wait longer for a transaction".to_owned(),
+    };
+    // A checkpoint syncs the log and the database, and the last connection makes one when it closes.
+    let then = (data.n + 1) * 2;
+    let normal = Remedy {
+        what: format!("Where the last transactions may be lost: have SQLite sync {name}-wal before a checkpoint alone"),
+        steps: vec![Step::Code { line: "PRAGMA synchronous=NORMAL;".to_owned() }],
+        gain: gain(
+            then,
+            CHECKPOINT_COST,
+            format!(
+                "at most {} calls, two for each checkpoint, in place of {}, each at {} to {} times what one takes now",
+                grouped(then),
+                grouped(all.n),
+                CHECKPOINT_COST[0],
+                CHECKPOINT_COST[1]
+            ),
+        )
+        .into(),
+        risk: "a power cut loses the transactions since the last checkpoint; the database stays consistent".to_owned(),
+    };
+    match then * 2 < all.n {
+        true => vec![normal, transactions],
+        false => vec![transactions],
+    }
 }
 
 /// One sync of the log for each transaction. Where the log grows it does what the journal's do together: it waits for new data and for
@@ -215,6 +312,71 @@ mod tests {
         }
     }
 
+    /// Transactions of a write-ahead log: the log is synced for each, and both files at a checkpoint.
+    #[test]
+    fn a_write_ahead_log_is_told_what_syncs_it_less() {
+        for (log, data, first) in [(200, 2, "PRAGMA synchronous=NORMAL;"), (40, 30, "BEGIN; /* ten changes */ COMMIT;")]
+        {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "sqlite3 (7)", log + data, 900_000_000, 0);
+            for (inode, path, n) in [(14, "/data/db-wal (deleted)", log), (13, "/data/db", data)] {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+            let finding = only(find(&work.seen()));
+            assert_eq!(finding.advice[0].steps, [Step::Code { line: first.into() }], "{:?}", finding.advice);
+            assert!(finding.advice[0].what.contains("/data/db"), "{:?}", finding.advice);
+            let gain = finding.advice[0].gain.known().expect("a range");
+            if data == 2 {
+                // Six calls, each at a tenth to ten times, in place of 202.
+                assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (70.0, 100.0), "{gain:?}");
+                assert!(finding.advice[1].what.starts_with("Put ten changes of /data/db into one transaction"));
+            }
+        }
+    }
+
+    /// Each has a third of the syncs: none alone has most of them. And three of one connection, whose journals had one number.
+    #[test]
+    fn several_databases_are_told_together() {
+        use serde_json::json;
+        for journals in [3, 1] {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "app (7)", 450, 900_000_000, 0);
+            let mut files = vec![(11, "/d/a", 51), (12, "/d/b", 50), (13, "/d/c", 49)];
+            if journals == 3 {
+                files.extend([(21, "/d/a-journal", 100), (22, "/d/b-journal", 100), (23, "/d/c-journal", 100)]);
+            } else {
+                let had = |until: u64, path| json!({"device": "7:0", "inode": 21, "path": path, "until_ns": until});
+                let rows = [had(5, "/d/a-journal"), had(6, "/d/b-journal"), had(7, "/d/c-journal")];
+                let names = json!({"names": {"files": rows}});
+                work.storage.file_names = flashscope_trace::FileNames::of_facts(&names);
+                files.push((21, NAMELESS, 300));
+            }
+            for (inode, path, n) in files {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 2_000_000);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+            let remedy = only(find(&work.seen())).advice.remove(0);
+            assert!(remedy.what.contains("write-ahead log for 3 databases (most often synced: /d/a)"), "{remedy:?}");
+        }
+    }
+
+    /// Each process has its own database; and a process beside it that made the tables.
+    #[test]
+    fn processes_with_databases_are_told_together_unless_one_has_nearly_all() {
+        for (other, told) in [(200, "2 tasks called sqlite3 spend"), (4, "sqlite3 (7) spends")] {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "sqlite3 (7)", 600, 800_000_000, 0);
+            work.call("fdatasync", "sqlite3 (8)", other, other * 1_000_000, 0);
+            for (inode, path, n) in [(13, "/d/a", 200), (14, "/d/a-journal", 400 + other)] {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 1_000_000);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+            let found = find(&work.seen());
+            assert!(found[0].what.starts_with(told), "{found:?}");
+        }
+    }
+
     /// Measured with pgbench: 482 calls, 4.74 s; with the setting 27 calls, 65 ms.
     #[test]
     fn the_log_of_postgresql_is_told() {
@@ -229,7 +391,7 @@ mod tests {
             assert_eq!(
                 finding.what,
                 format!(
-                    "4 processes called postgres spend 4.74 s in all, within 5.18 s, in 480 calls of fdatasync() of {path}."
+                    "4 tasks called postgres spend 4.74 s in all, within 5.18 s, in 480 calls of fdatasync() of {path}."
                 )
             );
             let remedy = &finding.advice[0];

@@ -1,7 +1,7 @@
 //! A program that syncs so often that it spends its time in it.
 
-use super::behind_another::{less_for_worker, lower_priority};
-use super::databases::{Syncs, commit_log, rollback_journal};
+use super::behind_another::{GREEDY, less_for_worker, lower_priority, moved};
+use super::databases::{Syncs, commit_log, rollback_journal, write_ahead_log};
 use super::{
     Finding, Gain, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure,
     percent, small_files,
@@ -50,12 +50,21 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     by_name.iter().flat_map(|(name, all)| of_name(seen, name, all)).collect()
 }
 
-/// One finding for all processes of a name where they sync one file, as a server's do, or are many, as where a script starts one for
-/// each of its syncs; else one for each.
+/// One finding for all of a name where they are threads of one process, where they sync one file or databases, as a server's processes do,
+/// or are many, as where a script starts one for each of its syncs; else one for each.
 fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
     let together = || of_processes(seen, &seen.storage.tasks_called(name, all), all);
     let syncs: Syncs = syncs_of(seen, all).map(Syncs::of).sum();
-    if all.len() > 1 && synced_file(seen, syncs.n, syncs.ns).is_some() {
+    // One that has nearly all of the calls is told alone.
+    let most = all.iter().map(|one| syncs_of(seen, &[*one]).map(Syncs::of).sum::<Syncs>().n).max().unwrap_or(0);
+    let are_many = percent(most, syncs.n) < MOST_OF_ALL_PERCENT;
+    let are_of_databases =
+        || rollback_journal(seen, syncs, false, "").is_some() || !write_ahead_log(seen, syncs, "").is_empty();
+    let are_one = || {
+        synced_file(seen, syncs.n, syncs.ns).is_some()
+            || are_many && (seen.storage.are_threads_of_one(all) || are_of_databases())
+    };
+    if all.len() > 1 && are_one() {
         return together().into_iter().collect();
     }
     let (mut found, mut rest) = (Vec::new(), Vec::new());
@@ -115,33 +124,24 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     } else {
         Synced::Records
     };
-    let mut advice = vec![less_often(call, &of_what.gain_of(&named, process), of_what)];
+    let all = Syncs { n, ns };
+    // The log of a database is not the program's to sync: its transactions are.
+    let mut advice = write_ahead_log(seen, all, &of);
+    let is_log = !advice.is_empty();
+    if advice.is_empty() {
+        advice.push(less_often(call, &of_what.gain_of(&named, process), of_what));
+    }
     if call == "sync" {
         advice.push(one_file_alone());
     }
-    let all = Syncs { n, ns };
     let is_renamed = of_what == Synced::Renamed;
     let of_database = rollback_journal(seen, all, is_renamed, &of).or_else(|| commit_log(seen, all, &of));
     advice.splice(0..0, of_database);
     if let Some((culprit, part)) = behind {
         advice.insert(0, of_lower_priority(seen, culprit, part));
     }
-    if call == "fsync" && journal_percent > 10.0 && matches!(of_what, Synced::Records | Synced::Renamed) {
-        advice.push(Remedy {
-            what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
-            steps: vec![
-                Step::Code { line: "posix_fallocate(fd, 0, 1 << 20);".to_owned() },
-                Step::Code { line: "fdatasync(fd);".to_owned() },
-            ],
-            gain: Evidence::unknown(
-                format!(
-                    "the journal has {journal_percent:.0} % of the time, and how much of it is left depends on the file \
-                     system's version"
-                ),
-                "try it, and compare the time in fdatasync()",
-            ),
-            risk: "times of the last change are written later; the file is longer than its contents".to_owned(),
-        });
+    if call == "fsync" && journal_percent > 10.0 && !is_log && matches!(of_what, Synced::Records | Synced::Renamed) {
+        advice.push(data_alone(journal_percent));
     }
     Some(Finding {
         rule: Rule::FsyncStorm,
@@ -238,6 +238,25 @@ fn line(call: &str) -> String {
         "msync" => "msync(map, length, MS_SYNC)".to_owned(),
         call if is_of_a_range(call) => "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)".to_owned(),
         call => format!("{call}(fd)"),
+    }
+}
+
+/// For a file that grows with each record: its size is metadata, and goes through the journal.
+fn data_alone(journal_percent: f64) -> Remedy {
+    Remedy {
+        what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
+        steps: vec![
+            Step::Code { line: "posix_fallocate(fd, 0, 1 << 20);".to_owned() },
+            Step::Code { line: "fdatasync(fd);".to_owned() },
+        ],
+        gain: Evidence::unknown(
+            format!(
+                "the journal has {journal_percent:.0} % of the time, and how much of it is left depends on the file \
+                 system's version"
+            ),
+            "try it, and compare the time in fdatasync()",
+        ),
+        risk: "times of the last change are written later; the file is longer than its contents".to_owned(),
     }
 }
 
@@ -371,9 +390,15 @@ fn behind_others<'a>(seen: &Seen<'a>, process: &str) -> Option<(&'a str, f64)> {
         let mut all = seen.block.iter().flat_map(|block| &block.originators.originators);
         all.any(|one| one.kind == OwnerKind::Task && one.is_called(name)) && !name.starts_with(OWN_RECORDING)
     };
+    // Of peers that write as much, each holds the others up, and no order helps all of them.
+    let bytes = |name: &str| {
+        let (read, written) = moved(seen, name);
+        read.saturating_add(written)
+    };
+    let own = bytes(&load.owner);
     let waits = found.pairs.iter().filter(|wait| wait.victim == load.owner && wait.device == load.device);
     let most = waits
-        .filter(|wait| is_program(&wait.behind))
+        .filter(|wait| is_program(&wait.behind) && bytes(&wait.behind) >= own.saturating_mul(GREEDY))
         .max_by_key(|wait| wait.served_ns.saturating_add(wait.handover_ns))?;
     Some((&most.behind, part))
 }
