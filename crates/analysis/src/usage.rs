@@ -70,6 +70,8 @@ pub struct FileFaults {
     pub elsewhere: u64,
     /// From the first byte to the last that a fault had to read.
     pub extent_bytes: u64,
+    /// Pages in the cache that were mapped around faults: these, and the faults' own, are all that can have been used.
+    pub mapped_bytes: u64,
 }
 
 /// Reads that one thread asked one device for.
@@ -123,6 +125,9 @@ pub struct UsageFound {
     /// The same by file, as `DEVICE` and inode.
     #[serde(skip)]
     pub file_faults: BTreeMap<(String, u64), FileFaults>,
+    /// Whether the trace shows which pages are mapped around a fault (`mm_filemap_map_pages`).
+    #[serde(skip)]
+    pub shows_mapped: bool,
     /// By the thread that gave them to the scheduler: requests of the I/O class idle.
     #[serde(skip)]
     pub idle_requests: BTreeMap<TaskId, u64>,
@@ -255,6 +260,7 @@ struct OfFaults {
     /// The lowest and the highest offset of one.
     low: u64,
     high: u64,
+    mapped: u64,
 }
 
 /// Folds the events that are shown.
@@ -276,6 +282,7 @@ pub struct Usage {
     /// By thread, where that is so: bytes of pages that it put into the page cache and that no bio has read yet.
     unread: BoundedMap<TaskId, u64>,
     file_faults: BoundedMap<FileId, OfFaults>,
+    shows_mapped: bool,
     idle_requests: BoundedMap<TaskId, u64>,
     /// By thread and device. At most [`MAX_FILES`].
     readers: HashMap<(TaskId, Device), OfTask>,
@@ -325,6 +332,7 @@ impl Usage {
             of_files_alone: false,
             unread: BoundedMap::new(limits.files, Full::Refuse),
             file_faults: BoundedMap::new(limits.files, Full::Refuse),
+            shows_mapped: false,
             idle_requests: BoundedMap::new(limits.files, Full::Refuse),
             readers: HashMap::new(),
             regions: HashMap::new(),
@@ -421,11 +429,21 @@ impl Usage {
         if file.device.is_none() {
             return;
         }
-        let first = || OfFaults { faults: 0, elsewhere: 0, low: file.offset, high: file.offset };
+        let first = || OfFaults { faults: 0, elsewhere: 0, low: file.offset, high: file.offset, mapped: 0 };
         if let Some(of) = self.file_faults.entry(file.file(), first) {
             of.faults += 1;
             of.elsewhere += u64::from(!follows);
             (of.low, of.high) = (of.low.min(file.offset), of.high.max(file.offset));
+        }
+    }
+}
+
+impl Usage {
+    /// Before the first fault of a file that had to read nothing is counted: its pages came in otherwise.
+    fn mapped(&mut self, file: &flashscope_trace::FileEvent) {
+        self.shows_mapped = true;
+        if let Some(of) = self.file_faults.get_mut(&file.file()) {
+            of.mapped = of.mapped.saturating_add(file.bytes);
         }
     }
 }
@@ -455,6 +473,7 @@ impl Analysis for Usage {
             EventKind::File(file) => match file.step {
                 FileStep::Read => self.read_file(file, event.tid),
                 FileStep::Fault => self.fault(file, event.tid),
+                FileStep::Mapped => self.mapped(file),
                 FileStep::Cached => {
                     self.cached.insert(event.tid, file.inode);
                     if self.of_files_alone
@@ -544,11 +563,12 @@ impl Analysis for Usage {
             file_faults: self
                 .file_faults
                 .iter()
-                .filter_map(|(file, &OfFaults { faults, elsewhere, low, high })| {
-                    let of = FileFaults { faults, elsewhere, extent_bytes: high - low };
+                .filter_map(|(file, &OfFaults { faults, elsewhere, low, high, mapped })| {
+                    let of = FileFaults { faults, elsewhere, extent_bytes: high - low, mapped_bytes: mapped };
                     Some(((file.device?.to_string(), file.inode), of))
                 })
                 .collect(),
+            shows_mapped: self.shows_mapped,
             idle_requests: self.idle_requests.iter().map(|(&tid, &requests)| (tid, requests)).collect(),
             readers,
             writers: self.task_writes.finish(),
@@ -577,7 +597,7 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.faults, found.faults_elsewhere), (4, 3));
-        let of = |faults, elsewhere, extent_bytes| FileFaults { faults, elsewhere, extent_bytes };
+        let of = |faults, elsewhere, extent_bytes| FileFaults { faults, elsewhere, extent_bytes, mapped_bytes: 0 };
         assert_eq!(found.file_faults.into_values().collect::<Vec<_>>(), [of(3, 2, 2 << 20), of(1, 1, 0)]);
     }
 

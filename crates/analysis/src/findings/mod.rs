@@ -16,6 +16,7 @@ mod fsync_storm;
 mod full_device;
 mod layered_device;
 mod lost_events;
+mod mapped_readahead;
 mod metadata;
 mod metadata_reads;
 mod random_reads;
@@ -159,6 +160,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         discard_stalls::find,
         flush_stalls::find,
         readahead_wasted::find,
+        mapped_readahead::find,
         read_again::find,
         random_reads::find,
         small_reads::find,

@@ -163,7 +163,7 @@ mod tests {
             }),
             ("it reads past the page cache", |work| work.call("pread64", "db (7)", 400, 400_000_000, 400 << 12)),
             ("its mapped files are read", |work| {
-                let of = FileFaults { faults: 400, elsewhere: 400, extent_bytes: 1 << 30 };
+                let of = FileFaults { faults: 400, elsewhere: 400, extent_bytes: 1 << 30, mapped_bytes: 0 };
                 work.usage.file_faults.insert(("8:0".into(), 12), of);
             }),
             ("no event shows faults", |work| work.readahead.as_mut().expect("pages").faults_not_shown = true),

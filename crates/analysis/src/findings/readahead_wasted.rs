@@ -189,7 +189,7 @@ fn of_random(pages: &Brought, of: &str) -> Evidence<Gain> {
 fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     let of = |file| Some((file, Around::of(seen, file)?));
     let (file, around) = found.files.iter().filter_map(of).max_by_key(|(file, _)| file.pages.mapped)?;
-    Some(of_faults(file, &around))
+    Some(of_faults(seen, file, &around))
 }
 
 /// Faults of one file, and the knob of its disk.
@@ -207,7 +207,7 @@ impl<'a> Around<'a> {
         let device = file.device?.to_string();
         let pages = file.pages.mapped;
         let &faults = seen.usage.file_faults.get(&(device.clone(), file.inode))?;
-        let FileFaults { faults: n, elsewhere, extent_bytes } = faults;
+        let FileFaults { faults: n, elsewhere, extent_bytes, mapped_bytes } = faults;
         if n < MIN_FAULTS || elsewhere * 2 < n || pages < MIN_PAGES {
             return None;
         }
@@ -221,12 +221,14 @@ impl<'a> Around<'a> {
         // Programs that start fault in a few windows of their libraries: a moment of the device.
         let cost = seen.block.map(|block| seen.cost_of(block, "reads", bytes));
         let is_short = cost.is_some_and(|cost| cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_SPAN_PERCENT));
-        let told = (is_large || jumps) && !is_short && percent(bytes, extent_bytes) < MAX_DENSE_PERCENT;
+        // Where the trace shows what is mapped, all of it may have been used.
+        let used = seen.usage.shows_mapped && percent(mapped_bytes + n * PAGE_BYTES, bytes) >= MAX_DENSE_PERCENT;
+        let told = (is_large || jumps) && !is_short && !used && percent(bytes, extent_bytes) < MAX_DENSE_PERCENT;
         told.then_some(Around { faults, disk, kib, is_large })
     }
 }
 
-fn of_faults(file: &FileBrought, around: &Around<'_>) -> Finding {
+fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Finding {
     let &Around { faults: FileFaults { faults, elsewhere, .. }, disk, kib, is_large } = around;
     let bytes = file.pages.mapped * PAGE_BYTES;
     let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
@@ -269,7 +271,11 @@ fn of_faults(file: &FileBrought, around: &Around<'_>) -> Finding {
             measure("of them not in order", elsewhere as f64, MeasureUnit::Count, source),
             measure("brought in around them", bytes as f64, MeasureUnit::Bytes, source),
         ],
-        lost_ns: Evidence::unknown("which pages of a mapped file were used leaves no event", ""),
+        // All that these faults take of the device: which pages were used leaves no event.
+        lost_ns: match seen.block {
+            Some(block) => seen.cost_of(block, "reads", bytes),
+            None => Evidence::unknown("the trace has no bios", "record with --events block,cache,syscall"),
+        },
         lost_bytes: None,
         advice: vec![Remedy {
             what,
@@ -314,7 +320,9 @@ mod tests {
 
     /// Faults of its file.
     fn faulted(work: &mut Work, faults: u64, elsewhere: u64, extent_bytes: u64) {
-        work.usage.file_faults.insert(("8:0".to_owned(), 12), FileFaults { faults, elsewhere, extent_bytes });
+        work.usage
+            .file_faults
+            .insert(("8:0".to_owned(), 12), FileFaults { faults, elsewhere, extent_bytes, mapped_bytes: 0 });
     }
 
     #[test]
@@ -357,7 +365,8 @@ mod tests {
         faulted(&mut work, 14, 12, 100 << 20);
         let finding = only(find(&work.seen()));
         assert!(finding.what.contains("23 MiB around 14 faults of a mapped file"), "{}", finding.what);
-        assert!(finding.lost_ns.known().is_none());
+        // 5,900 pages at 1 ms each, and no more than was recorded.
+        assert_eq!(finding.lost_ns, 1_000_000_000.into());
         let gain = finding.advice[0].gain.known().expect("a range");
         assert_eq!((gain.least_percent, gain.most_percent.round()), (0.0, 92.0));
         // All of the range was read: nothing shows that a part was not needed.
@@ -390,7 +399,7 @@ mod tests {
         };
         let mut mapped = work(6000, 0, 5900);
         faulted(&mut mapped, 14, 12, 100 << 20);
-        let library = FileFaults { faults: 100, elsewhere: 2, extent_bytes: 2 << 20 };
+        let library = FileFaults { faults: 100, elsewhere: 2, extent_bytes: 2 << 20, mapped_bytes: 0 };
         mapped.usage.file_faults.insert(("8:0".to_owned(), 13), library);
         add(&mut mapped, Device::new(8, 0), 13, Brought { ahead: 500, mapped: 500, ..Brought::default() });
         let finding = only(find(&mapped.seen()));
