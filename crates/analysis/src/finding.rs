@@ -25,6 +25,7 @@ pub enum Rule {
     ReadaheadWasted,
     ReadAgain,
     RandomReads,
+    FragmentedFile,
     SmallReads,
     SmallFiles,
     FewRequests,

@@ -12,6 +12,7 @@ mod errors;
 mod few_requests;
 mod flash_amplification;
 mod flush_stalls;
+mod fragmented_file;
 mod fsync_storm;
 mod full_device;
 mod layered_device;
@@ -163,6 +164,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         mapped_readahead::find,
         read_again::find,
         random_reads::find,
+        fragmented_file::find,
         small_reads::find,
         small_files::find,
         few_requests::find,

@@ -1,5 +1,6 @@
 //! A program whose small reads wait for the device one after another.
 
+use super::fragmented_file::pieces;
 use super::metadata_reads::is_search;
 use super::{
     Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, random_reads, stage,
@@ -43,6 +44,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     // Beneath dm-crypt and other layers the same thread may do the work of its reads above.
     let is_below = |device: &str| found.stack.iter().any(|level| level.legs.iter().any(|leg| leg.device == device));
     let readers = seen.usage.readers.iter().filter(|reader| !is_below(&reader.device) && !is_search(reader));
+    // The file system put the pieces of a file here and there, not the program.
+    let readers = readers.filter(|reader| pieces(seen, reader).is_none());
     readers.filter_map(|reader| of_reader(seen, found, reader)).collect()
 }
 
