@@ -36,6 +36,8 @@ const MOST_KNOWN_PERCENT: f64 = 75.0;
 /// From this part of what the process's own bios take on others are why they are slow, percent.
 const MOST_BEHIND_PERCENT: f64 = 50.0;
 
+const FLUSHES: &str = "flushes of the device";
+
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut processes: Vec<&str> = Vec::new();
     for group in seen.calls.by_process.iter().filter(|group| is_sync(&group.call)) {
@@ -331,9 +333,11 @@ fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (
         let parts = [
             (if call == "sync" { "data of all programs" } else { "its own data" }, Some(data)),
             ("the journal", Some(journal)),
-            ("flushes of the device", syncs.flush_ns.known().copied()),
+            (FLUSHES, syncs.flush_ns.known().copied()),
         ];
-        for (what, part) in parts.iter().filter_map(|(what, part)| Some((what, (*part)?))) {
+        // A device that writes through its cache has no flushes, and no word is said of them.
+        let there = parts.iter().filter(|(what, part)| *what != FLUSHES || *part != Some(0));
+        for (what, part) in there.filter_map(|(what, part)| Some((what, (*part)?))) {
             let source = "block:block_bio_queue, block_rq_complete within the calls";
             evidence.push(measure(&format!("waited for {what}"), part as f64, MeasureUnit::Ns, source));
         }
@@ -482,6 +486,7 @@ mod tests {
             syncs.calls = vec![call(times.into())];
             let finding = only(find(&work.seen()));
             assert!(finding.cause.contains(told), "{}", finding.cause);
+            assert!(!finding.evidence.iter().any(|one| one.name.contains("flushes")), "{:?}", finding.evidence);
         }
     }
 

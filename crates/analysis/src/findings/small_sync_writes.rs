@@ -111,9 +111,9 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
             seen.storage.device_name(&writer.device)
         ),
         cause: format!(
-            "It writes with O_SYNC, O_DSYNC or O_DIRECT, or syncs each write: its {} bios, flushes among them, take {} each, of which \
-             the device has {}.",
+            "It writes with O_SYNC, O_DSYNC or O_DIRECT, or syncs each write: its {} bios{} take {} each, of which the device has {}.",
             grouped(own.bios),
+            if found.flushes.requests.n > 0 { ", flushes among them," } else { "" },
             duration(q2c.ns.mean),
             duration(d2c.ns.mean)
         ),
@@ -262,6 +262,11 @@ mod tests {
             work
         };
         let finding = only(find(&made().seen()));
+        // A device that writes through its cache has none.
+        assert!(!finding.cause.contains("flushes"), "{}", finding.cause);
+        let mut flushed = made();
+        flushed.block().flushes.requests.n = 100;
+        assert!(only(find(&flushed.seen())).cause.contains("100 bios, flushes among them, take"));
         let what = "task (7) waits 500.10 ms in 100 writes of 4 KiB to 8:0 that go to the device one after another.";
         assert_eq!((finding.what.as_str(), finding.lost_ns), (what, 500_100_000.into()));
         assert!(finding.advice[0].gain.why().is_some());
