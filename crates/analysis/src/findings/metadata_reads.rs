@@ -13,6 +13,8 @@ const MIN_FLAGGED: u64 = 20;
 const MIN_PERCENT: f64 = 50.0;
 /// Below this share of the recorded time it does not matter, percent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
+/// Who waits for less does not notice it, however short the recording is, nanoseconds.
+const MIN_NS: u64 = 100_000_000;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
@@ -44,7 +46,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let ahead = reader.metadata_bios.saturating_sub(reader.flagged_bios);
     let waited = u128::from(q2c.total_ns) * u128::from(asked(reader)) / u128::from(reader.bios);
     let waited = u64::try_from(waited).unwrap_or(u64::MAX).min(seen.span_ns);
-    if seen.of_span(waited) < MIN_SPAN_PERCENT {
+    if waited < MIN_NS || seen.of_span(waited) < MIN_SPAN_PERCENT {
         return None;
     }
     let device = seen.storage.device_name(&reader.device);
@@ -130,6 +132,10 @@ mod tests {
         let mut quick = work(60, 60);
         quick.span_ns *= 10;
         assert!(find(&quick.seen()).is_empty());
+        // 60 ms of 200.
+        let mut short = work(120, 120);
+        short.span_ns /= 5;
+        assert!(find(&short.seen()).is_empty());
         // A program that starts: ext4 reads tables around the inodes of its libraries, and 30 reads are waited for.
         let mut start = work(400, 400);
         start.usage.readers[0].flagged_bios = 30;
