@@ -512,3 +512,41 @@ fn the_agent_follows_root_s_links_in_a_sticky_directory() {
     let watch = ["record", "--events", "task:task_newtask", "--trigger", "run true", "--directory"];
     refused(&output(Command::new(agent()).args(watch).arg(sticky.join("way"))), 1, "cannot be written");
 }
+
+/// Where `/proc` hides others' processes (hidepid), what a running recorder of root owns is no leftover: not for another user who may
+/// use tracefs, and not from another PID namespace. Root still removes what ended.
+#[test]
+fn a_recorder_that_proc_hides_is_alive() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-hidepid");
+    let script = r#"
+set -e
+mount -t tracefs t /sys/kernel/tracing
+mount -t proc -o hidepid=2 p /proc
+number() { readlink /proc/$1/ns/pid | tr -dc 0-9; }
+name() { echo /sys/kernel/tracing/instances/flashscope_$(number $1)_$2_$(cut -d' ' -f22 /proc/$1/stat); }
+sleep 60 & here=$!
+unshare -p -f sleep 60 & other=$!
+inner=
+while [ -z "$inner" ]; do inner=$(cat /proc/$other/task/$other/children); done
+while [ "$(number $inner)" = "$(number $here)" ]; do :; done
+a=$(name $here $here) b=$(name $inner 1)
+mkdir $a $b
+cp "$1" "$2/agent"
+chmod 711 "$2"
+setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override "$2/agent" sweep || echo failed
+ls -d $a $b > /dev/null && echo both are there
+kill -9 $inner $here
+wait || :
+"$1" sweep > /dev/null
+ls -d $a $b 2> /dev/null || echo none is left
+"#;
+    let mut run = Command::new("unshare");
+    run.args(["-m", "/bin/sh", "-c", script, "sh"]).arg(agent()).arg(place.dir.path()).stdin(Stdio::null());
+    let ran = output(&mut run);
+    let text = String::from_utf8_lossy(&ran.stdout);
+    assert!(text.contains("both are there") && text.contains("none is left"), "{text}\n{}", said(&ran));
+    let _ = std::fs::remove_dir("/tmp/flashscope-65534");
+}

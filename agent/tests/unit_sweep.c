@@ -315,8 +315,17 @@ static void other_namespaces(void)
 	CHECK(test_root_has("/run/flashscope/recorder_" OTHER "_600_7"));
 	test_root_end();
 
+	/* Of a /proc that hides process 1 nobody knows what else it hides. */
 	test_root_begin();
 	namespaces(FIRST, false);
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.files, 1);
+	CHECK(test_root_has("/run/flashscope/recorder_" OTHER "_500_50"));
+	test_root_end();
+
+	test_root_begin();
+	namespaces(FIRST, false);
+	test_root_dir("/proc/1");
 	fs_sweep(&swept);
 	CHECK_NUMBER(swept.files, 3);
 	CHECK(!test_root_has("/run/flashscope/recorder_" OTHER "_500_50"));

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,9 @@ bool fs_owner_alive(pid_t pid, uint64_t starttime)
 {
 	uint64_t now = fs_starttime(pid);
 
+	/* /proc may hide another user's process (hidepid); a signal tells that it is there. */
+	if (!now && kill(pid, 0) && errno == EPERM)
+		return true;
 	return now && now == starttime;
 }
 
@@ -103,7 +107,7 @@ static bool namespace_ended(uint64_t namespace)
 {
 	char path[FS_PATH_MAX];
 	struct dirent *entry;
-	bool ended = true;
+	bool ended = true, sees_first = false;
 	DIR *proc = opendir(fs_path(path, sizeof(path), "/proc"));
 
 	if (!proc)
@@ -112,6 +116,7 @@ static bool namespace_ended(uint64_t namespace)
 		uint64_t found;
 
 		/* Process 1 is of the namespace that /proc shows, and not everywhere to be looked at. */
+		sees_first |= !strcmp(entry->d_name, "1");
 		if (!isdigit((unsigned char)entry->d_name[0]) || !strcmp(entry->d_name, "1"))
 			continue;
 		found = namespace_of(entry->d_name);
@@ -121,7 +126,8 @@ static bool namespace_ended(uint64_t namespace)
 			ended = !fs_starttime((pid_t)strtol(entry->d_name, NULL, 10));
 	}
 	closedir(proc);
-	return ended;
+	/* Where process 1 is hidden (hidepid), others may be. */
+	return ended && sees_first;
 }
 
 enum fs_owner fs_owner_state(const char *name)
