@@ -5,11 +5,12 @@
 
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::cache::FileBrought;
+use crate::calls::is_read;
 use crate::units::{counted, grouped, size};
 use crate::usage::FileFaults;
 use crate::{Evidence, split_task_label};
 use flashscope_cachesim::PAGE_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of fewer files each is judged by itself.
 const MIN_FILES: u64 = 8;
@@ -59,14 +60,17 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     if !seen.usage.shows_mapped {
         return Vec::new();
     }
+    // Headers of programs and libraries are read: they are mapped to be executed.
+    let mut reads = BTreeSet::new();
+    reads.extend(seen.calls.by_file.iter().filter(|group| is_read(&group.call)).map(|group| group.name.as_str()));
+    let is_read_too = |device: &str, inode: u64| reads.contains(format!("{device} inode {inode}").as_str());
     let mut devices: BTreeMap<String, Sums> = BTreeMap::new();
     for file in seen.readahead.map_or(&[][..], |found| &found.files) {
         let Some(device) = file.device.map(|device| device.to_string()) else { continue };
         let key = (device, file.inode);
         if let Some(&faults) = seen.usage.file_faults.get(&key)
             && file.pages.mapped > 0
-            // Headers of programs and libraries are read: what they are used for is to be executed.
-            && file.pages.requested == 0
+            && !is_read_too(&key.0, file.inode)
         {
             devices.entry(key.0).or_default().add(file, faults);
         }
@@ -154,7 +158,7 @@ mod tests {
         work.bios(10, "R", 1_000, 1_000_000);
         let read_ahead_kib = Some(2048);
         work.storage.disks.push(Disk { name: "sda".into(), device: "8:0".into(), read_ahead_kib, ..Disk::default() });
-        let pages = Brought { ahead: 100, mapped: 100, ..Brought::default() };
+        let pages = Brought { requested: 1, ahead: 99, mapped: 100, ..Brought::default() };
         let file = |inode| FileBrought { device: Some(Device::new(8, 0)), inode, path: None, pages };
         work.readahead =
             Some(AccuracyFindings { files: (1..=files).map(file).collect(), ..AccuracyFindings::default() });
@@ -189,7 +193,7 @@ mod tests {
         assert!(find(&long.seen()).is_empty());
         // Libraries.
         let mut read = work(200, 0);
-        read.readahead.as_mut().expect("pages").files.iter_mut().for_each(|file| file.pages.requested = 1);
+        (1..=200).for_each(|inode| read.file_call("read", &format!("8:0 inode {inode}"), 1, 1_000));
         assert!(find(&read.seen()).is_empty());
         // Most is of one file, which is judged by itself.
         let mut one = work(200, 0);
