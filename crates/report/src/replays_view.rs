@@ -66,19 +66,23 @@ fn players(result: &ReplaysResult) -> Rows {
     let heads: &[&str] = &["run", "on", "reads", "p50", "p99", "longest", "all", "late\nframes", "flash\nreads"];
     Rows::new("ttnnnnnnn", heads, result.groups.iter(), usize::MAX, |group| {
         let player = &group.player;
-        let some = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), grouped);
         vec![
             group.name.clone(),
             format!("{}, {}", group.inputs.board, group.filesystem),
             grouped(player.reads),
-            duration(player.p50_ns),
-            duration(player.p99_ns),
-            duration(player.max_ns),
+            or_dash(player.p50_ns, duration),
+            or_dash(player.p99_ns, duration),
+            or_dash(player.max_ns, duration),
             duration(player.total_ns),
-            some(player.late_frames),
-            some(group.flash_reads),
+            or_dash(player.late_frames, grouped),
+            or_dash(group.flash_reads, grouped),
         ]
     })
+}
+
+/// A dash where nothing was measured.
+fn or_dash<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), shown)
 }
 
 /// Of the runs that have a figure: the others' are in the JSON.
@@ -90,14 +94,14 @@ fn stages(result: &ReplaysResult) -> Rows {
     let rows: Vec<Vec<String>> = shown(result)
         .into_iter()
         .flat_map(|group| {
-            group.stages.iter().filter(|stage| stage.n > 0).map(|stage| {
-                vec![
+            group.stages.iter().filter_map(|stage| {
+                Some(vec![
                     group.name.clone(),
                     stage.name.clone(),
                     grouped(stage.n),
-                    duration(stage.mean_ns),
+                    duration(stage.mean_ns?),
                     stage.percent.map_or_else(String::new, |percent| format!("{percent:.2} %")),
-                ]
+                ])
             })
         })
         .collect();
@@ -123,13 +127,13 @@ fn patterns(result: &ReplaysResult) -> Rows {
             Some(vec![
                 group.name.clone(),
                 grouped(pattern.reads),
-                format!("{} KiB", pattern.common_bytes / 1024),
-                format!("{:.1} %", pattern.common_percent),
-                format!("{:.1} %", pattern.sequential_percent),
+                or_dash(pattern.common_bytes, |bytes| format!("{} KiB", bytes / 1024)),
+                or_dash(pattern.common_percent, |percent| format!("{percent:.1} %")),
+                or_dash(pattern.sequential_percent, |percent| format!("{percent:.1} %")),
                 grouped(pattern.breaks),
                 grouped(pattern.writes),
                 grouped(pattern.bursts),
-                duration(pattern.half_ns),
+                or_dash(pattern.half_ns, duration),
             ])
         })
         .collect();

@@ -143,7 +143,7 @@ fn costs(result: &RunsResult) -> Rows {
             duration(cost.with_ns),
             grouped(cost.events),
             number(cost.percent(), 2),
-            number(cost.us_an_event(), 2),
+            cost.us_an_event().map_or_else(|| "–".to_owned(), |us| number(us, 2)),
         ]
     };
     let heads: &'static [&'static str] = &["run", "traced to", "without", "with", "events", "cost\n%", "µs an\nevent"];
@@ -159,7 +159,7 @@ fn spreads(result: &RunsResult) -> Rows {
             number(spread.percent, 2),
             number(spread.least_percent, 2),
             number(spread.most_percent, 2),
-            number(spread.us_an_event, 2),
+            spread.us_an_event.map_or_else(|| "–".to_owned(), |us| number(us, 2)),
         ]
     };
     let heads: &'static [&'static str] =

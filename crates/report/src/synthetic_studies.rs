@@ -110,7 +110,7 @@ pub fn runs() -> RunsResult {
             percent: 1.25,
             least_percent: 1.0,
             most_percent: 1.5,
-            us_an_event: 0.5,
+            us_an_event: Some(0.5),
         }],
         figures: Figures::from([("jffs2.programs".to_owned(), 50.0)]),
         published: published(),

@@ -92,14 +92,15 @@ fn of_boot(boot: &Boot, set: &mut dyn FnMut(&str, f64)) {
         if let Some(check) = end(ActivityKind::BackgroundCheck) {
             set("formatting.after_check_s", after(check));
         }
-        let erases = formatting.counts.erases.max(1) as f64;
         let background: u64 = formatting
             .tasks
             .iter()
             .filter(|task| ["jffs2_gcd", "ubi_bgt"].iter().any(|name| task.task.starts_with(name)))
             .map(|task| task.counts.erases)
             .sum();
-        set("formatting.background_share", background as f64 / erases);
+        if formatting.counts.erases > 0 {
+            set("formatting.background_share", background as f64 / formatting.counts.erases as f64);
+        }
     }
 }
 

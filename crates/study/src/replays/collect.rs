@@ -141,8 +141,8 @@ fn report(spec: &ReplaySpec, found: BlockFound) -> BlockReport {
     }
 }
 
-fn at(sorted: &[u64], percent: usize) -> u64 {
-    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
+fn at(sorted: &[u64], percent: usize) -> Option<u64> {
+    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
 }
 
 fn player(spec: &ReplaySpec, tasks: &[Task]) -> Player {
@@ -153,7 +153,7 @@ fn player(spec: &ReplaySpec, tasks: &[Task]) -> Player {
         bytes: tasks.iter().map(|task| task.bytes_read).sum(),
         p50_ns: at(&latencies, 50),
         p99_ns: at(&latencies, 99),
-        max_ns: latencies.last().copied().unwrap_or(0),
+        max_ns: latencies.last().copied(),
         total_ns: latencies.iter().fold(0, |sum, &ns| sum.saturating_add(ns)),
         late_frames: spec.case.film_s.map(|film_s| late_frames(spec, tasks, film_s)),
     }
@@ -203,7 +203,7 @@ fn stages(found: &StagesFound) -> Vec<Stage> {
     let stage = |(name, stats): (&String, &flashscope_analysis::block::StageStats)| Stage {
         name: name.clone(),
         n: stats.n,
-        mean_ns: stats.mean_ns,
+        mean_ns: (stats.n > 0).then_some(stats.mean_ns),
         percent: (name != "Q2Q" && name != "Q2C" && q2c > 0)
             .then(|| (stats.total_ns as f64 / q2c as f64 * 1e4).round() / 100.0),
     };
@@ -224,9 +224,9 @@ fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
     for point in &reads {
         *sizes.entry(point.bytes / u64::from(point.bios.max(1))).or_default() += 1;
     }
-    let (common_bytes, common) = sizes.into_iter().max_by_key(|&(bytes, n)| (n, bytes)).unwrap_or_default();
+    let common = sizes.into_iter().max_by_key(|&(bytes, n)| (n, bytes));
     let pairs = || reads.windows(2).map(|pair| (pair[0], pair[1]));
-    let percent = |n: usize, of: usize| if of == 0 { 0.0 } else { (n as f64 / of as f64 * 1e4).round() / 100.0 };
+    let percent = |n: usize, of: usize| (of > 0).then(|| (n as f64 / of as f64 * 1e4).round() / 100.0);
     let follows = pairs().filter(|(a, b)| a.sector + a.bytes / 512 == b.sector).count();
     let total: u64 = reads.iter().map(|point| point.bytes).sum();
     let mut sum = 0;
@@ -236,15 +236,15 @@ fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
     });
     Pattern {
         reads: reads.len() as u64,
-        common_bytes,
-        common_percent: percent(common as usize, reads.len()),
+        common_bytes: common.map(|(bytes, _)| bytes),
+        common_percent: common.and_then(|(_, n)| percent(n as usize, reads.len())),
         sequential_percent: percent(follows, reads.len().saturating_sub(1)),
         breaks: (begins.len() as u64).saturating_sub(1),
         writes: writes.len() as u64,
         writes_at_begins_percent: at_begins(&begins, &times),
         bursts: pairs().filter(|(a, b)| b.time_ns - a.time_ns >= BURST_NS).count() as u64
             + u64::from(!reads.is_empty()),
-        half_ns: half.map_or(0, |point| point.time_ns.saturating_sub(start_ns)),
+        half_ns: half.map(|point| point.time_ns.saturating_sub(start_ns)),
     }
 }
 
@@ -323,12 +323,27 @@ fn mean_delay(spec: &ReplaySpec, found: &InterferenceFound, from_ns: u64) -> Opt
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_kernel_without_the_lever_is_a_result_and_another_failure_is_not() {
+    fn spec() -> ReplaySpec {
         let text = "name='s'\ntitle='t'\nquestion='q'\n[replays]\nkernel=['6.1']\n[[replays.case]]\nname='c'\nboard='armv7-blk'\n\
             filesystem='ext4'\nscripts=['navit-fast']\nlever=['l']\n[[replays.lever]]\nname='l'\n";
         let study: crate::replays::ReplaysDefinition = toml::from_str(text).expect("a study");
-        let spec = &super::super::plan::groups(&study.replays, None)[0];
+        super::super::plan::groups(&study.replays, None).swap_remove(0)
+    }
+
+    #[test]
+    fn without_a_read_its_times_and_shares_are_unknown() {
+        let player = player(&spec(), &[]);
+        assert_eq!((player.reads, player.total_ns), (0, 0));
+        assert_eq!((player.p50_ns, player.p99_ns, player.max_ns), (None, None, None));
+        let pattern = pattern(&spec(), &[], 0);
+        assert_eq!((pattern.reads, pattern.bursts), (0, 0));
+        assert_eq!((pattern.common_bytes, pattern.common_percent), (None, None));
+        assert_eq!((pattern.sequential_percent, pattern.half_ns), (None, None));
+    }
+
+    #[test]
+    fn a_kernel_without_the_lever_is_a_result_and_another_failure_is_not() {
+        let spec = &spec();
         let failed =
             |reason: &str| BootFailureKind::PlanFailed { step: 9, line: "run".to_owned(), reason: reason.to_owned() };
         let lacks =

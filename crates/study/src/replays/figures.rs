@@ -63,9 +63,11 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
         put("duration_s", group.duration_ns as f64 / 1e9);
         let player = &group.player;
         for (name, ns) in
-            [("p50", player.p50_ns), ("p99", player.p99_ns), ("max", player.max_ns), ("sum", player.total_ns)]
+            [("p50", player.p50_ns), ("p99", player.p99_ns), ("max", player.max_ns), ("sum", Some(player.total_ns))]
         {
-            put(&format!("read_{name}_ms"), ms(ns));
+            if let Some(ns) = ns {
+                put(&format!("read_{name}_ms"), ms(ns));
+            }
         }
         if let Some(frames) = player.late_frames {
             put("late_frames", frames as f64);
@@ -73,23 +75,29 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
         for stage in &group.stages {
             let name = stage.name.to_lowercase();
             put(&format!("{name}_n"), stage.n as f64);
-            put(&format!("{name}_ms"), ms(stage.mean_ns));
+            if let Some(mean_ns) = stage.mean_ns {
+                put(&format!("{name}_ms"), ms(mean_ns));
+            }
             if let Some(percent) = stage.percent {
                 put(&format!("{name}_percent"), percent);
             }
         }
         if let Some(pattern) = &group.pattern {
             put("reads", pattern.reads as f64);
-            put("common_kib", pattern.common_bytes as f64 / 1024.0);
-            put("common_percent", pattern.common_percent);
-            put("sequential_percent", pattern.sequential_percent);
             put("breaks", pattern.breaks as f64);
             put("writes", pattern.writes as f64);
             put("bursts", pattern.bursts as f64);
-            put("half_s", pattern.half_ns as f64 / 1e9);
-            put("burst_every_s", group.duration_ns as f64 / 1e9 / pattern.bursts.max(1) as f64);
-            if let Some(percent) = pattern.writes_at_begins_percent {
-                put("writes_at_begins_percent", percent);
+            for (name, value) in [
+                ("common_kib", pattern.common_bytes.map(|bytes| bytes as f64 / 1024.0)),
+                ("common_percent", pattern.common_percent),
+                ("sequential_percent", pattern.sequential_percent),
+                ("half_s", pattern.half_ns.map(|ns| ns as f64 / 1e9)),
+                ("burst_every_s", Some(group.duration_ns as f64 / 1e9 / pattern.bursts as f64)),
+                ("writes_at_begins_percent", pattern.writes_at_begins_percent),
+            ] {
+                if let Some(value) = value {
+                    put(name, value);
+                }
             }
         }
         for (name, value) in [("flash_reads", group.flash_reads), ("flash_programs", group.flash_programs)] {
@@ -138,15 +146,15 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
 
 /// MiB a second of the other scripts, from the first one's begin until all have ended.
 fn rate(group: &ReplayGroup) -> f64 {
-    group.others_bytes as f64 / MIB / (group.others_ns.max(1) as f64 / 1e9)
+    group.others_bytes as f64 / MIB / (group.others_ns as f64 / 1e9)
 }
 
 /// Mean, least, most.
 fn spread(values: &[f64]) -> [f64; 3] {
-    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    [mean, least, most].map(|value| if value.is_finite() { (value * 1e3).round() / 1e3 } else { 0.0 })
+    [mean, least, most].map(|value| (value * 1e3).round() / 1e3)
 }
 
 pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverFound> {
@@ -159,6 +167,9 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             continue;
         }
         let runs: Vec<usize> = (0..specs.len()).filter(|&i| same(&specs[i])).collect();
+        // An application that reads nothing waits for no read: there is nothing to compare.
+        let p99_ms: Option<Vec<f64>> = runs.iter().map(|&i| groups[i].player.p99_ns.map(ms)).collect();
+        let Some(p99_ms) = p99_ms else { continue };
         let of = |value: &dyn Fn(usize) -> f64| spread(&runs.iter().map(|&i| value(i)).collect::<Vec<_>>());
         let late = |runs: &[usize]| {
             let frames: Option<Vec<f64>> =
@@ -176,7 +187,7 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             lever: spec.lever.name.clone(),
             kernel: spec.kernel.clone(),
             runs: runs.len() as u64,
-            p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
+            p99_ms: spread(&p99_ms),
             read_ms: of(&|i| ms(reads_ns(&groups[i]))),
             alone_ms: alone.as_ref().map(|alone| spread(alone)[0]),
             wait_ms: alone.as_ref().map(longer_than),

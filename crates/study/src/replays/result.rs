@@ -9,7 +9,7 @@ use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 
 /// Version of this document's shape; raised when a field changes its meaning.
-pub const REPLAYS_SCHEMA: u32 = 5;
+pub const REPLAYS_SCHEMA: u32 = 6;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
@@ -60,9 +60,10 @@ pub struct ReplayGroup {
 pub struct Player {
     pub reads: u64,
     pub bytes: u64,
-    pub p50_ns: u64,
-    pub p99_ns: u64,
-    pub max_ns: u64,
+    /// `None` without a read, as the two below.
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    pub max_ns: Option<u64>,
     pub total_ns: u64,
     /// Frames whose read returned later than the film needs it; `None` without a film.
     pub late_frames: Option<u64>,
@@ -81,7 +82,8 @@ pub struct ReadsSince {
 pub struct Stage {
     pub name: String,
     pub n: u64,
-    pub mean_ns: u64,
+    /// `None` where no bio has the stage.
+    pub mean_ns: Option<u64>,
     /// Of Q2C; `None` for Q2Q and Q2C.
     pub percent: Option<f64>,
 }
@@ -90,11 +92,11 @@ pub struct Stage {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Pattern {
     pub reads: u64,
-    /// The most frequent size of a read, and the share of reads that have it.
-    pub common_bytes: u64,
-    pub common_percent: f64,
-    /// Reads that begin where the one before them ended.
-    pub sequential_percent: f64,
+    /// The most frequent size of a read, and the share of reads that have it; `None` without a read.
+    pub common_bytes: Option<u64>,
+    pub common_percent: Option<f64>,
+    /// Reads that begin where the one before them ended, of all but the first; `None` with fewer than two.
+    pub sequential_percent: Option<f64>,
     /// Times at which the next read is of another file: films, less one.
     pub breaks: u64,
     pub writes: u64,
@@ -102,8 +104,8 @@ pub struct Pattern {
     pub writes_at_begins_percent: Option<f64>,
     /// Times without a read of half a second and more, plus one.
     pub bursts: u64,
-    /// When half of the bytes were read.
-    pub half_ns: u64,
+    /// When half of the bytes were read; `None` without a read.
+    pub half_ns: Option<u64>,
 }
 
 /// The mean time from queueing to completion of the bios that the application queued from a time on.

@@ -30,12 +30,12 @@ pub(super) fn figures(groups: &[RunGroup], costs: &[Cost], spreads: &[Spread]) -
         figures.insert(format!("{name}.cost_percent"), spread.percent);
         figures.insert(format!("{name}.cost_percent.least"), spread.least_percent);
         figures.insert(format!("{name}.cost_percent.most"), spread.most_percent);
-        figures.insert(format!("{name}.us_an_event"), spread.us_an_event);
+        figures.extend(spread.us_an_event.map(|us| (format!("{name}.us_an_event"), us)));
     }
     for cost in costs {
         let name = of(&cost.name, cost.tracer, &cost.part);
         figures.insert(format!("{name}.cost_percent"), cost.percent());
-        figures.insert(format!("{name}.us_an_event"), cost.us_an_event());
+        figures.extend(cost.us_an_event().map(|us| (format!("{name}.us_an_event"), us)));
     }
     shares(&mut figures, groups);
     // Figures that a division by nothing made are none.
@@ -68,9 +68,11 @@ fn of_group(figures: &mut Figures, name: &str, group: &RunGroup) {
         put(&format!("{}.s", part.name), seconds(part.duration_ns()));
         if let Some(of) = &part.counts {
             counts(&mut put, &format!("{}.", part.name), of);
-            let since = |at: Option<u64>| seconds(at.map_or(0, |at| at.saturating_sub(part.begin_ns)));
-            put(&format!("{}.last_operation_s", part.name), since(part.last_ns));
-            put(&format!("{}.last_erase_s", part.name), since(part.last_erase_ns));
+            for (what, at) in [("operation", part.last_ns), ("erase", part.last_erase_ns)] {
+                if let Some(at) = at {
+                    put(&format!("{}.last_{what}_s", part.name), seconds(at.saturating_sub(part.begin_ns)));
+                }
+            }
         }
     }
     if let Some(postmark) = &group.postmark {
@@ -132,12 +134,12 @@ pub(super) fn spreads(costs: &[Cost]) -> Vec<Spread> {
     alike
         .into_iter()
         .map(|(name, costs)| {
-            let sorted = |value: fn(&Cost) -> f64| {
-                let mut values: Vec<f64> = costs.iter().map(|cost| value(cost)).collect();
+            let sorted = |mut values: Vec<f64>| {
                 values.sort_by(f64::total_cmp);
                 values
             };
-            let percents = sorted(Cost::percent);
+            let percents = sorted(costs.iter().map(|cost| cost.percent()).collect());
+            let an_event: Option<Vec<f64>> = costs.iter().map(|cost| cost.us_an_event()).collect();
             Spread {
                 name,
                 part: costs[0].part.clone(),
@@ -146,7 +148,7 @@ pub(super) fn spreads(costs: &[Cost]) -> Vec<Spread> {
                 percent: median(&percents),
                 least_percent: percents[0],
                 most_percent: percents[percents.len() - 1],
-                us_an_event: median(&sorted(Cost::us_an_event)),
+                us_an_event: an_event.map(|values| median(&sorted(values))),
             }
         })
         .collect()

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
-pub const RUNS_SCHEMA: u32 = 1;
+pub const RUNS_SCHEMA: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RunsResult {
@@ -94,7 +94,7 @@ pub struct Share {
 impl Share {
     /// 2^20 bytes a second of read().
     pub fn mib_per_s(&self) -> f64 {
-        self.bytes as f64 * 1e9 / (1u64 << 20) as f64 / self.read_ns.max(1) as f64
+        self.bytes as f64 * 1e9 / (1u64 << 20) as f64 / self.read_ns as f64
     }
 }
 
@@ -150,8 +150,8 @@ pub struct Spread {
     pub percent: f64,
     pub least_percent: f64,
     pub most_percent: f64,
-    /// The median.
-    pub us_an_event: f64,
+    /// The median; `None` where a run has no event.
+    pub us_an_event: Option<f64>,
 }
 
 impl Cost {
@@ -160,10 +160,11 @@ impl Cost {
     }
 
     pub fn percent(&self) -> f64 {
-        self.more_ns() / self.without_ns.max(1) as f64 * 100.0
+        self.more_ns() / self.without_ns as f64 * 100.0
     }
 
-    pub fn us_an_event(&self) -> f64 {
-        self.more_ns() / 1e3 / self.events.max(1) as f64
+    /// `None` without an event.
+    pub fn us_an_event(&self) -> Option<f64> {
+        (self.events > 0).then(|| self.more_ns() / 1e3 / self.events as f64)
     }
 }
