@@ -190,8 +190,7 @@ const OTHERS_KEEP: f64 = 0.9;
 const SAME: f64 = 0.05;
 
 /// A sentence a case and kernel: the lever to use, where its gain is beyond chance and nothing gets worse; and the applications of other
-/// cases that it harms. Then one for each other case in
-/// which that lever was tried as well.
+/// cases that it harms. Then one for each other case in which that lever was tried as well.
 pub fn recommendations(levers: &[LeverFound]) -> Vec<String> {
     let (mut said, mut followed) = (Vec::new(), Vec::new());
     let cases = cases(levers);
@@ -238,10 +237,11 @@ fn worse(ours: [f64; 3], none: [f64; 3]) -> bool {
 /// What gets worse with a lever although its application waits less.
 fn harm(lever: &LeverFound, none: &LeverFound) -> Option<String> {
     if worse(lever.p99_ms, none.p99_ms) {
-        return Some(format!("the p99 of its reads becomes {} ms, not {}", spread(lever.p99_ms), spread(none.p99_ms)));
+        let (ours, none) = (lever.p99_ms[2], none.p99_ms[2]);
+        return Some(format!("the p99 of its reads becomes {ours:.1} ms in the worst start, not {none:.1}"));
     }
     let (late, none) = (lever.late_frames?, none.late_frames?);
-    worse(late, none).then(|| format!("{} of its frames are late, not {}", spread(late), spread(none)))
+    worse(late, none).then(|| format!("{:.1} of its frames are late in the worst start, not {:.1}", late[2], none[2]))
 }
 
 /// A lever whose wait is known.
@@ -443,9 +443,8 @@ mod tests {
         let slow = LeverFound { p99_ms: [9.0, 8.0, 10.0], ..lever("good", [45.0, 40.0, 46.0], 30.0) };
         let said = followed(&[none.clone(), good.clone()], &[lever("none", [100.0, 90.0, 110.0], 30.0), slow]);
         assert!(
-            said.last().is_some_and(|last| last.ends_with(
-                "starts show. But the p99 of its reads becomes 9.0 (8.0 to 10.0) ms, not 0.0 (0.0 to 0.0)."
-            )),
+            said.last().is_some_and(|last| last
+                .ends_with("starts show. But the p99 of its reads becomes 10.0 ms in the worst start, not 0.0.")),
             "{said:?}"
         );
         // Nothing to compare with: no such lever there, one start, another kernel.
@@ -558,12 +557,12 @@ mod tests {
         let text = said(&[none.clone(), slow.clone()]);
         assert!(text.contains("no lever"), "{text}");
         assert!(
-            text.ends_with("Not slow: the p99 of its reads becomes 44.8 (32.4 to 52.5) ms, not 14.9 (14.3 to 16.1)."),
+            text.ends_with("Not slow: the p99 of its reads becomes 52.5 ms in the worst start, not 16.1."),
             "{text}"
         );
         let late = with("late", [14.0; 3], [4.0, 1.0, 6.0]);
         let text = said(&[none.clone(), late]);
-        assert!(text.contains("no lever") && text.contains("4.0 (1.0 to 6.0) of its frames are late"), "{text}");
+        assert!(text.contains("no lever") && text.contains("6.0 of its frames are late in the worst start"), "{text}");
         // A range that reaches down to what was without a lever has a worse worst case all the same.
         assert!(said(&[none.clone(), with("wide", [24.5, 15.3, 29.3], [0.0; 3])]).contains("no lever"));
         let even = with("even", [15.0, 13.0, 17.5], [2.0, 1.0, 3.0]);
