@@ -1,7 +1,7 @@
 //! A program that syncs so often that it spends its time in it.
 
 use super::behind_another::{GREEDY, less_for_worker, lower_priority, moved};
-use super::databases::{Syncs, commit_log, rollback_journal, write_ahead_log};
+use super::databases::{SYNC_COST, Syncs, commit_log, rollback_journal, write_ahead_log};
 use super::{
     Finding, Gain, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure,
     percent, small_files,
@@ -24,8 +24,6 @@ const MIN_PROCESSES: usize = 5;
 const ENOUGH_BYTES_A_CALL: u64 = 64 << 10;
 /// The advice: one call in place of so many.
 const TOGETHER: u64 = 10;
-/// What one call in place of ten costs, times one of now: it has more data to wait for, and a device beside others varies.
-const COST_THEN: [f64; 2] = [0.25, 4.0];
 /// The same of ten files with an inode and a block each: 4.03 on ext4, for 500 files that were each synced with their directory. What more
 /// it may be elsewhere is our choice.
 const MOST_COST_OF_FILES: f64 = 9.0;
@@ -277,8 +275,8 @@ fn one_file_alone() -> Remedy {
 
 fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
     let costs = match synced {
-        Synced::Files => [COST_THEN[0], MOST_COST_OF_FILES],
-        _ => COST_THEN,
+        Synced::Files => [SYNC_COST[0], MOST_COST_OF_FILES],
+        _ => SYNC_COST,
     };
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
     let (what, line, risk) = match synced {
@@ -426,7 +424,7 @@ mod tests {
         );
         assert_eq!(finding.lost_ns, 800_000_000.into());
         let gain = finding.advice[0].gain.known().expect("a range");
-        assert_eq!((gain.least_percent, gain.most_percent), (60.0, 97.5));
+        assert_eq!((gain.least_percent, gain.most_percent), (60.0, 99.0));
     }
 
     #[test]
