@@ -523,7 +523,7 @@ fn a_recorder_that_proc_hides_is_alive() {
     let place = Place::new("attack-hidepid");
     let script = r#"
 set -e
-mount -t tracefs t /sys/kernel/tracing
+[ -d /sys/kernel/tracing/instances ] || mount -t tracefs t /sys/kernel/tracing
 mount -t proc -o hidepid=2 p /proc
 number() { readlink /proc/$1/ns/pid | tr -dc 0-9; }
 name() { echo /sys/kernel/tracing/instances/flashscope_$(number $1)_$2_$(cut -d' ' -f22 /proc/$1/stat); }
