@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, stdout, work};
+use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, stdout, with_write_cache, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ impl Disk {
         );
         let sh = |script: &str| output(Command::new("sh").current_dir(dir.path()).args(["-ec", script]));
         let made = sh(&format!("{make}; losetup -f --show --direct-io=on image"));
-        let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        let device = with_write_cache(&made.stdout);
         let disk = Disk { dir, device, _alone };
         let mounted = disk.sh(&format!("mount -o noinit_itable,{options} {} m", disk.device));
         if !made.status.success() || !mounted {

@@ -156,6 +156,15 @@ pub fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
+/// The loop device that `losetup --show` named. It takes over settings that it had with another file: without a write cache it has no
+/// flushes.
+pub fn with_write_cache(shown: &[u8]) -> String {
+    let device = String::from_utf8_lossy(shown).trim().to_owned();
+    let name = device.trim_start_matches("/dev/");
+    std::fs::write(format!("/sys/block/{name}/queue/write_cache"), "write back").ok();
+    device
+}
+
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, with_write_cache};
 use serde_json::Value;
 
 /// 1 MiB of direct reads, 40 KiB of direct writes, 80 KiB through the page cache.
@@ -39,7 +39,7 @@ fn check(direct: &str) {
         "dd if=/dev/zero of=image bs=1M count=64; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image; sync",
     );
     let made = sh(&format!("losetup -f --show --direct-io={direct} image"));
-    let disk = Disk(String::from_utf8_lossy(&made.stdout).trim().to_owned(), dir);
+    let disk = Disk(with_write_cache(&made.stdout), dir);
     let ready = format!(
         "mount -o noinit_itable {} m; for f in f g h; do dd if=/dev/urandom of=m/$f bs=64k count=16 conv=fsync; done; sync -f m; \
          sync image; dd of=image oflag=nocache conv=notrunc,fdatasync count=0",

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use flashscope_analysis::block::Stage;
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, with_write_cache};
 use serde_json::Value;
 
 use crate::block_io::btt_of_dump;
@@ -81,7 +81,7 @@ fn mounted(dir: &Path) -> Option<(Disk<'_>, String)> {
     let sh = |script: &str| output(Command::new("sh").current_dir(dir).args(["-ec", script]));
     sh("truncate -s 256M image; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image");
     let made = sh("losetup -f --show --direct-io=on image");
-    let disk = Disk(String::from_utf8_lossy(&made.stdout).trim().to_owned(), dir);
+    let disk = Disk(with_write_cache(&made.stdout), dir);
     let name = disk.0.trim_start_matches("/dev/").to_owned();
     let mount = format!("mount -o noinit_itable,no_prefetch_block_bitmaps {} m; sync; sleep 1", disk.0);
     (made.status.success() && sh(&mount).status.success()).then_some((disk, name))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, can_record_loops, flashscope, output, stdout};
+use flashscope_tests::{TempDir, can_record_loops, flashscope, output, stdout, with_write_cache};
 use flashscope_trace::{Trace, Value};
 
 /// A loop device over a file of its own.
@@ -32,7 +32,9 @@ impl Loop {
                     of
                 }),
         );
-        Loop(stdout(Command::new("losetup").args(["-f", "--show"]).args(options).arg(&file)).trim().to_owned())
+        Loop(with_write_cache(
+            stdout(Command::new("losetup").args(["-f", "--show"]).args(options).arg(&file)).as_bytes(),
+        ))
     }
 
     fn name(&self) -> &str {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, work};
+use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, with_write_cache, work};
 use flashscope_trace::Trace;
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
@@ -121,7 +121,7 @@ fn calls_of_fsync_agree_with_ext4s_own_events_on_this_host() {
         "dd if=/dev/zero of=image bs=1M count=64; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image; sync",
     );
     let made = sh("losetup -f --show --direct-io=on image");
-    let disk = Disk(String::from_utf8_lossy(&made.stdout).trim().to_owned(), dir);
+    let disk = Disk(with_write_cache(&made.stdout), dir);
     // The journal commits for the calls alone: a commit of its own, each five seconds, is one that fdatasync waits for.
     let ready = format!("mount -o noinit_itable,commit=3000 {} m; ./work m/f 2; sync -f m", disk.0);
     if !made.status.success() || !sh(&ready).status.success() {
