@@ -14,7 +14,7 @@ const MIN_PERCENT: f64 = 50.0;
 /// Below this share of the recorded time it does not matter, percent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 /// Who waits for less does not notice it, however short the recording is, nanoseconds.
-const MIN_NS: u64 = 100_000_000;
+const MIN_NS: u64 = 50_000_000;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
@@ -132,8 +132,8 @@ mod tests {
         let mut quick = work(60, 60);
         quick.span_ns *= 10;
         assert!(find(&quick.seen()).is_empty());
-        // 60 ms of 200.
-        let mut short = work(120, 120);
+        // 40 ms of 200.
+        let mut short = work(80, 80);
         short.span_ns /= 5;
         assert!(find(&short.seen()).is_empty());
         // A program that starts: ext4 reads tables around the inodes of its libraries, and 30 reads are waited for.
