@@ -81,7 +81,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     if seen.of_span(waits) < MIN_SPAN_PERCENT {
         return None;
     }
-    // Of a file that was renamed or deleted it says more than the path.
+    // Behind the path of a renamed or deleted file stands a remark, which no command takes.
     let path = Device::parse(&file.device).and_then(|device| seen.storage.file_names.display(device, file.inode));
     let path = path.filter(|path| path.starts_with('/') && !path.contains(" ("));
     let name = path.clone().unwrap_or_else(|| seen.storage.file_name(&file.device, file.inode));

@@ -1,4 +1,5 @@
-//! Faults here and there in many mapped files, each of which reads a window that is hardly used. Of one file `readahead_wasted` tells.
+//! Faults at random offsets of many mapped files, each of which reads a window that is hardly used. `readahead_wasted` judges single
+//! files.
 //!
 //! Which pages of a mapping are used leaves no event. But on kernels whose `mm_filemap_map_pages` is recorded no other pages are mapped
 //! than the trace shows: what was brought in beyond them was not used.
