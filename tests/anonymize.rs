@@ -181,20 +181,15 @@ fn a_killed_recording_keeps_its_key() {
     let dir = TempDir::new("anonymize-killed");
     let key = dir.path().join("key");
     std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a key");
+    // Its own cache: a command of a test beside it would put the killed recording right, and say so there.
+    let here = || {
+        let mut command = flashscope();
+        command.env("FLASHSCOPE_CACHE", dir.path().join("cache")).current_dir(dir.path());
+        command
+    };
     let record = |name: &str, seconds: &str| {
-        let mut record = flashscope();
-        record.current_dir(dir.path()).args([
-            "record",
-            "-q",
-            "--events",
-            "block",
-            "-d",
-            seconds,
-            "--anonymize-key",
-            "key",
-            "-o",
-            name,
-        ]);
+        let mut record = here();
+        record.args(["record", "-q", "--events", "block", "-d", seconds, "--anonymize-key", "key", "-o", name]);
         record
     };
     let first_process = |name: &str| {
@@ -221,7 +216,7 @@ fn a_killed_recording_keeps_its_key() {
     killed.kill().expect("to kill it");
     killed.wait().expect("its end");
     // Any command puts it right.
-    let said = output(flashscope().args(["report", "whole.dat"]).current_dir(dir.path()));
+    let said = output(here().args(["report", "whole.dat"]));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("an earlier recording was killed; its data is in"), "{said}");
     let pseudonym = first_process("whole.dat");

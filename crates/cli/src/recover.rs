@@ -16,7 +16,6 @@ use crate::failure::{Failure, with_option};
 /// Where the scratch directory of a recording says what it belongs to: the stream's path, NUL, the output's. A path may hold any
 /// other byte, line feeds too.
 const NOTE: &str = "recording";
-const LABEL: &str = "recording";
 
 /// A recording that is not yet a trace.dat: a stream file beside the output, and a note that leads to it.
 pub struct Pending {
@@ -37,7 +36,7 @@ impl Pending {
         // Before anything is recorded: whether it can be written at all.
         Output::check(&absolute, Rules { existing: Existing::KeepAsOld, ..rules() })
             .map_err(with_option("--output"))?;
-        let note = ScratchDir::new(LABEL)?;
+        let note = ScratchDir::new(flashscope_targets::RECORDING)?;
         let random = flashscope_output::random().map_err(|error| Failure::new(format!("random numbers: {error}")))?;
         let stream = match Output::is_through(&absolute) {
             // A directory of devices is no place for a recording.
@@ -106,7 +105,7 @@ fn rules() -> Rules<'static> {
 pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
-    let note = ScratchDir::new(LABEL)?;
+    let note = ScratchDir::new(flashscope_targets::RECORDING)?;
     std::fs::write(note.path().join(NOTE), format!("\0{}", absolute.display()))
         .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
     Ok(note)
@@ -199,7 +198,7 @@ pub fn recover(quiet: bool) {
             flashscope_output::note(text);
         }
     };
-    for dir in flashscope_targets::take_abandoned(LABEL) {
+    for dir in flashscope_targets::take_abandoned(flashscope_targets::RECORDING) {
         let Ok(note) = flashscope_output::read_own(&dir.path().join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\0').or_else(|| earlier_note(&note)) else { continue };
         let (output, way) = match output.split_once(ANONYMIZE) {

@@ -30,7 +30,7 @@ pub use error::Error;
 pub use frames::{FS_END, FS_PROGRESS, Frames};
 pub use job::{BESIDE_AGENT, Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};
-pub use scratch::{DEFINITION_BYTES, ScratchDir, cache_dir, read_text, sweep, take_abandoned};
+pub use scratch::{DEFINITION_BYTES, RECORDING, ScratchDir, cache_dir, read_text, sweep, take_abandoned};
 
 /// How to reach a target. `Default` is right for most.
 #[derive(Clone, Default)]

@@ -178,8 +178,15 @@ fn is_ours(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(ours)
 }
 
+/// The label of a note of what is being recorded where.
+pub const RECORDING: &str = "recording";
+
+fn has_label(name: &str, label: &str) -> bool {
+    name.splitn(4, '_').nth(3) == Some(label)
+}
+
 /// Takes over the scratch directories of a label whose owner has died, for a caller that can still recover something: of two
-/// callers at once each gets other ones. Before [`sweep`], which removes what nobody took.
+/// callers at once each gets other ones.
 pub fn take_abandoned(label: &str) -> Vec<ScratchDir> {
     let Ok(cache) = cache_dir() else { return Vec::new() };
     if user() == Some(0) && others_can_change(&cache) {
@@ -196,7 +203,7 @@ fn take_abandoned_in(parent: &Path, label: &str) -> Vec<ScratchDir> {
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
-            name.splitn(4, '_').nth(3) == Some(label) && owner_lives(name) == Some(false) && is_ours(&entry.path())
+            has_label(name, label) && owner_lives(name) == Some(false) && is_ours(&entry.path())
         })
         .map(|entry| entry.path())
         .collect();
@@ -213,7 +220,8 @@ fn take_abandoned_in(parent: &Path, label: &str) -> Vec<ScratchDir> {
 /// How long an unused boot image is kept.
 const IMAGE_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes what killed runs left in the cache, and boot images that were not used for a day. Returns what it removed.
+/// Removes what killed runs left in the cache, and boot images that were not used for a day. Returns what it removed. The notes
+/// of recordings are left to [`take_abandoned`]: their owner may have died after the caller had looked for such.
 pub fn sweep() -> Result<Vec<PathBuf>, Error> {
     let cache = cache_dir()?;
     let mut removed = Vec::new();
@@ -222,12 +230,7 @@ pub fn sweep() -> Result<Vec<PathBuf>, Error> {
         return Ok(removed);
     }
     for parent in ["tmp", "run"] {
-        for entry in std::fs::read_dir(cache.join(parent)).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().and_then(owner_lives) == Some(false) {
-                remove_tree(&entry.path());
-                removed.push(entry.path());
-            }
-        }
+        removed.append(&mut sweep_in(&cache.join(parent)));
     }
     for entry in std::fs::read_dir(cache.join("images")).into_iter().flatten().flatten() {
         let age = entry
@@ -241,6 +244,19 @@ pub fn sweep() -> Result<Vec<PathBuf>, Error> {
     }
     removed.sort();
     Ok(removed)
+}
+
+fn sweep_in(parent: &Path) -> Vec<PathBuf> {
+    let mut removed = Vec::new();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        if owner_lives(name) == Some(false) && !(has_label(name, RECORDING) && is_ours(&entry.path())) {
+            remove_tree(&entry.path());
+            removed.push(entry.path());
+        }
+    }
+    removed
 }
 
 #[cfg(test)]
@@ -269,6 +285,8 @@ mod tests {
         std::fs::create_dir(&left).unwrap();
         std::fs::write(left.join("note"), "what").unwrap();
         std::fs::create_dir(dir.path().join("1_1_0_other")).unwrap();
+        // By a command that looked for killed recordings before this one was killed.
+        assert_eq!(sweep_in(dir.path()), [dir.path().join("1_1_0_other")]);
         let taken = take_abandoned_in(dir.path(), "recording");
         assert_eq!(taken.len(), 1);
         assert_eq!(std::fs::read(taken[0].path().join("note")).unwrap(), b"what");
