@@ -11,6 +11,7 @@ mod calls_view;
 pub mod csv;
 pub mod figures;
 pub mod findings_view;
+mod flash_view;
 pub mod html;
 pub mod json;
 pub mod replays_view;

@@ -353,6 +353,24 @@ fn a_page_of_block_io_says_who_waits_first_and_shows_every_part() {
     assert!(!page.contains("Left out of this page"));
 }
 
+/// `--top 1`: each table of a report of raw flash has one row and says how many more there are.
+#[test]
+fn a_report_of_raw_flash_has_as_many_rows_as_were_asked_for() {
+    let report = synthetic::flash();
+    let text = terminal::flash(&report, &terminal::Style { top: Some(1), ..terminal::Style::default() });
+    for (heading, all) in [
+        ("By task", report.found.by_task.len()),
+        ("By phase", report.found.phases.phases.len()),
+        ("Busiest blocks", report.found.blocks.blocks.len()),
+    ] {
+        let section = text.split_once(&format!("\n{heading}\n")).expect(heading).1;
+        let lines: Vec<&str> = section.lines().take_while(|line| !line.is_empty()).collect();
+        assert!(all > 1, "{heading}: one row tells nothing");
+        assert_eq!(lines.len(), 4, "{heading}: a head, a rule, a row and what is left out: {lines:?}");
+        assert!(lines[3].contains(&format!("and {} more: --top N", all - 1)), "{lines:?}");
+    }
+}
+
 /// Late pages are told where the trace shows the device, and nowhere else; what is in no count is said.
 #[test]
 fn what_read_ahead_brought_in_is_shown_of_flash_and_of_block_io() {

@@ -1,6 +1,6 @@
 //! A study's cells as tables and figures want them: rows that differ in read-ahead alone, and the x axis that varies.
 
-use flashscope_analysis::flash::{Health, KindCounts};
+use flashscope_analysis::flash::Health;
 use flashscope_study::{Cell, GainPoint, Group, StudyResult, Workload, gains};
 
 /// Everything of a cell but its read-ahead.
@@ -380,16 +380,4 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
         ("SHA-256 of the boot image", of(|g| g.inputs.image_sha256.clone())),
     ];
     facts.into_iter().map(|(label, values)| Fact { label, values }).filter(|fact| !fact.values.is_empty()).collect()
-}
-
-/// Kinds in words, with the count of reads and of programs.
-pub fn kinds(r: &KindCounts, p: &KindCounts) -> [(&'static str, u64, u64); 6] {
-    [
-        ("full page", r.full_page, p.full_page),
-        ("part of a page", r.partial, p.partial),
-        ("spare area (OOB)", r.oob, p.oob),
-        ("command only, data moved apart", r.command_only, p.command_only),
-        ("columns not recorded (--detail offset)", r.not_recorded, p.not_recorded),
-        ("of these, immediate repeats (retries, if columns are recorded)", r.repeats, p.repeats),
-    ]
 }

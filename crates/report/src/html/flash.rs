@@ -1,14 +1,11 @@
 //! A trace's page.
 
 use super::page::{Header, Page};
-use super::{
-    MAX_ROWS, body, calls, facts, figure, findings, lost, more, names, operations, readahead, rows, summary, system,
-    table,
-};
+use super::{MAX_ROWS, body, calls, facts, figure, findings, lost, names, readahead, rows, summary, system, table};
 use crate::boot_view::phases as activities;
 use crate::figures;
+use crate::flash_view;
 use crate::text::{bytes, duration, escape, grouped};
-use crate::view::kinds;
 use crate::wear_view;
 use flashscope_analysis::FlashReport;
 use std::fmt::Write;
@@ -87,61 +84,24 @@ fn counts(report: &FlashReport) -> String {
         (grouped(counts.total.programs), "page programs"),
         (grouped(counts.total.erases), "block erases"),
     ]);
-    let mut rows = String::new();
-    let commands = if counts.total.sum() > 0 { &kinds(&counts.reads, &counts.programs)[..] } else { &[] };
-    for (name, reads, programs) in commands {
-        _ = writeln!(
-            rows,
-            "<tr><td>{name}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
-            grouped(*reads),
-            grouped(*programs)
-        );
+    if counts.total.sum() > 0 {
+        out += &rows("Commands by what they moved", &flash_view::kinds(&counts.reads, &counts.programs));
     }
-    out += &table(
-        "Commands by what they moved",
-        "<tr><th>kind</th><th class=\"num\">reads</th><th class=\"num\">programs</th></tr>\n",
-        &body(&rows),
-    );
-    if !report.found.durations.is_empty() {
-        let mut rows = String::new();
-        for d in &report.found.durations {
-            let l = &d.latency_ns;
-            _ = write!(rows, "<tr><td>{}</td><td class=\"num\">{}</td>", d.op.name(), grouped(l.n));
-            for ns in [l.min, l.mean, l.p50, l.p90, l.p99, l.max] {
-                _ = write!(rows, "<td class=\"num\">{}</td>", duration(ns));
-            }
-            rows.push_str("</tr>\n");
-        }
-        let heads: String = ["n", "min", "mean", "p50", "p90", "p99", "max"]
-            .iter()
-            .map(|h| format!("<th class=\"num\">{h}</th>"))
-            .collect();
-        out += &table(
-            "Time of a command (percentiles by nearest rank, at most 0.8 % below the true value)",
-            &format!("<tr><th>operation</th>{heads}</tr>\n"),
-            &body(&rows),
-        );
-    }
-    out
+    out + &rows(
+        "Time of a command (percentiles by nearest rank, at most 0.8 % below the true value)",
+        &flash_view::times(&report.found.durations),
+    )
 }
 
 fn tasks_and_phases(report: &FlashReport) -> String {
     let found = &report.found;
-    let numbers = "<th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n";
-    let rows = found.by_task.iter().take(MAX_ROWS).map(|t| (t.task.as_str(), None, Some(&t.counts)));
-    let mut out = table("By task", &format!("<tr><th>task</th>{numbers}"), &operations(rows));
-    out += &more(found.by_task.len(), "tasks");
+    let mut out = rows("By task", &flash_view::tasks(&found.by_task, MAX_ROWS));
     let did = activities(&found.activities, found.begin_ns, None);
-    out += &super::rows("Phases of file systems and UBI, inferred from the operations", &did);
+    out += &rows("Phases of file systems and UBI, inferred from the operations", &did);
     let did = activities(&found.yaffs2, found.begin_ns, None);
-    out += &super::rows("YAFFS2's own operations among them", &did);
+    out += &rows("YAFFS2's own operations among them", &did);
     let phases = &found.phases;
-    let rows = phases.phases.iter().take(MAX_ROWS).map(|p| {
-        let lasted = duration(p.end_ns.saturating_sub(p.begin_ns));
-        (p.name.as_str(), Some(if p.ended { lasted } else { format!("{lasted}, cut") }), p.counts.known())
-    });
-    out += &table("By phase", &format!("<tr><th>phase</th><th class=\"num\">lasted</th>{numbers}"), &operations(rows));
-    out += &more(phases.phases.len(), "phases");
+    out += &rows("By phase", &flash_view::phases(&phases.phases, MAX_ROWS));
     for (n, what) in [
         (phases.ends_without_begin, "phases ended that had not begun"),
         (phases.not_kept, "phases were too many or too deep to be counted"),

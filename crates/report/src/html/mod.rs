@@ -37,7 +37,6 @@ use crate::text::{escape, grouped};
 use flashscope_analysis::cache::AccuracyFindings;
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::findings::Finding;
-use flashscope_analysis::flash::OpCounts;
 use flashscope_analysis::{Evidence, NamesFound};
 use flashscope_analysis::{LossCount, OwnWear, SystemFacts};
 use std::fmt::Write;
@@ -120,23 +119,6 @@ fn table(caption: &str, head: &str, body: &str) -> String {
 
 fn body(rows: &str) -> String {
     format!("<tbody>\n{rows}</tbody>\n")
-}
-
-/// Rows of a name and its operations.
-fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, Option<&'a OpCounts>)>) -> String {
-    let mut out = String::new();
-    for (name, extra, c) in rows {
-        _ = write!(out, "<tr><td>{}</td>", escape(name));
-        if let Some(extra) = extra {
-            _ = write!(out, "<td class=\"num\">{}</td>", escape(&extra));
-        }
-        for n in [c.map(|c| c.reads), c.map(|c| c.programs), c.map(|c| c.erases)] {
-            let shown = n.map_or_else(|| "unknown".to_owned(), grouped);
-            _ = write!(out, "<td class=\"num\">{shown}</td>");
-        }
-        out.push_str("</tr>\n");
-    }
-    body(&out)
 }
 
 /// A table; nothing where it has no row.

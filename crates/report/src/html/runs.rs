@@ -1,7 +1,8 @@
 //! The page of a study of runs.
 
-use super::{figure, operations, published, rows, studies, table};
+use super::{figure, published, rows, studies};
 use crate::figures;
+use crate::flash_view;
 use crate::runs_view::{tracer, views};
 use crate::text::bytes;
 use flashscope_study::runs::{RunGroup, RunsResult};
@@ -35,11 +36,6 @@ fn of_group(group: &RunGroup) -> String {
         board,
         ("tracer", tracer(group.tracer).to_owned()),
     ];
-    let tasks = group.by_task.iter().map(|task| (task.task.as_str(), None, Some(&task.counts)));
-    let head = "<tr><th>task</th><th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n";
-    let by_task = match group.by_task.is_empty() {
-        true => String::new(),
-        false => table("By task", head, &operations(tasks)),
-    };
+    let by_task = rows("By task", &flash_view::tasks(&group.by_task, usize::MAX));
     studies::boot(&group.id, &by_task, known, &group.losses)
 }

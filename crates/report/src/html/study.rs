@@ -1,8 +1,9 @@
 //! A study's page: the verdict first, then why one should believe it.
 
 use super::page::{Header, Page};
-use super::{body, figure, losses, operations, table};
+use super::{body, figure, losses, rows, table};
 use crate::figures;
+use crate::flash_view;
 use crate::text::{duration, escape, grouped, ms, number, percent, us};
 use crate::view::{self, group_words, results};
 use flashscope_study::{Group, Row, StudyResult, Verdict};
@@ -163,22 +164,8 @@ fn group_operations(index: usize, group: &Group) -> String {
     for drawn in figures::group(index, group) {
         out.push_str(&figure(&drawn));
     }
-    let head = |name: &str, extra: &str| {
-        format!(
-            "<tr><th>{name}</th>{extra}<th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n"
-        )
-    };
-    if !group.phases.is_empty() {
-        let rows = group.phases.iter().take(super::MAX_ROWS);
-        let rows = rows.map(|p| (p.phase.as_str(), Some(duration(p.duration_ns)), Some(&p.counts)));
-        out += &table("By phase", &head("phase", "<th class=\"num\">lasted</th>"), &operations(rows));
-        out += &super::more(group.phases.len(), "phases");
-    }
-    if !group.by_task.is_empty() {
-        let rows = group.by_task.iter().take(super::MAX_ROWS).map(|t| (t.task.as_str(), None, Some(&t.counts)));
-        out += &table("By task", &head("task", ""), &operations(rows));
-        out += &super::more(group.by_task.len(), "tasks");
-    }
+    out += &rows("By phase", &flash_view::study_phases(&group.phases, super::MAX_ROWS));
+    out += &rows("By task", &flash_view::tasks(&group.by_task, super::MAX_ROWS));
     out
 }
 

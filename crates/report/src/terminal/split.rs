@@ -1,10 +1,10 @@
 //! `report --by file|device|call` on a terminal: only the tables that are split so.
 
-use super::flash::operations;
 use super::table::paragraph;
 use super::{Style, losses, names_section, rows};
 use crate::block_view;
 use crate::calls_view;
+use crate::flash_view;
 use crate::rows::Rows;
 use crate::text::visible;
 use crate::wear_view;
@@ -51,8 +51,10 @@ pub fn flash_by(report: &FlashReport, by: SplitBy, style: &Style) -> String {
     let chips = SplitReport::of_flash(report, by).chips;
     if !chips.is_empty() {
         let name = |one: &ChipOps| one.chip.map_or_else(|| "(unknown)".to_owned(), |chip| chip.to_string());
-        let rows = chips.iter().map(|one| (name(one), None, Some(one.counts)));
-        tables += &style.section("By chip", &operations("chip", rows, style.width()));
+        let rows = Rows::new("tnnn", &["chip", "reads", "programs", "erases"], chips.iter(), most, |one| {
+            flash_view::named(name(one), Some(&one.counts))
+        });
+        tables += &section("By chip", &rows, style);
     }
     tables += &of_calls(&report.calls, by, report.found.begin_ns, style);
     around(&report.title, &tables, &report.losses, style)
