@@ -327,6 +327,13 @@ const CASES: &[Case] = &[
         owners: &[("com.foo.bar: ui (12345)", 192 * KIB, 0)],
         losses: &[],
     },
+    Case {
+        name: "requests-requeued",
+        counts: Requests([7, 7]),
+        d2c: [7, 90_000, 90_000],
+        owners: &[("kworker/2:1H (142)", 68 * KIB, 0)],
+        losses: &[],
+    },
 ];
 
 fn stage(report: &Value, name: &str) -> Stage {
@@ -407,6 +414,7 @@ const IN_PERFETTO: &[&str] = &[
     "lost-two-in-a-row",
     "reads-of-one-sector-end-together",
     "requeue-then-merge",
+    "requests-requeued",
     "zone-and-others",
     "flush-vda-5.4",
     "dm-on-md-on-nvme",

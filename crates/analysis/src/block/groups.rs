@@ -399,8 +399,9 @@ impl Groups {
         self.known.clear();
         for OfClass { class, bios, bytes, stages, q2q } in std::mem::take(&mut self.classes) {
             self.each(class, Of::MAX, |times| {
-                times.bios += bios;
-                times.bytes += bytes;
+                // A reshaped request is taken from its class after that was gathered.
+                times.bios = times.bios.wrapping_add(bios);
+                times.bytes = times.bytes.wrapping_add(bytes);
                 times.merge_stages(&stages);
             });
             for (shared, ns) in q2q {
@@ -469,8 +470,8 @@ impl Watch for Groups {
         }
         self.of_bio[at] = (class, of);
         let one = &mut self.classes[of];
-        one.bios += 1;
-        one.bytes += u64::from(bio.sectors) * 512;
+        one.bios = one.bios.wrapping_add(1);
+        one.bytes = one.bytes.wrapping_add(u64::from(bio.sectors) * 512);
         if bio.is_request() || bio.kind == RequestKind::Flush {
             return;
         }
@@ -481,6 +482,20 @@ impl Watch for Groups {
             Some(before) => self.behind_another(of, before, now),
             None => {}
         }
+    }
+
+    fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
+        let Some(&(class, of)) = self.of_bio.get(at as usize) else { return };
+        let of = self.find(class, of);
+        let one = &mut self.classes[of];
+        one.bios = one.bios.wrapping_sub(1);
+        one.bytes = one.bytes.wrapping_sub(u64::from(before.whole_sectors) * 512);
+        let class = self.class(bio);
+        let of = self.find(class, of);
+        self.of_bio[at as usize] = (class, of);
+        let one = &mut self.classes[of];
+        one.bios = one.bios.wrapping_add(1);
+        one.bytes = one.bytes.wrapping_add(u64::from(bio.whole_sectors) * 512);
     }
 
     fn part_ended(&mut self, _at: u32, part: &Bio, completed: u64) {
@@ -523,6 +538,10 @@ impl Watch for GroupsByUnit {
 
     fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
         self.requests.queued(at, bio, now);
+    }
+
+    fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
+        self.requests.reshaped(at, before, bio);
     }
 
     fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {

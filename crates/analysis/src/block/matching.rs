@@ -19,11 +19,9 @@
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
 //! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`parts_in_flight.rs`). A split that is not
 //!   in the trace shows in its requests (`split_events.rs`).
-//! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
+//! - A request that the driver gave back (`R`) is issued anew, perhaps with other sectors: `requeues.rs`.
 //! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
 //!   M, and what comes is another's.
-//! - An issue of exactly the bios of a request that is in the device is the same request's, issued again: its requeue was lost,
-//!   or its driver has no such event. It is another's where a request was allocated for those sectors meanwhile.
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
 //! - Flushes, and bios that flush before or after their data: `flushes.rs`.
 //! - A zone append is completed at the sector that the device chose: `appends.rs`.
@@ -34,9 +32,10 @@
 use super::clock::Clock;
 use super::counts::MatchCounts;
 use super::flush_machinery::Flushes;
+use super::given_back::GivenBack;
 use super::in_flight::{Bio, InFlight, NEVER, Place, Wanted};
 use super::parts_in_flight::SplitBios;
-use super::ranges::{Discards, is_discard};
+use super::ranges::Discards;
 use super::stack::{Stack, Upper};
 use super::typical::TypicalTimes;
 use super::watch::{Step, Watch};
@@ -110,6 +109,7 @@ pub(super) struct Matching<W> {
     pub(super) splits_not_shown: bool,
     pub(super) flushes: Flushes,
     pub(super) discards: Discards,
+    pub(super) given_back: GivenBack,
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
@@ -166,7 +166,7 @@ impl Range {
 
 /// Whether a walk over a request's sectors found a bio for each, or ended before ([`InFlight::may_look`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Walk {
+pub(super) enum Walk {
     Whole,
     Gaps,
     GivenUp,
@@ -193,6 +193,7 @@ impl<W: Watch> Matching<W> {
             splits_not_shown: false,
             flushes: Flushes::default(),
             discards: Discards::default(),
+            given_back: GivenBack::default(),
             early: VecDeque::new(),
             strays: VecDeque::new(),
             zones: BoundedMap::new(MAX_ZONES, Full::Refuse),
@@ -240,7 +241,12 @@ impl<W: Watch> Matching<W> {
     /// Hands the bios of a request to `step`, in order of their sectors: of those at one sector the one that `fits` likes
     /// best. Stretches without a bio are in `gaps`.
     #[inline(always)]
-    fn walk(&mut self, range: Range, fits: impl Fn(&Bio) -> u8, mut step: impl FnMut(&mut W, u32, &mut Bio)) -> Walk {
+    pub(super) fn walk(
+        &mut self,
+        range: Range,
+        fits: impl Fn(&Bio) -> u8,
+        mut step: impl FnMut(&mut W, u32, &mut Bio),
+    ) -> Walk {
         let mut sector = range.sector;
         let mut walk = Walk::Whole;
         while sector < range.end {
@@ -262,9 +268,9 @@ impl<W: Watch> Matching<W> {
                 self.gaps.clear();
                 walk = Walk::Gaps;
             }
-            // Without any bio there is none behind the gap.
+            // Without any bio, and any request that came back, there is none behind the gap.
             let next = match self.counts.all_queued {
-                0 => None,
+                0 if self.given_back.is_empty() => None,
                 _ => self.bios.next_start(range.place, sector + 1, range.end, &fits),
             };
             let next = next.unwrap_or(range.end);
@@ -721,7 +727,10 @@ impl<W: Watch> Matching<W> {
             self.take_late(now);
         }
         let range = Range::of(device, block);
-        let (walk, any) = self.issue_bios(range, block.flags.has(RequestFlags::FUA), now);
+        let (mut walk, any) = self.issue_bios(range, block.flags.has(RequestFlags::FUA), now);
+        if !self.given_back.is_empty() && self.reshaped(range, walk, (tid, now)) {
+            walk = Walk::Whole;
+        }
         if walk == Walk::Gaps && !any && self.append_written(range) {
             self.issued(device, block, tid, now, issuer);
         } else if walk == Walk::Gaps && !(any && self.discards_merged(range, now)) {
@@ -785,59 +794,6 @@ impl<W: Watch> Matching<W> {
             self.flush_data_issued(range, keeps_fua, now);
         }
         (walk, any)
-    }
-
-    /// A request that is in the device is issued again: whether that is so.
-    #[cold]
-    fn issued_again(&mut self, range: Range, now: u64) -> bool {
-        let waits = |bio: &Bio| {
-            let free = !bio.is_request() && !bio.superseded && !bio.data_done && bio.undecided == NEVER;
-            u8::from(free && bio.issued != NEVER)
-        };
-        let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);
-        while sector < range.end {
-            if !self.bios.may_look() {
-                self.whole_trace = false;
-                return true;
-            }
-            let Some((_, bio)) = self.bios.find(range.from(sector), waits) else { return false };
-            // All were issued together.
-            if before != NEVER && bio.issued != before {
-                return false;
-            }
-            before = bio.issued;
-            shown |= bio.shown;
-            sector = bio.end().max(sector + 1);
-        }
-        self.counts.reissued += u64::from(shown);
-        self.walk(range, waits, |watch, at, bio| {
-            watch.step(at, bio, Step::Requeued, now);
-            bio.issued = NEVER;
-            watch.step(at, bio, Step::Issued, now);
-            bio.issued = now;
-        });
-        true
-    }
-
-    pub(super) fn requeued(&mut self, range: Range, now: u64) {
-        if is_discard(range.place) && self.discards_requeued(range, now) {
-            return;
-        }
-        let mut shown = self.in_range && self.own;
-        let walk = self.walk(
-            range,
-            |bio| u8::from(bio.issued != NEVER) * (1 + u8::from(!bio.superseded)),
-            |watch, at, bio| {
-                watch.step(at, bio, Step::Requeued, now);
-                bio.issued = NEVER;
-                shown |= bio.shown;
-            },
-        );
-        self.counts.requeues += u64::from(shown);
-        if walk == Walk::Gaps {
-            self.counts.unmatched.requeued += 1;
-            self.whole_trace = false;
-        }
     }
 
     /// Flushes, operations on zones, and commands without sectors.

@@ -16,6 +16,7 @@ mod files;
 mod flush_machinery;
 mod flushes;
 mod followed;
+mod given_back;
 mod groups;
 mod in_flight;
 mod interference;
@@ -34,6 +35,9 @@ mod ranges;
 mod recordings;
 #[cfg(test)]
 mod repeated_tests;
+#[cfg(test)]
+mod requeue_tests;
+mod requeues;
 mod rows;
 mod service;
 mod sizes;

@@ -23,6 +23,8 @@ pub(super) trait Watch {
     fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
     /// Its times are those before the step.
     fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
+    /// A request whose queueing is not in the trace was given back, and is issued with other sectors.
+    fn reshaped(&mut self, _at: u32, _before: &Bio, _bio: &Bio) {}
     /// A second part has the name `to`; both are what they have become.
     fn split(&mut self, _from: u32, _to: u32) {}
     /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
@@ -65,6 +67,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         self.0.step(at, bio, step, now);
         self.1.step(at, bio, step, now);
+    }
+
+    fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
+        self.0.reshaped(at, before, bio);
+        self.1.reshaped(at, before, bio);
     }
 
     fn split(&mut self, from: u32, to: u32) {
@@ -144,6 +151,12 @@ impl<W: Watch> Watch for Shown<W> {
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         if bio.shown {
             self.0.step(at, bio, step, now);
+        }
+    }
+
+    fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
+        if bio.shown {
+            self.0.reshaped(at, before, bio);
         }
     }
 

@@ -1,0 +1,136 @@
+//! Requests that the driver gives back (`R`), and requests that are issued again.
+//!
+//! - I2D ends, and D2C begins, with the last issue.
+//! - A bio of such a request has its steps by its sectors, like any other. A request whose bios' queueing is not in the trace has
+//!   no bios: between its requeue and its next issue others may be merged into it, or it may be split. It takes the sectors of
+//!   that issue then, as far as they belong to no bio. Of two that were merged the lower one takes what lies between them.
+//! - An issue of exactly the bios of a request that is in the device is the same request's, issued again: its requeue was lost,
+//!   or its driver has no such event. It is another's where a request was allocated for those sectors meanwhile.
+
+use super::in_flight::{Bio, NEVER};
+use super::matching::{Matching, Range, Walk};
+use super::ranges::is_discard;
+use super::watch::{Step, Watch};
+use flashscope_trace::TaskId;
+
+/// Of so many below the end of an issue it is seen whether they reach into it.
+const MOST_LOOKED_AT: usize = 16;
+
+impl<W: Watch> Matching<W> {
+    /// A request is issued: those that were given back before take the stretches without a bio in it. Whether none is left.
+    #[cold]
+    pub(super) fn reshaped(&mut self, range: Range, walk: Walk, (tid, now): (TaskId, u64)) -> bool {
+        if walk == Walk::Gaps {
+            let gaps = std::mem::take(&mut self.gaps);
+            let left = gaps.into_iter().filter(|&gap| !self.takes_gap(range, gap, (tid, now)));
+            self.gaps = left.collect();
+        }
+        let issued = |at: u32| self.bios.see(at).issued != NEVER;
+        let there = self.given_back.0.range((range.place, range.sector)..(range.place, range.end));
+        let over: Vec<_> = there.filter(|(_, at)| issued(**at)).map(|(key, _)| *key).collect();
+        for key in over {
+            self.given_back.0.remove(&key);
+        }
+        walk == Walk::Gaps && self.gaps.is_empty()
+    }
+
+    /// A request that was given back, and lies at or in this stretch, takes it: whether there is one.
+    fn takes_gap(&mut self, range: Range, (begin, end): (u64, u64), (tid, now): (TaskId, u64)) -> bool {
+        let place = range.place;
+        let below = self.given_back.0.range((place, 0)..=(place, end)).rev().take(MOST_LOOKED_AT);
+        // One that it lies in or beside, and that just had its issue; or one that reaches into it.
+        let fits = below.filter_map(|(&key, &at)| {
+            let bio = self.bios.see(at);
+            if !bio.live || !bio.is_request() || (bio.place, bio.sector) != key || bio.superseded {
+                return None;
+            }
+            let is_beside = bio.issued == now && (bio.end() == begin || bio.sector == end);
+            let reaches_in = bio.issued == NEVER && bio.sector < end && bio.end() > begin;
+            (is_beside || reaches_in).then_some((key, at, is_beside))
+        });
+        let Some((key, at, is_beside)) = fits.last() else { return false };
+        let old = *self.bios.see(at);
+        let (begin, end) = if is_beside { (begin.min(old.sector), end.max(old.end())) } else { (begin, end) };
+        if begin != old.sector {
+            if self.bios.any_at(place, begin) {
+                self.again(Range { place, sector: begin, end }, tid);
+            }
+            self.make_room(place, begin);
+            if !self.bios.see(at).live {
+                return false;
+            }
+            self.given_back.0.remove(&key);
+            self.given_back.0.insert((place, begin), at);
+            self.bios.rename(at, place, begin);
+        }
+        let bio = self.bios.get(at);
+        let sectors = u32::try_from(end - begin).unwrap_or(u32::MAX);
+        bio.whole_sectors = (bio.whole_sectors - bio.sectors).saturating_add(sectors);
+        bio.sectors = sectors;
+        self.watch.reshaped(at, &old, bio);
+        if bio.issued == NEVER {
+            self.watch.step(at, bio, Step::Issued, now);
+            bio.issued = now;
+        }
+        true
+    }
+
+    /// A request that is in the device is issued again: whether that is so.
+    #[cold]
+    pub(super) fn issued_again(&mut self, range: Range, now: u64) -> bool {
+        let waits = |bio: &Bio| {
+            let free = !bio.is_request() && !bio.superseded && !bio.data_done && bio.undecided == NEVER;
+            u8::from(free && bio.issued != NEVER)
+        };
+        let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);
+        while sector < range.end {
+            if !self.bios.may_look() {
+                self.whole_trace = false;
+                return true;
+            }
+            let Some((_, bio)) = self.bios.find(range.from(sector), waits) else { return false };
+            // All were issued together.
+            if before != NEVER && bio.issued != before {
+                return false;
+            }
+            before = bio.issued;
+            shown |= bio.shown;
+            sector = bio.end().max(sector + 1);
+        }
+        self.counts.reissued += u64::from(shown);
+        self.walk(range, waits, |watch, at, bio| {
+            watch.step(at, bio, Step::Requeued, now);
+            bio.issued = NEVER;
+            watch.step(at, bio, Step::Issued, now);
+            bio.issued = now;
+        });
+        true
+    }
+
+    pub(super) fn requeued(&mut self, range: Range, now: u64) {
+        if is_discard(range.place) && self.discards_requeued(range, now) {
+            return;
+        }
+        let (mut shown, mut alone) = (self.in_range && self.own, Vec::new());
+        let walk = self.walk(
+            range,
+            |bio| u8::from(bio.issued != NEVER) * (1 + u8::from(!bio.superseded)),
+            |watch, at, bio| {
+                watch.step(at, bio, Step::Requeued, now);
+                bio.issued = NEVER;
+                shown |= bio.shown;
+                if bio.is_request() {
+                    alone.push((bio.sector, at));
+                }
+            },
+        );
+        for (sector, at) in alone {
+            self.given_back.add(range.place, sector, at);
+        }
+        self.counts.requeues += u64::from(shown);
+        if walk == Walk::Gaps {
+            self.counts.unmatched.requeued += 1;
+            self.whole_trace = false;
+        }
+    }
+}
