@@ -301,26 +301,29 @@ fn a_greedy_writer_without_a_scheduler() {
     assert!(finding["advice"][0]["gain"]["unknown"].is_string(), "{finding:#}");
 }
 
-/// Lines of 40 bytes on UBIFS, each synced; and all of them synced once.
+/// Lines of 40 bytes on UBIFS, each synced; all of them synced once; and with the mount option `sync`. The file system
+/// is made and mounted within the recording.
 #[test]
 fn tiny_writes_on_ubifs() {
     let dir = TempDir::new("findings-ubifs");
-    let run = |each: &str, once: &str| {
+    let run = |options: &str, each: &str, once: &str| {
         let script = format!(
             "/usr/sbin/ubiformat /dev/mtd0 -y -q; /usr/sbin/ubiattach -m 0; /usr/sbin/ubimkvol /dev/ubi0 -N data -s 20MiB; \
-             mkdir -p /m; mount -t ubifs ubi0:data /m; i=0; while [ $i -lt 200 ]; do \
+             mkdir -p /m; mount -t ubifs -o {options} ubi0:data /m; i=0; while [ $i -lt 200 ]; do \
              echo a line of forty bytes or so, a log has > /tmp/line; cat /tmp/line >> /m/log; {each} i=$((i+1)); done; {once}"
         );
         let more = ["--modules", "ubi,ubifs", "--packages", "mtd-utils", "--events", "flash,cache,syscall"];
         on_board(&dir, "board:armv7", &more, &script)
     };
     let programmed = |report: &Value| report["wear"]["programmed_bytes"].as_f64().expect("bytes");
-    let before = run("sync;", "");
+    let before = run("rw", "sync;", "");
     let finding = &before["findings"][0];
     assert_eq!(finding["rule"], "flash_amplification", "{:#}", before["findings"]);
     // 50 lines at once, as the advice says.
-    let after = run("[ $((i % 50)) != 49 ] || sync;", "sync");
+    let after = run("rw", "[ $((i % 50)) != 49 ] || sync;", "sync");
     gained(finding, programmed(&before), programmed(&after));
+    let mounted = first_is(&run("sync", "", "true"), "sync_mount");
+    assert_eq!(mounted["advice"][0]["steps"][0]["target"], "/m", "{mounted:#}");
 }
 
 /// A scheduler is a knob as read-ahead is: set with a note of the old value, and put back. Whichever this kernel chose for a loop

@@ -60,6 +60,19 @@ static char *option_of(const char *options, const char *name)
 	return copy;
 }
 
+/* As /proc/self/mounts has them: the super block says rw or ro, too. NULL: they are too long. */
+static char *all_options(const struct fs_mount *mount)
+{
+	const char *more = mount->options ? mount->options : "";
+	char text[FS_OPTIONS_MAX];
+
+	if (!strncmp(more, "rw", 2) || !strncmp(more, "ro", 2))
+		more += more[2] == ',' ? 3 : more[2] ? 0 : 2;
+	if ((size_t)snprintf(text, sizeof(text), "%s%s%s", mount->flags, *more ? "," : "", more) >= sizeof(text))
+		return NULL;
+	return fs_strdup(text);
+}
+
 /* "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw" (proc(5)). */
 bool fs_parse_mountinfo(char *line, struct fs_mount *mount)
 {
@@ -81,6 +94,7 @@ bool fs_parse_mountinfo(char *line, struct fs_mount *mount)
 	mount->device = major << 20 | (minor & 0xfffff);
 	mount->root = words[3];
 	mount->point = words[4];
+	mount->flags = words[5];
 	mount->type = strsep(&after, " ");
 	mount->source = strsep(&after, " ");
 	mount->options = after;
@@ -150,8 +164,11 @@ static void read_namespace(struct fs_mounts *mounts, int32_t pid)
 		if (!strcmp(mount.type, "overlay") && mount.options) {
 			mount.upper = option_of(mount.options, "upperdir");
 			mount.lower = option_of(mount.options, "lowerdir");
+			mount.options = NULL;
+		} else {
+			mount.options = pid ? NULL : all_options(&mount);
 		}
-		mount.options = NULL;
+		mount.flags = NULL;
 		mounts->items = fs_realloc(mounts->items, (mounts->count + 1) * sizeof(*mounts->items));
 		mounts->items[mounts->count++] = mount;
 		mounts->remote += fs_mount_is_remote(&mount);
@@ -265,6 +282,7 @@ void fs_mounts_free(struct fs_mounts *mounts)
 		free(mounts->items[i].point);
 		free(mounts->items[i].type);
 		free(mounts->items[i].source);
+		free(mounts->items[i].options);
 		free(mounts->items[i].upper);
 		free(mounts->items[i].lower);
 	}

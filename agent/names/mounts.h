@@ -13,6 +13,7 @@
 
 #define FS_MOUNTS_MAX 4096
 #define FS_NAMESPACES_MAX 256
+#define FS_OPTIONS_MAX 1024
 
 struct fs_mount {
 	uint32_t device; /* the kernel's dev_t */
@@ -20,7 +21,8 @@ struct fs_mount {
 	int32_t pid;	 /* of a process in its namespace; 0: our own */
 	char *root;	 /* the mounted directory of the file system: "/" is its root */
 	char *point, *type, *source;
-	char *options;	     /* of the super block, while the line is parsed */
+	char *flags;	     /* of the mount, while the line is parsed: rw,noatime */
+	char *options;	     /* of the super block, while the line is parsed; then both, of our own mounts but overlays; else NULL */
 	char *upper, *lower; /* directories of an overlay's layers, lower ones separated by colons; else NULL */
 };
 

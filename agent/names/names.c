@@ -300,6 +300,8 @@ static void send_mounts(struct fs_names *names)
 		fs_json_string(json, "point", mount->point);
 		fs_json_string(json, "type", mount->type);
 		fs_json_string(json, "source", mount->source);
+		if (mount->options)
+			fs_json_string(json, "options", mount->options);
 		if (mount->pid)
 			fs_json_bool(json, "elsewhere", true);
 		fs_json_object_end(json);

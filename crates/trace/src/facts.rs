@@ -341,8 +341,24 @@ impl Known for Agent {
 impl Facts {
     pub fn of(json: &Value) -> Facts {
         let mut facts = Facts::deserialize(json).unwrap_or_default();
+        facts.add_later_mounts(json);
         facts.forget_impossible();
         facts
+    }
+
+    /// What was mounted while it was recorded is among the names.
+    fn add_later_mounts(&mut self, json: &Value) {
+        for row in rows(json, "mounts") {
+            let is_known = |known: &Mount| known.device.as_deref() == row["device"].as_str();
+            if self.mounts.iter().any(is_known) || text(&row["root"]) != Some("/") {
+                continue;
+            }
+            let (Some(device), Some(options)) = (text(&row["device"]), text(&row["options"])) else { continue };
+            let of = |name: &str| text(&row[name]).map(str::to_owned);
+            let (device, options) = (Some(device.to_owned()), Some(options.to_owned()));
+            let (source, target, kind) = (of("source"), of("point"), of("type"));
+            self.mounts.push(Mount { source, target, kind, options, device, ..Mount::default() });
+        }
     }
 
     /// A size or a count that no machine has is unknown: sums and products of the others do not overflow. Addresses of the kernel and
@@ -449,6 +465,21 @@ mod tests {
         assert_eq!((disk.of_loop.inode, disk.of_loop.offset), (Some(most), None));
         let mount = &facts.mounts[0];
         assert_eq!((mount.block_bytes, mount.size_bytes, mount.free_bytes), (None, Some(1 << 53), None));
+    }
+
+    #[test]
+    fn what_is_mounted_later_has_its_options() {
+        let row = |device: &str, root: &str, point: &str| json!({"device": device, "root": root, "point": point, "type": "ubifs", "source": "ubi0:data", "options": "rw,sync"});
+        let mut without = row("0:26", "/", "/elsewhere");
+        without.as_object_mut().expect("a row").remove("options");
+        let facts = Facts::of(&json!({
+            "mounts": [{"source": "/dev/sda1", "target": "/", "type": "ext4", "options": "rw", "device": "8:1", "free_bytes": 5}],
+            "names": {"mounts": [row("8:1", "/", "/"), row("0:25", "/", "/m"), row("0:25", "/", "/m"), row("0:27", "/sub", "/b"), without]},
+        }));
+        let said: Vec<_> =
+            facts.mounts.iter().map(|mount| (mount.target.as_deref(), mount.options.as_deref())).collect();
+        assert_eq!(said, [(Some("/"), Some("rw")), (Some("/m"), Some("rw,sync"))]);
+        assert_eq!((facts.mounts[0].free_bytes, facts.mounts[1].free_bytes), (Some(5), None));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Raw flash that is programmed with many times what programs write.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
-use crate::Evidence;
+use crate::flash::{ActivityKind, TaskWear, Wear};
+use crate::total::Total as _;
 use crate::units::{digits, size};
+use crate::{Evidence, FlashFindings};
 
 /// Bytes programmed for each byte written.
 const MIN_TIMES: f64 = 3.0;
@@ -10,8 +12,12 @@ const MIN_TIMES: f64 = 3.0;
 const MIN_BYTES: u64 = 256 << 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let Some(wear) = seen.flash.and_then(|flash| flash.wear.known()) else { return Vec::new() };
-    let (Some(written), Some(programmed)) = (wear.written_bytes, wear.programmed_bytes) else { return Vec::new() };
+    let Some(flash) = seen.flash else { return Vec::new() };
+    let Some(wear) = flash.wear.known() else { return Vec::new() };
+    let (Some(written), Some(all)) = (wear.written_bytes, wear.programmed_bytes) else { return Vec::new() };
+    let page = all / wear.programmed_pages.max(1);
+    let formatted = formatted_pages(flash, wear).saturating_mul(page);
+    let programmed = all.saturating_sub(formatted);
     let times = programmed as f64 / written.max(1) as f64;
     if written == 0 || programmed < MIN_BYTES || times < MIN_TIMES {
         return Vec::new();
@@ -20,6 +26,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let spends =
         first.map_or(String::new(), |task| format!(" Most is written by {}: {}.", task.task, size(task.written_bytes)));
     let source = "flashscope:nand_program, flashscope:file_write";
+    let mut evidence = vec![
+        measure("written by programs", written as f64, MeasureUnit::Bytes, source),
+        measure("programmed", programmed as f64, MeasureUnit::Bytes, source),
+        measure("erased", wear.erased_bytes.unwrap_or(0) as f64, MeasureUnit::Bytes, "flashscope:nand_erase"),
+    ];
+    if formatted > 0 {
+        evidence.push(measure("programmed by formatting, not counted", formatted as f64, MeasureUnit::Bytes, source));
+    }
     vec![Finding {
         rule: Rule::FlashAmplification,
         weight: Weight::Cost,
@@ -33,11 +47,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         cause: format!(
             "Writes smaller than a page that are synced one by one each fill a page, and each moves the index.{spends}"
         ),
-        evidence: vec![
-            measure("written by programs", written as f64, MeasureUnit::Bytes, source),
-            measure("programmed", programmed as f64, MeasureUnit::Bytes, source),
-            measure("erased", wear.erased_bytes.unwrap_or(0) as f64, MeasureUnit::Bytes, "flashscope:nand_erase"),
-        ],
+        evidence,
         lost_ns: Evidence::unknown(
             "durations of programs are recorded with --detail duration only",
             "record with --detail duration",
@@ -61,10 +71,25 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// Pages of phases of formatting, and of the programs that format (ubiformat writes its volume table, too): nothing of a file.
+fn formatted_pages(flash: &FlashFindings, wear: &Wear) -> u64 {
+    let of = |kind| flash.activities.phases.iter().filter(move |phase| phase.kind == kind);
+    let programs = |kind, task: &str| -> u64 {
+        of(kind).flat_map(|phase| &phase.tasks).filter(|one| one.task == task).map(|one| one.counts.programs).total()
+    };
+    let formats = |task: &TaskWear| {
+        let pages = programs(ActivityKind::Formatting, &task.task);
+        let is_for_files = task.written_bytes > 0 || programs(ActivityKind::GarbageCollection, &task.task) > 0;
+        if pages == 0 || is_for_files { pages } else { task.programmed_pages }
+    };
+    wear.by_task.iter().map(formats).total()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::flash::{Activity, OpCounts, TaskOps};
 
     fn work(written: u64, programmed: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
@@ -81,6 +106,41 @@ mod tests {
         );
         let gain = finding.advice[0].gain.known().expect("a range");
         assert!(gain.least_percent > 20.0 && gain.most_percent < 100.0, "{gain:?}");
+    }
+
+    #[test]
+    fn formatting_is_left_out() {
+        let mut work = work(20_000, 1 << 20);
+        let flash = work.flash();
+        let ops =
+            |task: &str, programs| TaskOps { task: task.into(), counts: OpCounts { programs, ..OpCounts::default() } };
+        let phase = |kind, tasks| Activity {
+            kind,
+            chip: 0,
+            begin_ns: 0,
+            end_ns: 1,
+            counts: OpCounts::default(),
+            first_page: 0,
+            last_page: 9,
+            scan: None,
+            tasks,
+        };
+        flash.activities.phases = vec![
+            phase(ActivityKind::Formatting, vec![ops("ubiformat", 80), ops("jffs2_gcd_mtd0", 40)]),
+            phase(ActivityKind::GarbageCollection, vec![ops("jffs2_gcd_mtd0", 60)]),
+        ];
+        let wear = flash.wear.known_mut().expect("wear");
+        let task = |task: &str, programmed_pages, written_bytes| TaskWear {
+            task: task.into(),
+            written_bytes,
+            programmed_pages,
+            erased_blocks: 0,
+        };
+        wear.programmed_pages = 512;
+        wear.by_task = vec![task("ubiformat", 100, 0), task("jffs2_gcd_mtd0", 100, 0), task("log", 312, 20_000)];
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.contains("become 744 KiB programmed on the flash: 38.1 times"), "{}", finding.what);
+        assert_eq!(finding.evidence[3].value, 140.0 * 2048.0);
     }
 
     #[test]

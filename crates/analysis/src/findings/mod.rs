@@ -101,6 +101,10 @@ impl Seen<'_> {
         self.block.is_some_and(|block| groups(block, GroupBy::Device).any(of))
     }
 
+    fn programs_flash(&self) -> bool {
+        self.flash.and_then(|flash| flash.wear.known()).is_some_and(|wear| wear.programmed_pages > 0)
+    }
+
     /// Number, time and bytes of calls on files of a device.
     fn calls_on(&self, device: &str, is: impl Fn(&str) -> bool) -> (u64, u64, u64) {
         let head = format!("{device} inode ");

@@ -29,6 +29,11 @@ impl Mount {
         self.options.iter().any(|one| one == option)
     }
 
+    /// Of raw flash, which has no block device.
+    pub(super) fn is_of_flash(&self) -> bool {
+        matches!(self.kind.as_str(), "ubifs" | "jffs2" | "yaffs" | "yaffs2")
+    }
+
     /// The value of `NAME=VALUE`.
     pub fn value(&self, option: &str) -> Option<&str> {
         self.options.iter().find_map(|one| one.strip_prefix(option)?.strip_prefix('='))

@@ -17,7 +17,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     let (n, ns, bytes) = seen.calls_on(&mount.device, is_write);
-    if n < MIN_WRITES || seen.of_span(ns) < MIN_PERCENT || !seen.is_used(&mount.device) {
+    // File systems of raw flash have no bios.
+    let is_used = seen.is_used(&mount.device) || mount.is_of_flash() && seen.programs_flash();
+    if n < MIN_WRITES || !(seen.of_span(ns) >= MIN_PERCENT || seen.matters(ns)) || !is_used {
         return None;
     }
     let then = |each: u64| (100.0 - n.saturating_mul(each) as f64 / ns as f64 * 100.0).clamp(0.0, 100.0);
@@ -78,6 +80,17 @@ mod tests {
         assert_eq!(finding.what, "/data is mounted with sync: 100 writes to its files take 500.00 ms, 5.00 ms each.");
         let gain = finding.advice[0].gain.known().expect("a range");
         assert!((93.9..94.1).contains(&gain.least_percent) && gain.most_percent > 99.9, "{gain:?}");
+    }
+
+    #[test]
+    fn raw_flash_has_no_bios() {
+        for (kind, pages, n) in [("ubifs", 9, 1), ("ubifs", 0, 0), ("tmpfs", 9, 0)] {
+            let mut work = work("rw,sync", 100, 500_000_000);
+            work.block = None;
+            work.storage.mounts[0].kind = kind.into();
+            work.flash().wear.known_mut().expect("wear").programmed_pages = pages;
+            assert_eq!(find(&work.seen()).len(), n, "{kind} {pages}");
+        }
     }
 
     #[test]
