@@ -312,6 +312,9 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     workload.switches_shown = trace.schemas().any(|schema| schema.name == "sched_switch");
     let path = trace.path().display();
     if workload.calls.is_empty() && workload.faults == 0 {
+        if trace.schemas().any(|schema| matches!(&*schema.name, "file_read" | "mm_filemap_get_pages")) {
+            return Err(Failure::new(format!("{path}: no file on a device was read while it was recorded")));
+        }
         return Err(Failure::new(format!(
             "{path}: this trace does not say which part of which file was read: it has neither flashscope:file_read (our probe) nor \
              filemap:mm_filemap_get_pages (Linux 6.12 and later, where there are no kprobe_events). Record again with `flashscope \
