@@ -53,6 +53,9 @@ fn kernel_threads_are_never_who_asked() {
         ["XFS log writeback [xfsaild/vda1]", "ZFS transaction group [txg_sync]", "btrfs transaction [btrfs-transacti]"]
     );
     assert_eq!(shares("kernel-carriers-older"), [0, 0, 24, 40]);
+    for case in ["kernel-carriers-long-names", "kernel-carriers-perf"] {
+        assert_eq!(shares(case), [0, 0, 28, 32], "{case}");
+    }
 }
 
 #[test]

@@ -238,6 +238,8 @@ const THREADS: &[(&str, Work)] = &[
     ("ubi_bgt", Device("UBI wear levelling")),
     // mm/vmscan.c, kswapd_run(): "kswapd%d"
     ("kswapd", Swap("memory reclaim")),
+    // mm/zswap.c, zswap_setup() (6.8 and later; before that zswap_pool_create()): the rescuer of workqueue "zswap-shrink"
+    ("zswap-shrink", Swap("memory reclaim")),
     // mm/damon/core.c, __damon_start() (5.15 and later): "kdamond.%d"
     ("kdamond.", Swap("memory reclaim")),
     // mm/khugepaged.c, start_stop_khugepaged(): it reads what others' huge pages need

@@ -17,6 +17,8 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"\x89PNG\r\n\x1a\n", &["image"]),
     (b"TRACE:\n\x78\x9c\x01\x02", &["atrace -z", "without -z"]),
     (b"{\n  \"fio version\" : \"fio-3.33\",\n", &["fio's output in JSON", "-- fio JOB"]),
+    (b"fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda read 0 4096\n", &["fio's list of I/O", "--read_iolog=FILE"]),
+    (b"fio version 3 iolog\r\n0 /dev/nvme0n1 add\r\n2 /dev/nvme0n1 write 4096 8192\r\n", &["fio's list of I/O"]),
     (b"{\"schema\": 3, \"title\": \"x\"}", &["flashscope's own JSON"]),
     (b"{\"traceEvents\": []}", &["JSON", "protobuf"]),
     (b"[\n{\"a\": 1}]", &["JSON"]),

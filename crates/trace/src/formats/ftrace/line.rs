@@ -90,7 +90,9 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     {
         return line;
     }
-    if is_frame_of_dump(text) {
+    // What atrace says first.
+    let of_atrace = matches!(text, b"TRACE:" | b"capturing trace... done" | b"capturing trace...");
+    if of_atrace || is_frame_of_dump(text) {
         return Line::Nothing;
     }
     // Of a line that looks like both, the graph's bar decides: events have none before their colon.
@@ -264,7 +266,8 @@ pub(super) fn task(text: &[u8]) -> Option<(TaskId, &[u8])> {
 }
 
 /// A task's name without what a pager, a table or `cat -n` put before it: kernel and perf give it a column of 16 letters
-/// (`TASK_COMM_LEN`). A worker's name is longer where its queue is behind it (`wq_worker_comm` in kernel/workqueue.c).
+/// (`TASK_COMM_LEN`). A worker's name is longer where its queue is behind it (`wq_worker_comm` in kernel/workqueue.c). What is put
+/// before names ends with a space: a longer word is a name that was written by hand.
 pub(crate) fn own_name(text: &[u8]) -> &[u8] {
     const WORKER: &[u8] = b"kworker/";
     let name = text.rsplit(|&b| b == b'\t').next().unwrap_or_default();
@@ -272,7 +275,8 @@ pub(crate) fn own_name(text: &[u8]) -> &[u8] {
         0..=16 if name.len() == text.len() => text,
         len => {
             let worker = name.windows(WORKER.len()).rposition(|w| w == WORKER);
-            name[worker.unwrap_or(len).min(len.saturating_sub(16))..].trim_ascii()
+            let word = name.iter().rposition(u8::is_ascii_whitespace).map_or(0, |space| space + 1);
+            name[worker.unwrap_or(word).min(len.saturating_sub(16))..].trim_ascii()
         }
     }
 }
@@ -417,6 +421,20 @@ mod tests {
         let Line::Event(h, rest) = parse(line.as_bytes()) else { panic!("{line}: {:?}", parse(line.as_bytes())) };
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         (text(h.comm), h.tid.0, h.cpu, text(h.flags), h.time_ns, text(rest))
+    }
+
+    #[test]
+    fn a_name_is_without_what_stands_before_its_column() {
+        for (text, want) in [
+            ("      4  Web Content: (2", "Web Content: (2"),
+            ("12: kworker/u8:3-events_unbound", "kworker/u8:3-events_unbound"),
+            ("123:kworker/0:1H-kblockd", "kworker/0:1H-kblockd"),
+            ("dmcrypt_write/253:0", "dmcrypt_write/253:0"),
+            ("  17   dmcrypt_write/253:0", "dmcrypt_write/253:0"),
+            ("3\t        busybox", "busybox"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(own_name(text.as_bytes())), want, "{text}");
+        }
     }
 
     #[test]

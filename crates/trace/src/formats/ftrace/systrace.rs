@@ -51,8 +51,9 @@ enum State {
     Other,
 }
 
+/// HTML's names have letters of either case.
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
-    text.windows(what.len()).position(|w| w == what)
+    text.windows(what.len()).position(|w| w.eq_ignore_ascii_case(what))
 }
 
 impl Lines for Reader {

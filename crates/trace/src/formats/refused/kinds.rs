@@ -335,10 +335,12 @@ pub(super) const ALL: &[Refused] = &[
     Refused {
         what: "a log of fio's (latency, bandwidth or IOPS)",
         why: "it says when fio saw an I/O end and not what the kernel did; run fio under `flashscope record --events block,syscall -- fio JOB`",
-        is: &[
-            MostOf(like::is_fio_log),
-            By(|_, lines| lines.first().is_some_and(|line| line.starts_with(b"fio version ") && line.len() < 40)),
-        ],
+        is: &[MostOf(like::is_fio_log)],
+    },
+    Refused {
+        what: "fio's list of I/O (iolog)",
+        why: "it says what fio is to request and not what the kernel does; replay it under `flashscope record --events block,syscall -- fio --read_iolog=FILE JOB`",
+        is: &[By(|_, lines| lines.first().is_some_and(|line| line.starts_with(b"fio version ") && line.len() < 40))],
     },
     Refused { what: "fatrace's output", why: FILES_USED, is: &[MostOf(like::is_fatrace)] },
     Refused {
