@@ -561,6 +561,10 @@ fn packed() -> Vec<(&'static str, (Vec<u8>, u64))> {
             }),
         ),
         (
+            "packed: all bios at one sector, in flight",
+            fill(of_block_io, &mut |w, n| w.event("block_bio_queue", 1, SECOND + n * 256, &[DISK, 8, 8])),
+        ),
+        (
             "packed: programs of all pages",
             fill(|_, _| true, &mut |w, n| {
                 w.event("nand_program", (n % 1000) as u32, SECOND + n * 256, &[n % 200_000 * 3, 0]);

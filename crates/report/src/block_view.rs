@@ -677,7 +677,7 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completions without their bios", u.completed),
         ("requeues without their bios", u.requeued),
         ("splits without their bio", u.split),
-        ("events whose bios were not all examined: they span too many", s.steps_given_up),
+        ("events whose bios were not all examined: they are too many", s.steps_given_up),
         (
             "remaps forgotten before their bio came, which then counts as an I/O of its own: too many",
             s.remaps_forgotten,

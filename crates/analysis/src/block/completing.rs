@@ -19,7 +19,7 @@
 //! With a bio that has lost its completion, those that lie behind it in its request have lost it. A bio whose request waits for its
 //! issue while a newer one of its sectors is done, or while its device has nothing to do, has lost its issue.
 
-use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
+use super::in_flight::{Bio, InFlight, MOST_IN_BUCKET, NEVER, NONE, Place, Wanted};
 use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
 use super::parts_in_flight::Lost;
 use super::ranges::is_discard;
@@ -120,7 +120,9 @@ impl<W: Watch> Matching<W> {
     /// For one bio more that begins here.
     #[inline(always)]
     pub(super) fn make_room(&mut self, place: Place, sector: u64) {
-        if let Some(at) = self.bios.too_many(place, sector) {
+        // One, unless the bucket may keep fewer than it did.
+        for _ in 0..MOST_IN_BUCKET {
+            let Some(at) = self.bios.too_many(place, sector) else { return };
             self.lose(at, Some(Lost::TooMany));
         }
     }
@@ -512,14 +514,18 @@ impl<W: Watch> Matching<W> {
             let last = self.stack.done_below(at, bio.queued);
             last.is_some_and(|last| last.saturating_add(SKEW_NS) < now)
         };
-        let long = match self.typical_of(bio) {
-            Some(typical) => OVERDUE.saturating_mul(typical),
-            None if tid == Some(bio.tid) => SKEW_NS,
-            None => NEVER,
+        let is_long_since = |since: u64| {
+            let long = match self.typical_of(bio) {
+                Some(typical) => OVERDUE.saturating_mul(typical),
+                None if tid == Some(bio.tid) => SKEW_NS,
+                None => NEVER,
+            };
+            now.saturating_sub(since) > long
         };
-        let is_long_since = |since: u64| now.saturating_sub(since) > long;
         match bio.issued {
-            NEVER => is_long_since(bio.queued) && self.is_passed_over(bio) || done_below(),
+            NEVER => {
+                Self::waits_for_issue(bio) && is_long_since(bio.queued) && self.is_passed_over(bio) || done_below()
+            }
             issued => is_long_since(issued) || done_below(),
         }
     }
@@ -530,13 +536,10 @@ impl<W: Watch> Matching<W> {
         bio.issued == NEVER && has_request && !bio.flush && bio.kind != RequestKind::Discard
     }
 
-    /// Whether a bio has a request that was not issued while its device has nothing in flight: its issue was lost.
+    /// Whether a bio that waits for its issue does so while its device has nothing in flight: its issue was lost.
     #[cold]
     fn is_passed_over(&self, bio: &Bio) -> bool {
-        let is_busy = |other: &Bio| other.device == bio.device && other.issued != NEVER && !other.data_done;
-        Self::waits_for_issue(bio)
-            && self.issues[usize::from(bio.device)]
-            && !self.bios.rest().any(|(_, other)| is_busy(other))
+        self.issues[usize::from(bio.device)] && !self.bios.is_busy(bio.device)
     }
 
     /// Completions that are undecided when the trace ends.

@@ -2,8 +2,10 @@
 //!
 //! What an event costs is bounded: so many bios at most share a bucket, a search over sectors goes through an ordered index where
 //! there are many bios, and steps of requests look at [`LOOKS_OF_AN_EVENT`] bios for each event that has come; then they find no more.
+//! Looks at bios of crowded buckets come out of a reserve ([`RESERVE`]), so that a trace of a single sector takes no longer than others.
 
 use flashscope_trace::{RequestFlags, RequestKind, TaskId};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// No time: the step was not seen.
@@ -12,6 +14,12 @@ pub(super) const NEVER: u64 = u64::MAX;
 pub(super) const NONE: u32 = u32::MAX;
 /// Bios of one bucket, and so of one sector: of more the oldest is given up. A thousand threads may flush a device at once.
 pub(super) const MOST_IN_BUCKET: usize = 1024;
+/// So many bios of a bucket are looked at whatever they take. Further ones come out of the reserve; where that is used up, the bucket
+/// keeps only these.
+pub(super) const FEW_IN_BUCKET: usize = 64;
+/// Looks that a trace begins with, a second of work or so: a hundred thousand events of sectors with 256 bios each. An event adds some.
+const RESERVE: u64 = 1 << 27;
+const RESERVE_OF_AN_EVENT: u64 = 256;
 /// Bios that steps of requests may look at: so many for each event, which are saved up. A bio has some five steps after its queueing; only
 /// events that name ever the same long request want more.
 const LOOKS_OF_AN_EVENT: usize = 128;
@@ -165,7 +173,31 @@ pub(super) struct InFlight {
     /// Bios that events may look at now.
     looks: usize,
     /// This event wanted to look at more.
-    gave_up: bool,
+    gave_up: Cell<bool>,
+    /// Looks at bios of crowded buckets that are left.
+    reserve: Cell<u64>,
+}
+
+/// The bios of a bucket, oldest first, as far as the reserve goes.
+struct InBucket<'b> {
+    of: &'b InFlight,
+    at: u32,
+    seen: usize,
+}
+
+impl<'b> Iterator for InBucket<'b> {
+    type Item = (u32, &'b Bio);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (at, bio) = (self.at, self.of.bios.get(self.at as usize)?);
+        if self.seen >= FEW_IN_BUCKET && !self.of.spend(1) {
+            return None;
+        }
+        self.seen += 1;
+        self.at = bio.next;
+        Some((at, bio))
+    }
 }
 
 impl InFlight {
@@ -182,7 +214,8 @@ impl InFlight {
             clock: 0,
             starts: None,
             looks: MOST_LOOKS,
-            gave_up: false,
+            gave_up: Cell::new(false),
+            reserve: Cell::new(RESERVE),
         }
     }
 
@@ -190,7 +223,29 @@ impl InFlight {
     #[inline(always)]
     pub fn next_event(&mut self) {
         self.looks = (self.looks + LOOKS_OF_AN_EVENT).min(MOST_LOOKS);
-        self.gave_up = false;
+        self.gave_up.set(false);
+        self.reserve.set((self.reserve.get() + RESERVE_OF_AN_EVENT).min(RESERVE));
+    }
+
+    /// Takes so many looks out of the reserve; else the event finds no more.
+    #[inline(always)]
+    fn spend(&self, looks: u64) -> bool {
+        match self.reserve.get().checked_sub(looks) {
+            Some(left) => self.reserve.set(left),
+            None => self.gave_up.set(true),
+        }
+        !self.gave_up.get()
+    }
+
+    #[inline(always)]
+    fn in_bucket(&self, place: Place, sector: u64) -> InBucket<'_> {
+        InBucket { of: self, at: self.buckets[self.bucket(place, sector)], seen: 0 }
+    }
+
+    /// The bios that begin here, oldest first.
+    #[inline(always)]
+    fn here(&self, place: Place, sector: u64) -> impl Iterator<Item = (u32, &Bio)> {
+        self.in_bucket(place, sector).filter(move |(_, bio)| bio.sector == sector && bio.place == place)
     }
 
     /// Whether one bio more may be looked at.
@@ -198,15 +253,15 @@ impl InFlight {
     pub fn may_look(&mut self) -> bool {
         match self.looks.checked_sub(1) {
             Some(looks) => self.looks = looks,
-            None => self.gave_up = true,
+            None => self.gave_up.set(true),
         }
-        !self.gave_up
+        !self.gave_up.get()
     }
 
     /// Whether this event wanted to look at more bios than it may.
     #[inline(always)]
     pub fn gave_up(&self) -> bool {
-        self.gave_up
+        self.gave_up.get()
     }
 
     pub fn len(&self) -> usize {
@@ -236,9 +291,9 @@ impl InFlight {
     /// The first of a bucket that is full.
     #[inline(never)]
     fn crowded(&self, first: u32) -> Option<u32> {
-        let next = |bio: &&Bio| self.bios.get(bio.next as usize);
-        let there = std::iter::successors(self.bios.get(first as usize), next).take(MOST_IN_BUCKET).count();
-        (there == MOST_IN_BUCKET).then_some(first)
+        let most = if self.reserve.get() < MOST_IN_BUCKET as u64 { FEW_IN_BUCKET } else { MOST_IN_BUCKET };
+        let there = InBucket { of: self, at: first, seen: 0 }.take(most).count();
+        (there == most).then_some(first)
     }
 
     /// Takes a bio in; its name until it is removed.
@@ -342,15 +397,13 @@ impl InFlight {
     fn best(&self, first: u32, place: Place, sector: u64, most: u64, fits: impl Fn(&Bio) -> u8) -> Option<u32> {
         let wanted = Wanted { place, sector, most };
         let (mut best, mut rank) = (None, (0, 0));
-        let mut at = first;
-        while let Some(bio) = self.bios.get(at as usize) {
+        for (at, bio) in (InBucket { of: self, at: first, seen: 0 }) {
             if wanted.is(bio) {
                 let found = (fits(bio), bio.sectors);
                 if found.0 > 0 && found > rank {
                     (best, rank) = (Some(at), found);
                 }
             }
-            at = bio.next;
         }
         best
     }
@@ -443,14 +496,7 @@ impl InFlight {
     /// Whether any bio begins here.
     #[inline(always)]
     pub fn any_at(&self, place: Place, sector: u64) -> bool {
-        let mut at = self.buckets[self.bucket(place, sector)];
-        while let Some(bio) = self.bios.get(at as usize) {
-            if bio.sector == sector && bio.place == place {
-                return true;
-            }
-            at = bio.next;
-        }
-        false
+        self.here(place, sector).next().is_some()
     }
 
     /// Whether another bio begins where this one does.
@@ -465,39 +511,19 @@ impl InFlight {
     #[inline(never)]
     fn others(&self, first: u32, index: u32) -> bool {
         let (place, sector) = (self.bios[index as usize].place, self.bios[index as usize].sector);
-        let mut at = first;
-        while let Some(bio) = self.bios.get(at as usize) {
-            if at != index && bio.sector == sector && bio.place == place {
-                return true;
-            }
-            at = bio.next;
-        }
-        false
+        let mut there = InBucket { of: self, at: first, seen: 0 };
+        there.any(|(at, bio)| at != index && bio.sector == sector && bio.place == place)
     }
 
     /// The newest one that begins here.
     pub fn newest_at(&self, place: Place, sector: u64) -> Option<u32> {
-        let mut found = None;
-        let mut at = self.buckets[self.bucket(place, sector)];
-        while let Some(bio) = self.bios.get(at as usize) {
-            if bio.sector == sector && bio.place == place {
-                found = Some(at);
-            }
-            at = bio.next;
-        }
-        found
+        self.here(place, sector).last().map(|(at, _)| at)
     }
 
     /// All that begin here, oldest first.
     pub fn group(&self, place: Place, sector: u64, into: &mut Vec<u32>) {
         into.clear();
-        let mut at = self.buckets[self.bucket(place, sector)];
-        while let Some(bio) = self.bios.get(at as usize) {
-            if bio.sector == sector && bio.place == place {
-                into.push(at);
-            }
-            at = bio.next;
-        }
+        into.extend(self.here(place, sector).map(|(at, _)| at));
     }
 
     /// The first sector from `from` on and before `end` at which a bio begins that `fits` and ends by `end`.
@@ -589,6 +615,13 @@ impl InFlight {
         self.next_start(place, from, end, newer).is_some_and(|sector| sector < behind)
     }
 
+    /// Whether a device has a bio in it, as far as the reserve goes.
+    pub fn is_busy(&self, device: u16) -> bool {
+        let busy = |bio: &Bio| bio.live && bio.device == device && bio.issued != NEVER && !bio.data_done;
+        let found = self.bios.iter().take(self.reserve.get() as usize).position(busy);
+        !self.spend(found.unwrap_or(self.bios.len()) as u64) || found.is_some()
+    }
+
     /// Those that are still on their way.
     pub fn rest(&self) -> impl Iterator<Item = (u32, &Bio)> {
         self.bios.iter().enumerate().filter(|(_, bio)| bio.live).map(|(at, bio)| (at as u32, bio))
@@ -637,5 +670,61 @@ impl InFlight {
     #[cfg(test)]
     pub fn plain(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
         Self::bio(device, (flags, flags.kind()), sector, sectors, (owner, TaskId(owner)), queued)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many reads of one sector that never end, each followed by a search for one that is not there: looks at bios in all, and bios
+    /// that are kept.
+    fn reads_of_one_sector(count: usize, reserve: u64) -> (usize, usize) {
+        let mut bios = InFlight::new(1 << 18);
+        bios.reserve.set(reserve);
+        let bio = InFlight::plain(0, RequestFlags::from_letters(b"R"), 8, 8, 1, 1);
+        let looks = Cell::new(0);
+        let none = |_: &Bio| {
+            looks.set(looks.get() + 1);
+            0
+        };
+        for _ in 0..count {
+            bios.next_event();
+            while let Some(at) = bios.too_many(bio.place, 8) {
+                bios.remove(at);
+            }
+            bios.add(bio);
+            assert!(bios.find(Wanted { place: bio.place, sector: 8, most: 8 }, none).is_none());
+        }
+        (looks.get(), bios.len())
+    }
+
+    #[test]
+    fn events_of_one_sector_look_at_so_many_bios_and_no_more() {
+        let all = |count: usize| count * (count + 1) / 2;
+        // As long as there is a reserve, each event looks at all.
+        assert_eq!(reads_of_one_sector(1000, RESERVE), (all(1000), 1000));
+        // Without one, they look at no more than an event brings, and fewer are kept.
+        let (looks, kept) = reads_of_one_sector(50_000, 100_000);
+        let bound = 100_000 + 50_000 * (RESERVE_OF_AN_EVENT as usize + FEW_IN_BUCKET);
+        assert!(looks < bound && kept < MOST_IN_BUCKET / 2, "{looks} of {bound}, {kept}");
+    }
+
+    #[test]
+    fn whether_a_device_is_busy_is_looked_for_as_far_as_the_reserve_goes() {
+        let mut bios = InFlight::new(1 << 18);
+        let bio = InFlight::plain(0, RequestFlags::from_letters(b"R"), 8, 8, 1, 1);
+        for n in 0..2000 {
+            bios.add(Bio { sector: n * 8, ..bio });
+        }
+        assert!(!bios.is_busy(0) && !bios.gave_up());
+        bios.reserve.set(1000);
+        // What is not known is taken for busy: no bio is given up for it.
+        assert!(bios.is_busy(0) && bios.gave_up());
+        bios.next_event();
+        bios.reserve.set(3000);
+        bios.add(Bio { sector: 1 << 20, issued: 5, ..bio });
+        assert!(bios.is_busy(0));
+        assert_eq!((bios.gave_up(), bios.reserve.get()), (false, 1000));
     }
 }
