@@ -41,7 +41,7 @@ impl Parser for Text {
         match self.wrap {
             Wrap::Not => {}
             Wrap::Column(width) => into["broken_lines"] = format!("joined: broken behind {width} bytes").into(),
-            Wrap::Words => into["broken_lines"] = "joined: broken between words".into(),
+            Wrap::Words(_) => into["broken_lines"] = "joined: broken between words".into(),
         }
     }
 

@@ -3,6 +3,9 @@
 //! A line that is none of the dialect, with the one behind it, may be one. A terminal breaks at its last column, inside of
 //! words too; mails and forums break between words. The beginning of the text shows which: what makes more lines
 //! events. Nothing is joined where no more of them are.
+//!
+//! A line that was broken may be an event all the same, without its last fields. So an event waits for the line behind it, which
+//! belongs to it if the event ends at the terminal's last column, or if its first word had no room there.
 
 use super::parsed::Item;
 use super::text::{Dialect, Lines, MAX_LINE};
@@ -13,14 +16,16 @@ pub(crate) enum Wrap {
     Not,
     /// Behind so many bytes; blanks there may be lost.
     Column(usize),
-    /// At a blank.
-    Words,
+    /// At a blank; the longest line that begins an event has so many bytes.
+    Words(usize),
 }
 
 /// Pieces of one line at most.
-const MAX_PIECES: usize = 4;
+const MAX_PIECES: usize = 6;
 /// Blanks at a piece's end that were lost.
 const LOST_BLANKS: usize = 2;
+/// The same where the line was broken in the blanks that fill a column: the next piece begins with others.
+const LOST_FILLING: usize = 24;
 /// Shorter lines are not broken.
 const SHORTEST: usize = 40;
 
@@ -46,14 +51,17 @@ impl Understood {
     }
 }
 
-/// How these lines are broken; `None`: no way makes more of them events, and all but a few.
+/// How these lines are broken; `None`: no way makes more of them events, and leaves few lines, or less than half as many as
+/// before: a mail has prose around the trace.
 pub(crate) fn found(dialect: &Dialect, lines: &[&[u8]]) -> Option<(Wrap, Understood)> {
     let longest = lines.iter().map(|line| line.len()).max().filter(|&len| len >= SHORTEST)?;
     let of = |wrap| (wrap, Understood::of(dialect, wrap, lines));
-    let (column, words) = (of(Wrap::Column(longest)), of(Wrap::Words));
+    let begins = lines.iter().filter(|line| has_time(line)).map(|line| line.trim_ascii_end().len()).max();
+    let (column, words) = (of(Wrap::Column(longest)), of(Wrap::Words(begins.unwrap_or(longest))));
     let best = if words.1.events > column.1.events { words } else { column };
-    let plain = Understood::of(dialect, Wrap::Not, lines).events;
-    let is_better = best.1.events > plain + 1 && best.1.malformed * 4 <= best.1.events;
+    let plain = Understood::of(dialect, Wrap::Not, lines);
+    let few = best.1.malformed * 4 <= best.1.events || best.1.malformed * 2 < plain.malformed;
+    let is_better = best.1.events > plain.events + 1 && few;
     is_better.then_some(best)
 }
 
@@ -62,8 +70,19 @@ pub(crate) fn reader(dialect: &Dialect, wrap: Wrap) -> Box<dyn Lines> {
     let lines = (dialect.lines)();
     match wrap {
         Wrap::Not => lines,
-        _ => Box::new(Joined { lines, wrap, buffer: Vec::new(), pieces: 0 }),
+        _ => Box::new(Joined { lines, wrap, buffer: Vec::new(), pieces: 0, is_event: false, last: 0 }),
     }
+}
+
+/// Whether a word of a line is a time of microseconds at least, as it stands in front of an event.
+fn has_time(line: &[u8]) -> bool {
+    let is_time = |word: &[u8]| {
+        let mut parts = word.strip_suffix(b":").unwrap_or(word).split(|&b| b == b'.');
+        let (Some(seconds), Some(decimals), None) = (parts.next(), parts.next(), parts.next()) else { return false };
+        let all_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+        !seconds.is_empty() && decimals.len() >= 6 && all_digits(seconds) && all_digits(decimals)
+    };
+    line.split(u8::is_ascii_whitespace).any(is_time)
 }
 
 struct Joined {
@@ -72,6 +91,10 @@ struct Joined {
     /// The beginning of a line.
     buffer: Vec<u8>,
     pieces: usize,
+    /// The beginning is an event by itself.
+    is_event: bool,
+    /// Bytes of the last piece.
+    last: usize,
 }
 
 #[derive(PartialEq, Eq)]
@@ -93,12 +116,31 @@ impl Joined {
         said
     }
 
+    /// Nothing belongs to the beginning any more.
     fn give_up(&mut self, f: &mut dyn FnMut(Item<'_>)) {
-        if self.pieces > 0 {
-            f(Item::Malformed(&self.buffer));
+        let begin = std::mem::take(&mut self.buffer);
+        match self.pieces {
+            0 => {}
+            _ if self.is_event => self.lines.line(&begin, f),
+            _ => f(Item::Malformed(&begin)),
         }
-        self.buffer.clear();
         self.pieces = 0;
+        self.is_event = false;
+    }
+
+    fn begin(&mut self, line: &[u8], is_event: bool) {
+        self.buffer.extend_from_slice(line);
+        self.pieces = 1;
+        self.is_event = is_event;
+        self.last = line.trim_ascii_end().len();
+    }
+
+    /// Whether a line may belong to the event in front of it: its first word had no room there.
+    fn had_no_room(&self, line: &[u8]) -> bool {
+        // A line of a terminal has exactly as many columns: `join` sees to it.
+        let Wrap::Words(width) = self.wrap else { return true };
+        let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
+        word.is_some_and(|word| self.last + 1 + word.len() > width)
     }
 
     /// Adds a piece. False: this line does not go on so.
@@ -106,7 +148,8 @@ impl Joined {
         match self.wrap {
             Wrap::Column(width) => {
                 let end = self.pieces * width;
-                if self.buffer.len() > end || self.buffer.len() + LOST_BLANKS < end {
+                let lost = if line.starts_with(b" ") { LOST_FILLING } else { LOST_BLANKS };
+                if self.buffer.len() > end || self.buffer.len() + lost < end {
                     return false;
                 }
                 self.buffer.resize(end, b' ');
@@ -114,6 +157,7 @@ impl Joined {
             _ => self.buffer.push(b' '),
         }
         self.buffer.extend_from_slice(line);
+        self.last = line.trim_ascii_end().len();
         self.pieces += 1;
         self.pieces <= MAX_PIECES && self.buffer.len() <= MAX_LINE
     }
@@ -122,25 +166,31 @@ impl Joined {
 impl Lines for Joined {
     fn line(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         let alone = self.said(line);
-        if alone == Said::Event || line.trim_ascii().is_empty() {
+        if line.trim_ascii().is_empty() {
             self.give_up(f);
             return self.lines.line(line, f);
         }
-        if self.pieces > 0 && self.join(line) {
-            let line = std::mem::take(&mut self.buffer);
-            if self.said(&line) == Said::Event {
-                self.pieces = 0;
-                return self.lines.line(&line, f);
+        if alone == Said::Event {
+            self.give_up(f);
+            return self.begin(line, true);
+        }
+        let may_belong = self.pieces > 0 && (!self.is_event || !has_time(line) && self.had_no_room(line));
+        let before = self.buffer.len();
+        if may_belong && self.join(line) {
+            let joined = std::mem::take(&mut self.buffer);
+            let is_event = self.said(&joined) == Said::Event;
+            self.buffer = joined;
+            if is_event || !self.is_event {
+                self.is_event = is_event;
+                return;
             }
-            self.buffer = line;
-            return;
+        }
+        if self.is_event {
+            self.buffer.truncate(before);
         }
         self.give_up(f);
         match alone {
-            Said::Malformed => {
-                self.buffer.extend_from_slice(line);
-                self.pieces = 1;
-            }
+            Said::Malformed => self.begin(line, false),
             _ => self.lines.line(line, f),
         }
     }
