@@ -471,6 +471,39 @@ fn the_agent_s_output_is_nobody_else_s_file() {
     assert!(shared.join("flashscope-0001.stream").is_file());
 }
 
+/// Whoever gives a program the path and the name of the recorder of a boot is not collected from, and gets no signals.
+#[test]
+fn nobody_else_s_process_is_the_recorder_of_a_boot() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-boot");
+    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let folder = place.at("flashscope-boot");
+    std::fs::create_dir(&folder).expect("a directory");
+    for name in ["flashscope-boot", "flashscope-kept"] {
+        std::fs::copy("/bin/sleep", folder.join(name)).expect("a program");
+        let mut fake = Command::new("setpriv");
+        fake.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(folder.join(name)).arg("600");
+        let mut fake = fake.stdout(std::fs::File::open("/etc/hostname").expect("a file")).spawn().expect("a process");
+        let comm = format!("/proc/{}/comm", fake.id());
+        while std::fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() != name) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let collected = output(Command::new(agent()).args(["boot", "collect"]));
+        let undone = output(Command::new(agent()).args(["boot", "undo"]));
+        let runs = fake.try_wait().expect("a child").is_none();
+        fake.kill().and_then(|()| fake.wait()).expect("a child");
+        refused(&collected, 1, "this machine is not prepared");
+        assert!(collected.stdout.is_empty() && runs, "{name}");
+        assert_eq!(
+            String::from_utf8_lossy(&undone.stdout),
+            "nothing to undo: this machine is not prepared\n",
+            "{name}"
+        );
+    }
+}
+
 /// As the kernel's `protected_symlinks` has it: in a sticky directory nobody else can exchange root's links, and those of others lead
 /// nowhere.
 #[test]

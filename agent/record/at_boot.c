@@ -125,14 +125,15 @@ static bool find_init(struct boot *boot)
 	return false;
 }
 
-/* A machine that is prepared, or where that was cut short. */
+/* A machine that is prepared, or where that was cut short. Nothing is obeyed of a folder that somebody else made or can write to. */
 static bool find_prepared(struct boot *boot)
 {
 	char path[FS_PATH_MAX];
 	struct stat st;
 
 	for (size_t n = 0; candidate(boot, n); n++)
-		if (boot->init[0] && !lstat(fs_path(path, sizeof(path), "%s", boot->folder), &st) && S_ISDIR(st.st_mode))
+		if (boot->init[0] && !lstat(fs_path(path, sizeof(path), "%s", boot->folder), &st) && S_ISDIR(st.st_mode) &&
+		    st.st_uid == geteuid() && !(st.st_mode & 022))
 			return true;
 	return false;
 }

@@ -44,6 +44,23 @@ static void on_signal(int number)
 		kill(recorder, SIGTERM);
 }
 
+/* A name and a path alone anybody can take: the process is ours, and runs a file that nobody else can have put there. */
+static bool is_holder(uint64_t pid)
+{
+	char path[FS_PATH_MAX], target[FS_PATH_MAX];
+	struct stat process, program;
+	ssize_t length;
+
+	length = readlink(fs_path(path, sizeof(path), "/proc/%" PRIu64 "/exe", pid), target, sizeof(target) - 1);
+	target[length > 0 ? length : 0] = '\0';
+	if (!strstr(target, "/" FS_BOOT_FOLDER "/") || stat(path, &program) ||
+	    stat(fs_path(path, sizeof(path), "/proc/%" PRIu64, pid), &process))
+		return false;
+	/* Without a file after an undo; a second link is how others give a program of root's this path. */
+	return process.st_uid == geteuid() && program.st_uid == geteuid() && program.st_nlink < 2 &&
+	       !(program.st_mode & (S_ISUID | S_ISGID | 022));
+}
+
 pid_t fs_boot_holder(bool *whole)
 {
 	char path[FS_PATH_MAX];
@@ -52,10 +69,9 @@ pid_t fs_boot_holder(bool *whole)
 	DIR *proc = opendir(fs_path(path, sizeof(path), "/proc"));
 
 	while (proc && !found && (entry = readdir(proc))) {
-		char target[FS_PATH_MAX], *name;
 		bool grows, is_whole;
-		ssize_t length;
 		uint64_t pid;
+		char *name;
 
 		if (!fs_parse_u64(entry->d_name, INT32_MAX, &pid))
 			continue;
@@ -63,12 +79,7 @@ pid_t fs_boot_holder(bool *whole)
 		grows = name && !strcmp(name, FS_BOOT_GROWS);
 		is_whole = name && !strcmp(name, FS_BOOT_WHOLE);
 		free(name);
-		if (!grows && !is_whole)
-			continue;
-		/* A name alone anybody can take: it is root's, and runs our program. */
-		length = readlink(fs_path(path, sizeof(path), "/proc/%" PRIu64 "/exe", pid), target, sizeof(target) - 1);
-		target[length > 0 ? length : 0] = '\0';
-		if (!strstr(target, "/" FS_BOOT_FOLDER "/"))
+		if ((!grows && !is_whole) || !is_holder(pid))
 			continue;
 		found = (pid_t)pid;
 		if (whole)

@@ -142,12 +142,36 @@ static void refused(const char *mounts, mode_t mode)
 	test_root_end();
 }
 
+/* A folder of another user, with an init that would be put in the place of the machine's. */
+static void planted(uid_t owner, mode_t mode)
+{
+	char path[512], *init;
+
+	test_root_begin();
+	test_root_file("/proc/cmdline", "quiet\n");
+	test_root_file("/proc/self/mounts", "/dev/root / ext4 rw,relatime 0 0\n");
+	test_root_file("/sbin/init", "#!/sbin/" FS_BOOT_FOLDER "/flashscope-agent " FS_BOOT_WORD "\n");
+	chmod(fs_path(path, sizeof(path), "/sbin/init"), 0755);
+	test_root_file("/sbin/" FS_BOOT_FOLDER "/original", "theirs\n");
+	CHECK(!chmod(fs_path(path, sizeof(path), "/sbin/" FS_BOOT_FOLDER), mode));
+	CHECK(!chown(path, owner, owner));
+	CHECK_NUMBER(boot("undo", 0), 0);
+	CHECK_NUMBER(boot("prepare", 0), FS_EXIT_FAILURE);
+	init = test_root_read("/sbin/init");
+	CHECK(strncmp(init, "theirs", 6));
+	free(init);
+	CHECK(test_root_has("/sbin/" FS_BOOT_FOLDER "/original"));
+	test_root_end();
+}
+
 void test_at_boot(void)
 {
 	if (geteuid()) /* others are refused */
 		return;
 	machine(true);
 	machine(false);
+	planted(65534, 0700);
+	planted(0, 0777);
 	refused("/dev/root / ext4 ro,relatime 0 0\n", 0755);
 	refused("/dev/root / squashfs ro 0 0\n", 0755);
 	refused("/dev/root / ext4 rw 0 0\noverlay / overlay rw 0 0\n", 0755);
