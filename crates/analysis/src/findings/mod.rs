@@ -31,6 +31,7 @@ mod small_journal;
 mod small_reads;
 mod small_requests;
 mod small_sync_writes;
+mod squashfs_blocks;
 mod storage;
 mod swap;
 mod sync_mount;
@@ -165,6 +166,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         discard_stalls::find,
         flush_stalls::find,
         readahead_wasted::find,
+        squashfs_blocks::find,
         mapped_readahead::find,
         read_again::find,
         random_reads::find,

@@ -1,5 +1,6 @@
 //! Pages that read-ahead brings in and no task uses.
 
+use super::squashfs_blocks::is_on_squashfs;
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
 use crate::block::BlockFound;
@@ -45,7 +46,9 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
         Some((disk, disk.read_ahead_kib.filter(|&kib| kib > 0)?))
     };
     let wastes = |file: &&FileBrought| {
-        percent(file.pages.ahead_wasted(), file.pages.ahead) >= MIN_PERCENT && knob(file).is_some()
+        percent(file.pages.ahead_wasted(), file.pages.ahead) >= MIN_PERCENT
+            && knob(file).is_some()
+            && !is_on_squashfs(seen, file)
     };
     let wasteful: Vec<&FileBrought> = found.files.iter().filter(wastes).collect();
     let mut by_device: BTreeMap<Option<Device>, u64> = BTreeMap::new();
