@@ -4,6 +4,7 @@ use super::{Gain, Remedy, Seen, Step, percent};
 use crate::calls::{CallGroup, is_sync};
 use crate::units::{duration, grouped};
 use flashscope_trace::{FileId, NAMELESS};
+use std::collections::BTreeSet;
 
 /// A rollback journal is synced once or twice a transaction, and the database once (sqlite.org/atomiccommit.html, 3.6 and 3.7).
 const MAX_JOURNAL_SYNCS: u64 = 4;
@@ -139,7 +140,7 @@ pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Reme
     let path = |group: &CallGroup| group.path.clone().map(|path| path.trim_end_matches(" (deleted)").to_owned());
     let log_of = |group: &CallGroup| path(group).and_then(|path| Some(path.strip_suffix("-wal")?.to_owned()));
     let log: Syncs = synced().filter(|group| log_of(group).is_some()).map(Syncs::of).sum();
-    let databases: Vec<String> = synced().filter_map(log_of).collect();
+    let databases: BTreeSet<String> = synced().filter_map(log_of).collect();
     let is_database = |group: &&CallGroup| path(group).is_some_and(|path| databases.contains(&path));
     let data: Syncs = synced().filter(is_database).map(Syncs::of).sum();
     // They are most of what this process syncs, and not another one's.
@@ -148,12 +149,19 @@ pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Reme
     }
     let most = synced().filter(|group| log_of(group).is_some()).max_by_key(|group| group.ns.n);
     let name = most.and_then(log_of).unwrap_or_default();
+    let (of_what, its_log, logs) = match databases.len() as u64 {
+        0 | 1 => (name.clone(), "its write-ahead log", format!("{name}-wal")),
+        n => {
+            let all = format!("{} databases (most often synced: {name})", grouped(n));
+            (format!("each of {all}"), "a write-ahead log", format!("the write-ahead logs of {all}"))
+        }
+    };
     let gain = |then: u64, cost: [f64; 2], basis: String| {
         let part = |cost: f64| (100.0 * (1.0 - cost * then as f64 / all.n as f64)).clamp(0.0, 100.0);
         Gain { of: of.to_owned(), least_percent: part(cost[1]), most_percent: part(cost[0]), basis }
     };
     let transactions = Remedy {
-        what: format!("Put ten changes of {name} into one transaction: SQLite syncs its write-ahead log once for each"),
+        what: format!("Put ten changes of {of_what} into one transaction: SQLite syncs {its_log} once for each"),
         steps: vec![Step::Code { line: "BEGIN; /* ten changes */ COMMIT;".to_owned() }],
         gain: gain(
             all.n.div_ceil(10),
@@ -164,9 +172,9 @@ pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Reme
         risk: "a power cut loses up to ten changes more; other connections wait longer for a transaction".to_owned(),
     };
     // A checkpoint syncs the log and the database, and the last connection makes one when it closes.
-    let then = (data.n + 1) * 2;
+    let then = (data.n + databases.len() as u64) * 2;
     let normal = Remedy {
-        what: format!("Where the last transactions may be lost: have SQLite sync {name}-wal before a checkpoint alone"),
+        what: format!("Where the last transactions may be lost: have SQLite sync {logs} before a checkpoint alone"),
         steps: vec![Step::Code { line: "PRAGMA synchronous=NORMAL;".to_owned() }],
         gain: gain(
             then,
@@ -334,6 +342,25 @@ mod tests {
                 assert!(finding.advice[1].what.starts_with("Put ten changes of /data/db into one transaction"));
             }
         }
+    }
+
+    #[test]
+    fn several_write_ahead_logs_are_told_together() {
+        let mut work = Work::new(1_300_000_000);
+        work.call("fdatasync", "app (7)", 303, 900_000_000, 0);
+        for (inode, path, n) in [(14, "/d/a-wal (deleted)", 101), (15, "/d/b-wal", 100), (16, "/d/c-wal", 99)] {
+            for (inode, path, n) in [(inode, path, n), (inode + 10, path.split('-').next().expect("a path"), 1)] {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+        }
+        let advice = only(find(&work.seen())).advice;
+        let all = "3 databases (most often synced: /d/a)";
+        assert!(advice[0].what.ends_with(&format!("the write-ahead logs of {all} before a checkpoint alone")));
+        assert!(advice[1].what.starts_with(&format!("Put ten changes of each of {all}")), "{advice:?}");
+        // Three checkpoints and one more of each, two calls each, in place of 303.
+        let gain = advice[0].gain.known().expect("a range");
+        assert!((60.0..60.5).contains(&gain.least_percent) && gain.most_percent > 99.0, "{gain:?}");
     }
 
     /// Each has a third of the syncs: none alone has most of them. And three of one connection, whose journals had one number.

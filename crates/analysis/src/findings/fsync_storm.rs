@@ -33,6 +33,8 @@ const MOST_OF_ALL_PERCENT: f64 = 90.0;
 const MOST_KNOWN_PERCENT: f64 = 75.0;
 /// From this part of what the process's own bios take on others are why they are slow, percent.
 const MOST_BEHIND_PERCENT: f64 = 50.0;
+/// And so much of the time in its syncs.
+const MIN_BEHIND_PERCENT: f64 = 20.0;
 
 const FLUSHES: &str = "flushes of the device";
 
@@ -107,7 +109,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         measure("time in them", ns as f64, MeasureUnit::Ns, "syscalls:sys_enter_*, sys_exit_*"),
     ];
     let (mut waited, journal_percent) = waits(seen, ns, call, &mut evidence);
-    let behind = behind_others(seen, process);
+    let behind = behind_others(seen, process, ns);
     if let Some((culprit, part)) = behind {
         waited += &format!(" Of what its own bios take, {part:.0} % is behind others, most behind {culprit}.");
     }
@@ -377,14 +379,16 @@ fn of_lower_priority(seen: &Seen<'_>, culprit: &str, part: f64) -> Remedy {
     }
 }
 
-/// Behind whom most of what this process's own bios take is spent, and how much of it, percent.
-fn behind_others<'a>(seen: &Seen<'a>, process: &str) -> Option<(&'a str, f64)> {
+/// Behind whom most of what this process's own bios take is spent, and how much of it, percent. Nobody where that is little of the time
+/// in its syncs: they wait for flushes and the journal then.
+fn behind_others<'a>(seen: &Seen<'a>, process: &str, syncs_ns: u64) -> Option<(&'a str, f64)> {
     let found = &seen.block?.interference;
     let load =
         found.owners.iter().filter(|load| load.owner == process && load.bios > 0).max_by_key(|load| load.bios)?;
     let excess = load.mean_device_excess_ns.known().map_or(0, |&ns| ns.max(0) as u64);
-    let part = percent(load.mean_behind_ns.saturating_add(excess), load.mean_q2c_ns).min(100.0);
-    if part < MOST_BEHIND_PERCENT {
+    let behind = load.mean_behind_ns.saturating_add(excess);
+    let part = percent(behind, load.mean_q2c_ns).min(100.0);
+    if part < MOST_BEHIND_PERCENT || percent(behind.saturating_mul(load.bios), syncs_ns) < MIN_BEHIND_PERCENT {
         return None;
     }
     // A program of which the trace has bios: a journal is what the syncs themselves cause.
@@ -565,9 +569,11 @@ mod tests {
     #[test]
     fn who_holds_the_syncs_up_is_named() {
         use crate::block::{OwnerLoad, WaitBehind, WaitStage};
-        for (behind_ns, told) in [(3_000_000, true), (500_000, false)] {
+        for (behind_ns, syncs_ns, told) in
+            [(3_000_000, 340_000_000, true), (500_000, 340_000_000, false), (3_000_000, 900_000_000, false)]
+        {
             let mut work = Work::new(5_000_000_000);
-            work.call("fsync", "editor (8)", 25, 340_000_000, 0);
+            work.call("fsync", "editor (8)", 25, syncs_ns, 0);
             // With its thread in its name or without.
             work.owner(if told { "cp (7)" } else { "cp" }, OwnerKind::Task, 0, 100 << 20);
             let found = &mut work.block().interference;
