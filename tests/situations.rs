@@ -224,6 +224,35 @@ fn a_small_limit_of_changed_memory() {
     assert!(!after["writer"]["findings"].to_string().contains("dirty_limit"));
 }
 
+/// Reads of 4 KiB here and there of a file on squashfs, with blocks of 1 MiB and of 16 KiB.
+#[test]
+fn small_reads_of_large_blocks() {
+    let dir = TempDir::new("situations-squashfs");
+    let run = |block: &str| {
+        let script = format!(
+            "b=/bin/busybox; mkdir /tmp/d; $b dd if=/dev/urandom of=/tmp/d/f bs=64k count=256 2> /dev/null; \
+             /usr/bin/mksquashfs /tmp/d /mnt/s -b {block} > /dev/null; sync; rm /tmp/d/f; mkdir -p /m; \
+             mount -t squashfs -o loop,ro /mnt/s /m || exit 1; echo 3 > /proc/sys/vm/drop_caches; \
+             i=0; while [ $i -lt 60 ]; do \
+             $b dd if=/m/f of=/dev/null bs=4k count=1 skip=$(((i * 1877) % 4096)) 2> /dev/null; i=$((i + 1)); done; true"
+        );
+        let tools = ["--modules", "squashfs,loop", "--packages", "squashfs-tools"];
+        let disk = ["--disk", "completion_ns=500000,queue_depth=1", "--events", "block,cache,syscall"];
+        on_board(&dir, "board:armv7-blk", &[&tools[..], &disk[..]].concat(), &script)
+    };
+    let brought_in = |report: &Value| -> f64 {
+        let mut files = report["readahead"]["files"].as_array().expect("files").iter();
+        let file = files.find(|file| file["path"] == "/m/f").expect("the file");
+        ["ahead", "requested"].map(|part| file[part].as_f64().expect("pages")).iter().sum()
+    };
+    let large = run("1M");
+    let finding = first_is(&large, "readahead_wasted");
+    assert!(whole(&finding).contains("Squashfs unpacks a complete block"), "{finding:#}");
+    let small = run("16K");
+    gained(&finding, brought_in(&large), brought_in(&small));
+    assert!(!small["findings"].to_string().contains("readahead_wasted"), "{:#}", small["findings"]);
+}
+
 /// A file system of the host's tools, for a disk that is made on the board.
 fn ext4(dir: &TempDir) -> Option<Vec<u8>> {
     let script = "dd if=/dev/zero of=disk bs=1M count=60 2> log; \

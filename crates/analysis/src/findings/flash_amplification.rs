@@ -45,7 +45,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             digits(times)
         ),
         cause: format!(
-            "Writes smaller than a page that are synced one by one each fill a page, and each moves the index.{spends}"
+            "Writes smaller than a page each fill a page, and each moves the index, where they are synced one by one or are files of their own.{spends}"
         ),
         evidence,
         lost_ns: Evidence::unknown(

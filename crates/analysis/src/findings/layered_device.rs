@@ -1,9 +1,10 @@
 //! Device mapper and loop devices: what the layer adds in time and in bytes.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
 use crate::block::StackLevel;
 use crate::units::{counted, duration, grouped, size};
+use flashscope_trace::Device;
 
 const MIN_BIOS: u64 = 20;
 /// From this part of what a bio of the upper device takes, percent.
@@ -22,8 +23,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 /// The way down to the lower device and back, which the layer's own threads take.
 fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
-    let disk = seen.storage.disk(&level.upper)?;
-    let uuid = disk.dm_uuid.as_deref()?;
+    let disk = seen.storage.disk(&level.upper);
+    let dm_name = dm_name(seen, level, disk)?;
     // A bio behind others may wait for the device below on its way down, as it would without the layer.
     let alone = level.alone.as_ref().filter(|alone| alone.bios >= MIN_BIOS)?;
     let own = alone.mean_own_ns;
@@ -32,27 +33,14 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     if part < MIN_TIME_PERCENT || seen.of_span(total) < MIN_SPAN_PERCENT {
         return None;
     }
-    let crypt = uuid.starts_with("CRYPT-");
+    let uuid = disk.and_then(|disk| disk.dm_uuid.as_deref());
+    let crypt = uuid.is_some_and(|uuid| uuid.starts_with("CRYPT-"));
     let upper = seen.storage.device_name(&level.upper);
     let source = "block:block_bio_remap, block_bio_queue, block_bio_complete of both devices";
-    let advice = crypt.then(|| {
-        let name = disk.dm_name.clone().unwrap_or_else(|| disk.name.clone());
-        Remedy {
-            what: "Encrypt in the calling thread, without work queues (Linux 5.9 and later)".to_owned(),
-            steps: vec![Step::Run {
-                command: "cryptsetup refresh --perf-no_read_workqueue --perf-no_write_workqueue".to_owned(),
-                names: vec![name],
-            }],
-            gain: Gain {
-                of: format!("mean time of a bio of {upper}"),
-                least_percent: 0.0,
-                most_percent: part,
-                basis: "the wait in the queues of the layer ends, the encryption itself stays".to_owned(),
-            }
-            .into(),
-            risk: "the encryption takes the processor of the thread that reads or writes".to_owned(),
-        }
-    });
+    let advice = match crypt {
+        true => without_queues(dm_name, &upper, part),
+        false => look_at_the_table(dm_name),
+    };
     Some(Finding {
         rule: Rule::LayeredDevice,
         weight: Weight::Cost,
@@ -77,9 +65,51 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
         ],
         lost_ns: total.into(),
         lost_bytes: None,
-        advice: advice.into_iter().collect(),
+        advice: vec![advice],
         uncertain: None,
     })
+}
+
+/// What dmsetup calls it; `None`: it is no device of device mapper. One that was made while it was recorded is not among the facts, and
+/// dmsetup gives none a UUID by itself.
+fn dm_name(seen: &Seen<'_>, level: &StackLevel, disk: Option<&Disk>) -> Option<String> {
+    let is_kernels = |name: &str| name.starts_with("dm-");
+    if let Some(disk) = disk.filter(|disk| disk.dm_uuid.is_some() || disk.dm_name.is_some() || is_kernels(&disk.name)) {
+        return Some(disk.dm_name.clone().unwrap_or_else(|| disk.name.clone()));
+    }
+    let named = seen.storage.device_names.get(Device::parse(&level.upper)?)?;
+    let is_dm = is_kernels(&named.name) || named.kernel_name.as_deref().is_some_and(is_kernels);
+    is_dm.then(|| named.name.clone())
+}
+
+fn without_queues(name: String, upper: &str, part: f64) -> Remedy {
+    Remedy {
+        what: "Encrypt in the calling thread, without work queues (Linux 5.9 and later)".to_owned(),
+        steps: vec![Step::Run {
+            command: "cryptsetup refresh --perf-no_read_workqueue --perf-no_write_workqueue".to_owned(),
+            names: vec![name],
+        }],
+        gain: Gain {
+            of: format!("mean time of a bio of {upper}"),
+            least_percent: 0.0,
+            most_percent: part,
+            basis: "the wait in the queues of the layer ends, the encryption itself stays".to_owned(),
+        }
+        .into(),
+        risk: "the encryption takes the processor of the thread that reads or writes".to_owned(),
+    }
+}
+
+fn look_at_the_table(name: String) -> Remedy {
+    Remedy {
+        what: "Look at what the layer does (its table: delay, cache, snapshot, …), and whether it is needed".to_owned(),
+        steps: vec![Step::Run { command: "dmsetup table".to_owned(), names: vec![name] }],
+        gain: Evidence::unknown(
+            "which part of this time the layer can do without is not in the trace",
+            "change its table, and compare two recordings: flashscope diff",
+        ),
+        risk: "none: it only prints the table".to_owned(),
+    }
 }
 
 fn in_bytes(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
@@ -114,7 +144,6 @@ fn in_bytes(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
     use crate::block::StackAlone;
@@ -165,6 +194,26 @@ mod tests {
         level.alone = Some(StackAlone { bios: 60, mean_own_ns: 50_000, mean_q2c_ns: 1_050_000 });
         assert!(find(&work.seen()).is_empty());
         work.block().stack[0].alone = None;
+        assert!(find(&work.seen()).is_empty());
+    }
+
+    /// dmsetup made it without a UUID, before the recording or within it.
+    #[test]
+    fn a_delay_has_no_uuid() {
+        let mut work = work(1_000_000, 4 << 20, None);
+        for later in [false, true] {
+            if later {
+                work.storage.disks.clear();
+                let names =
+                    serde_json::json!({"names": {"devices": [{"device": "253:0", "name": "dm-0", "dm": "slow"}]}});
+                work.storage.device_names = flashscope_trace::DeviceNames::of_facts(&names);
+            }
+            let finding = only(find(&work.seen()));
+            assert!(finding.what.starts_with("The device mapper adds 1.00 ms to each of 100 bios"), "{}", finding.what);
+            let Step::Run { names, .. } = &finding.advice[0].steps[0] else { panic!("{:?}", finding.advice) };
+            assert_eq!(names[0], if later { "slow" } else { "secret" });
+        }
+        work.storage.device_names = flashscope_trace::DeviceNames::default();
         assert!(find(&work.seen()).is_empty());
     }
 

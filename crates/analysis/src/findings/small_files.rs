@@ -147,18 +147,7 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
         let source = "block:block_bio_queue";
         evidence.push(measure("written to the device", written as f64, MeasureUnit::Bytes, source));
     }
-    let gain = match written > bytes {
-        true => Evidence::Known(Gain {
-            of: format!("bytes written to {}", seen.storage.device_name(&device)),
-            least_percent: 0.0,
-            most_percent: 100.0 - percent(bytes, written),
-            basis: "the data itself has to be written; what else was written there meanwhile stays".to_owned(),
-        }),
-        false => Evidence::unknown(
-            "the files were not yet written to the device when the recording ended",
-            "record until they are: sync at the end",
-        ),
-    };
+    let gain = gain_of(seen, &device, bytes, written);
     Some(Finding {
         rule: Rule::SmallFiles,
         weight: match reads_ns(seen) >= waited.saturating_mul(MOSTLY_READS) {
@@ -188,6 +177,27 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
         }],
         uncertain: None,
     })
+}
+
+/// Of one file in place of them. `bytes` are in them, and `written` went to the device.
+fn gain_of(seen: &Seen<'_>, device: &str, bytes: u64, written: u64) -> Evidence<Gain> {
+    match written > bytes {
+        true => Evidence::Known(Gain {
+            of: format!("bytes written to {}", seen.storage.device_name(device)),
+            least_percent: 0.0,
+            most_percent: 100.0 - percent(bytes, written),
+            basis: "the data itself has to be written; what else was written there meanwhile stays".to_owned(),
+        }),
+        // Raw flash has no bios.
+        false if !seen.is_used(device) && seen.programs_flash() => Evidence::unknown(
+            "the trace does not show which of the programmed pages are of these files alone",
+            "compare the bytes programmed of two recordings: flashscope diff",
+        ),
+        false => Evidence::unknown(
+            "the files were not yet written to the device when the recording ended",
+            "record until they are: sync at the end",
+        ),
+    }
 }
 
 /// What a program waits for small reads, as one that copies a tree does: then the files that are written are not the first cause.
