@@ -88,7 +88,7 @@ fn a_process_that_executes_another_program_is_one() {
     let of_dd = stdout(flashscope().args(["report", input, "--process", "dd"]));
     assert!(of_dd.starts_with("input\n2 bios queued"), "{of_dd}");
     let of_sh = stdout(flashscope().args(["report", input, "--process", "sh"]));
-    assert!(of_sh.starts_with("input\n1 bios queued"), "{of_sh}");
+    assert!(of_sh.starts_with("input\n1 bio queued"), "{of_sh}");
 }
 
 /// A number is given again: the second task of that name is another one, where clones or ends of tasks show it.

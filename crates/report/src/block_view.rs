@@ -51,12 +51,12 @@ pub fn unit_note(found: &BlockFound) -> Option<String> {
     Some(note)
 }
 
-/// How many began and ended, with the words for it.
+/// What is counted, and how many began and ended, with the words for it.
 fn counts(found: &BlockFound) -> (&'static str, [(&Evidence<u64>, &'static str); 2]) {
     let s = &found.stages;
     match s.unit {
-        Unit::Bio => ("bios", [(&s.bios_queued, "queued"), (&s.bios_completed, "completed")]),
-        Unit::Request => ("requests", [(&s.requests, "issued"), (&s.requests_completed, "completed")]),
+        Unit::Bio => ("bio", [(&s.bios_queued, "queued"), (&s.bios_completed, "completed")]),
+        Unit::Request => ("request", [(&s.requests, "issued"), (&s.requests_completed, "completed")]),
     }
 }
 
@@ -73,7 +73,7 @@ pub fn known_counts(found: &BlockFound) -> Vec<String> {
         .enumerate()
         .map(
             |(at, (&n, did))| {
-                if at == 0 { format!("{} {unit} {did}", grouped(n)) } else { format!("{} {did}", grouped(n)) }
+                if at == 0 { format!("{} {did}", counted(n, unit)) } else { format!("{} {did}", grouped(n)) }
             },
         )
         .collect()
@@ -85,7 +85,7 @@ pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
     let sentence = |did: &str, why: &Unknown| {
         // What the reason says of completions, the sentence has said.
         let missing = why.missing.strip_suffix(": how many were completed, and when").unwrap_or(&why.missing);
-        format!("How many {unit} were {did} is unknown: {missing}. To know it, {}.", why.next)
+        format!("How many {unit}s were {did} is unknown: {missing}. To know it, {}.", why.next)
     };
     match (begun.0.why(), done.0.why()) {
         (Some(why), Some(other)) if why == other => vec![sentence(&format!("{} and {}", begun.1, done.1), why)],

@@ -65,7 +65,7 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
     let (n, ns) = all.iter().fold((0u64, 0u64), |(n, ns), one| (n + one.n, ns.saturating_add(one.total_ns)));
     let most = all.first()?;
     Some(format!(
-        "{} of 1 ms or longer took {} in all and show no storage, most of it {}() of {} ({}, {}). They are of pipes, \
+        "Without storage: {} of 1 ms or longer, {} in all, most of it {}() of {} ({}, {}). They are of pipes, \
          sockets and terminals, or they waited for what this trace does not show: a limit of the cgroup (io.max, io.pressure), a \
          lock, a file system over the network. record --events block,syscall,layers shows where a task waits.",
         counted(n, "call"),

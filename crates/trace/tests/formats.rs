@@ -295,6 +295,14 @@ const REFUSED: &[(&[u8], &[&str])] = &[
         &["decimal commas", "LC_ALL=C", "sed -E"],
     ),
     (b"  8,0    0        1     0,000000000   102  Q  RS 2208 + 8 [work]\n", &["decimal commas"]),
+    (
+        b"block_bio_queue: 8,32 R 86925864 + 2144 [Thread-51]\nblock_split: 8,32 R 86925864 / 86926888 [Thread-51]\n",
+        &["events of ftrace without the columns", "a task, a CPU and a time"],
+    ),
+    (
+        b"f2fs_submit_write_bio: dev = (259,0)/(259,0), rw = WRITE(S), DATA, sector = 53256, size = 4096\n",
+        &["events of ftrace without the columns"],
+    ),
     (b"fio 900 [001] 1,024000: block:block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\n", &["decimal commas"]),
     (b"64 0 3\n1 2 0\n", &["three numbers a line", "spatial view", "blocks with their sizes and times"]),
     (b"Dear reader, this is no trace.\n", &["not a trace that flashscope reads", "report --help"]),

@@ -409,6 +409,11 @@ pub(super) const ALL: &[Refused] = &[
         })],
     },
     Refused {
+        what: "events of ftrace without the columns in front of them",
+        why: "each line needs a task, a CPU and a time, else no duration follows; give the trace with them, or RECORD",
+        is: &[MostOf(like::is_event_alone)],
+    },
+    Refused {
         what: "a table of block requests (as SNIA, MSR, SPC, FIU and clouds publish them)",
         why: "it has a line a request, and no steps of it in the kernel, so none of its times follows; RECORD",
         is: &[MostOf(like::is_request_table)],

@@ -284,3 +284,10 @@ pub(super) fn is_event_name(line: &[u8]) -> bool {
     let is_name = |part: &[u8]| !part.is_empty() && part.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
     parts.next().is_some_and(is_name) && parts.next().is_some_and(is_name) && parts.next().is_none()
 }
+
+/// `block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [fio]`: an event of a group of storage, with nothing in front of it.
+pub(super) fn is_event_alone(line: &[u8]) -> bool {
+    let groups = ["block_", "ext4_", "f2fs_", "jbd2_", "xfs_", "btrfs_", "mm_filemap_", "writeback_", "scsi_", "mmc_"];
+    let word = line.split(u8::is_ascii_whitespace).next().and_then(|word| word.strip_suffix(b":"));
+    word.is_some_and(|event| groups.iter().any(|group| event.starts_with(group.as_bytes())))
+}
