@@ -148,7 +148,12 @@ fn every_issue_is_a_request() {
                     BlockAction::Requeue => {
                         put_back.insert(place);
                     }
-                    BlockAction::Issue => requeues += i64::from(put_back.remove(&place)),
+                    // It may be merged into one that begins before it.
+                    BlockAction::Issue => {
+                        let end = (block.device, block.sector.saturating_add(block.bytes.div_ceil(512).max(1)));
+                        let again: Vec<_> = put_back.range(place..end).copied().collect();
+                        requeues += again.iter().filter(|place| put_back.remove(*place)).count() as i64;
+                    }
                     _ => {}
                 }
                 if block.action == BlockAction::Issue {

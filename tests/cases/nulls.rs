@@ -260,3 +260,24 @@ fn top_has_null_for_what_was_not_recorded() {
         }
     }
 }
+
+/// Rows, and the counter of requests in flight, of traces without completions, without those of one device, and with them.
+#[test]
+fn how_io_ended_is_unknown_without_completions() {
+    let dir = TempDir::new("nulls-ends");
+    let out = dir.path().join("trace.pftrace");
+    for (case, rows, wanted, counter) in [
+        ("issues-alone", "requests", &["unknown"; 4][..], false),
+        ("issue-complete-only", "requests", &["completed"; 4], true),
+        ("latency-cut", "bios", &["completed", "unfinished"], true),
+    ] {
+        let input = top().join("tests/cases").join(case).join("input");
+        let text = stdout(flashscope().arg("export").arg(&input).args(["--rows", rows, "--to", "json", "-o", "-"]));
+        let status = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["status"].clone();
+        assert_eq!(text.lines().map(status).collect::<Vec<_>>(), wanted, "{case}");
+        stdout(flashscope().arg("export").arg(&input).args(["--to", "perfetto", "-o"]).arg(&out));
+        let written = std::fs::read(&out).expect("written");
+        let name = b" in flight";
+        assert_eq!(written.windows(name.len()).any(|bytes| bytes == name), counter, "{case}");
+    }
+}

@@ -32,6 +32,8 @@ pub enum RowStatus {
     Unfinished,
     /// Its completion is not in the trace, or cannot be distinguished from another's.
     GivenUp,
+    /// The trace has no completions, or its device has none.
+    Unknown,
 }
 
 impl RowStatus {
@@ -41,6 +43,7 @@ impl RowStatus {
             RowStatus::Completed => "completed",
             RowStatus::Unfinished => "unfinished",
             RowStatus::GivenUp => "given up",
+            RowStatus::Unknown => "unknown",
         }
     }
 }
@@ -326,8 +329,15 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
     /// Hands over what is still on its way.
     pub fn finish(self, sink: &mut dyn FnMut(NamedRow<'_, L>)) -> RowsFound {
         let Followed { matching, originators, .. } = self.followed;
-        let (mut watch, _, counts, ..) = matching.finish();
+        let completes = matching.completes.clone();
+        let (mut watch, devices, counts, ..) = matching.finish();
         watch.close();
+        if counts.endless.is_some() {
+            let ends = |device| devices.iter().position(|&one| one == device).is_none_or(|at| completes[at]);
+            for row in watch.done.iter_mut().filter(|row| row.status == RowStatus::Unfinished && !ends(row.device)) {
+                row.status = RowStatus::Unknown;
+            }
+        }
         emit(&mut watch.done, (&originators, &self.names), sink);
         RowsFound {
             events: counts.events,
@@ -390,6 +400,8 @@ struct Collector {
     /// The request whose bios are being reported.
     current: u32,
     unfinished: bool,
+    /// A completion came.
+    completes: bool,
     done: Vec<IoRow>,
     queued: u64,
     issued: u64,
@@ -421,6 +433,7 @@ impl Collector {
             free: Vec::new(),
             current: NONE,
             unfinished: false,
+            completes: false,
             done: Vec::new(),
             queued: 0,
             issued: 0,
@@ -438,6 +451,7 @@ impl Collector {
 
     fn status(&self, completed: u64) -> RowStatus {
         match (completed, self.unfinished) {
+            (NEVER, _) if !self.completes => RowStatus::Unknown,
             (NEVER, true) => RowStatus::Unfinished,
             (NEVER, false) => RowStatus::GivenUp,
             _ => RowStatus::Completed,
@@ -632,6 +646,7 @@ impl Watch for Collector {
         self.devices[index] = block.device;
         match block.action {
             BlockAction::Queue => self.queued += 1,
+            BlockAction::Complete => self.completes = true,
             BlockAction::Issue => {
                 self.issued += 1;
                 self.open(block.device, block, now);

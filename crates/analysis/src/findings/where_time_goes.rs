@@ -16,7 +16,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let Some(all) = found.groups.iter().find(|group| group.by == GroupBy::All) else { return Vec::new() };
     let Some(d2c) = stage(all, "D2C") else { return Vec::new() };
-    let source = "block:block_bio_queue, block_rq_issue, block_rq_complete";
+    let source = match found.stages.unit {
+        Unit::Bio => "block:block_bio_queue, block_rq_issue, block_rq_complete",
+        Unit::Request => "block:block_rq_issue, block_rq_complete",
+    };
     let mut evidence = vec![
         measure("time of requests in the device (D2C), sum", d2c.total_ns as f64, MeasureUnit::Ns, source),
         measure("mean D2C", d2c.ns.mean as f64, MeasureUnit::Ns, source),

@@ -94,12 +94,19 @@ struct Pending {
     access: FlashAccess,
 }
 
+/// Changes of what a device has in flight that are remembered until its first completion.
+const MAX_DEPTHS: usize = 1 << 12;
+
 /// What a block device has in flight. A slice that overlaps another needs a lane of its own.
 #[derive(Default)]
 pub(super) struct Queue {
     free: BTreeSet<u32>,
     lanes: u32,
     in_flight: i64,
+    /// A completion came.
+    completes: bool,
+    /// How many were in flight at a time, before that.
+    depths: Vec<(u64, i64)>,
     /// How long requests usually take, by kind.
     pub took: [RunningMedian; RequestKind::COUNT],
 }
@@ -591,6 +598,7 @@ impl<'a> Writer<'a> {
     }
 
     fn complete(&mut self, block: &BlockEvent, key: Key, time: u64) -> bool {
+        self.completes(block.device);
         let key = match block.kind() {
             // Its completion is at the sector that the device chose in the zone.
             RequestKind::ZoneAppend => self.appended(block).unwrap_or(key),
@@ -697,7 +705,28 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Without a completion it is unknown how many are in flight: the counter begins with the first one, and has what was before it.
     fn depth(&mut self, device: Device, time: u64, depth: i64) {
+        let Some(queue) = self.devices.get_mut(&device) else { return };
+        if !queue.completes {
+            if queue.depths.len() == MAX_DEPTHS {
+                queue.depths.clear();
+            }
+            queue.depths.push((time, depth));
+            return;
+        }
+        self.count_depth(device, time, depth);
+    }
+
+    fn completes(&mut self, device: Device) {
+        let Some(queue) = self.devices.get_mut(&device).filter(|queue| !queue.completes) else { return };
+        queue.completes = true;
+        for (time, depth) in std::mem::take(&mut queue.depths) {
+            self.count_depth(device, time, depth);
+        }
+    }
+
+    fn count_depth(&mut self, device: Device, time: u64, depth: i64) {
         let uuid = track::IN_FLIGHT | u64::from(device.0);
         self.counter(uuid, &format!("{device} in flight"), time, depth);
     }
