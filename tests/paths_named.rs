@@ -86,6 +86,37 @@ fn bytes_on_squashfs_have_a_path() {
     on_host("squashfs");
 }
 
+/// A file that was made while the clock was ahead: its birth is later than all that is recorded. Renamed, it is the same file still.
+#[test]
+fn a_clock_that_was_set_makes_no_other_file_of_one() {
+    if !is_root() || !Path::new("/dev/loop-control").exists() {
+        return skip("needs root and loop devices");
+    }
+    let dir = TempDir::new("paths-named-clock");
+    let script = format!(
+        "set -e; cd {}; truncate -s 16M img; mkfs.ext4 -qF -I 256 img; mkdir m; m=$PWD/m; export m; d=$(losetup -f --show img); \
+         trap 'umount $m; losetup -d $d' EXIT; mount $d $m; head -c 16384 /dev/urandom >$m/first; umount $m; \
+         debugfs -w -R 'set_inode_field first crtime 20380101000000' $d; mount $d $m; stat -c born:%w $m/first; \
+         $FLASHSCOPE -q record --device ${{d#/dev/}} -o t.dat -- sh -c \
+         'dd if=/dev/zero of=$m/first bs=4k count=2 conv=notrunc,fsync; sleep 1; mv $m/first $m/second; sync'",
+        dir.path().display()
+    );
+    let flashscope = flashscope();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env("FLASHSCOPE", flashscope.get_program());
+    shell.envs(flashscope.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = output(&mut shell);
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if err.contains("debugfs: not found") {
+        return skip("needs debugfs of e2fsprogs");
+    }
+    assert!(ran.status.success() && out.contains("born:2038-01-01"), "{out}{err}");
+    let report = stdout(flashscope_tests::flashscope().arg("report").arg(dir.path().join("t.dat")));
+    let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(report.contains("/second (was /"), "{report}");
+    assert!(!report.contains("and before it"), "{report}");
+}
+
 /// The whole script runs under the recorder: there is nothing before it on a board.
 fn on_board(what: &str, board: &str, more: &[&str], mount: &str) {
     let dir = TempDir::new(&format!("paths-named-{what}"));

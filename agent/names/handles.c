@@ -17,6 +17,13 @@
 
 static const char gone[] = " (deleted)";
 
+uint64_t fs_born_ns(const struct statx *st)
+{
+	if (!(st->stx_mask & STATX_BTIME))
+		return 0;
+	return (uint64_t)st->stx_btime.tv_sec * UINT64_C(1000000000) + st->stx_btime.tv_nsec;
+}
+
 struct handle {
 	struct file_handle head;
 	uint32_t inode, generation;
@@ -107,9 +114,7 @@ static bool named(const struct fs_handles *handles, int fd, struct fs_handle_fil
 		return false;
 	file->path[length] = '\0';
 	file->foreign = handles->pid != 0;
-	file->born_ns = 0;
-	if (st.stx_mask & STATX_BTIME)
-		file->born_ns = (uint64_t)st.stx_btime.tv_sec * UINT64_C(1000000000) + st.stx_btime.tv_nsec;
+	file->born_ns = fs_born_ns(&st);
 	file->deleted = !st.stx_nlink;
 	if (!file->deleted)
 		return is_true(handles, file->path, &st);

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "mounts.h"
 
@@ -37,5 +38,7 @@ enum fs_handle_result {
 enum fs_handle_result fs_handle_name(struct fs_handles *handles, const struct fs_mounts *mounts, uint32_t device, uint64_t inode,
 		    struct fs_handle_file *file);
 void fs_handles_close(struct fs_handles *handles);
+/* When a file was made, in ns; 0: the file system does not say. */
+uint64_t fs_born_ns(const struct statx *st);
 
 #endif

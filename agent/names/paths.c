@@ -57,6 +57,15 @@ static uint64_t real_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/*
+ * Whether what was made then is another file than the one of this number that was seen. The clock may have been set meanwhile:
+ * it is asked only where the first file does not say when it was made.
+ */
+static bool is_another(const struct fs_inode *file, uint64_t born_ns)
+{
+	return born_ns && (file->born_ns ? born_ns != file->born_ns : born_ns > file->seen_ns);
+}
+
 /* --- what processes have open ------------------------------------------ */
 
 /* The kernel appends it to the path of what is gone. */
@@ -76,8 +85,12 @@ static const struct fs_mount *mount_of(const struct fs_paths *paths, uint32_t de
 	return NULL;
 }
 
-/* subvolume: the device that stat(2) has for it, where that is another one than events have; else 0. */
-static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, uint32_t subvolume, bool foreign, bool deleted)
+/*
+ * subvolume: the device that stat(2) has for it, where that is another one than events have; else 0. born_ns: when the file was
+ * made; 0: unknown.
+ */
+static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, uint32_t subvolume, uint64_t born_ns,
+		    bool foreign, bool deleted)
 {
 	if (*path != '/')
 		return;
@@ -96,6 +109,7 @@ static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, u
 			return;
 		file->foreign = foreign;
 		file->seen_ns = real_ns();
+		file->born_ns = born_ns;
 	} else if (strcmp(file->path, path) && !foreign) {
 		if (!file->foreign && !file->was && !fs_inode_set_path(&paths->touched, &file->was, file->path))
 			return;
@@ -166,7 +180,7 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 		/* What the kernel has of it will do: what was unmounted with force may be remote. */
 		if (entry->d_name[0] == '.' || is_remote(paths, pid, entry->d_name) ||
 		    statx(dirfd(dir), entry->d_name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
-			  STATX_TYPE | STATX_INO | STATX_NLINK, &st) ||
+			  STATX_TYPE | STATX_INO | STATX_NLINK | STATX_BTIME, &st) ||
 		    !(S_ISREG(st.stx_mode) || S_ISDIR(st.stx_mode)))
 			continue;
 		stat_device = kernel_device(makedev(st.stx_dev_major, st.stx_dev_minor));
@@ -180,7 +194,7 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 		target[length] = '\0';
 		if (!st.stx_nlink)
 			without_gone(target);
-		sighted(paths, file, target, device != stat_device ? stat_device : 0, foreign, !st.stx_nlink);
+		sighted(paths, file, target, device != stat_device ? stat_device : 0, fs_born_ns(&st), foreign, !st.stx_nlink);
 	}
 	if (dir)
 		closedir(dir);
@@ -212,7 +226,7 @@ static void mapped_files(struct fs_paths *paths, int32_t pid, bool foreign, bool
 		fs_unescape(name);
 		without_gone(name);
 		/* Whether it is gone or was renamed onto, the walk finds out. */
-		sighted(paths, file, name, 0, foreign, false);
+		sighted(paths, file, name, 0, 0, foreign, false);
 	}
 	free(text);
 }
@@ -333,7 +347,7 @@ static bool sighted_by_handle(struct fs_paths *paths, struct fs_inode *file)
 
 	if (by_handle(paths, file, &found) != FS_HANDLE_NAMED)
 		return false;
-	sighted(paths, file, found.path, 0, found.foreign, found.deleted);
+	sighted(paths, file, found.path, 0, found.born_ns, found.foreign, found.deleted);
 	return file->path != NULL;
 }
 
@@ -395,7 +409,7 @@ void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns)
 		if (result != FS_HANDLE_NAMED)
 			continue;
 		if (file->path && !file->foreign && strcmp(file->path, found.path)) {
-			file->again = found.born_ns > file->seen_ns;
+			file->again = is_another(file, found.born_ns);
 			if (!file->was)
 				fs_inode_set_path(touched, &file->was, file->path);
 		}
@@ -441,20 +455,11 @@ static bool is_over(struct walk *walk)
 	return !(++walk->count % STRIDE) && is_out_of_time(walk);
 }
 
-/* Whether the file was made after another of this number had been seen. */
-static bool is_another(int dir, const char *name, const struct fs_inode *file)
-{
-	struct statx stx;
-
-	return file->path && !statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &stx) &&
-	       (stx.stx_mask & STATX_BTIME) &&
-	       (uint64_t)stx.stx_btime.tv_sec * UINT64_C(1000000000) + stx.stx_btime.tv_nsec > file->seen_ns;
-}
-
 static void found(struct walk *walk, int dir, const char *name, struct fs_inode *file)
 {
 	struct fs_touched *touched = &walk->paths->touched;
 	const char *path = walk->path + walk->skip;
+	struct statx stx;
 
 	if (strlen(path) > PATH_KEPT)
 		path += strlen(path) - PATH_KEPT;
@@ -465,7 +470,7 @@ static void found(struct walk *walk, int dir, const char *name, struct fs_inode 
 		return;
 	}
 	if (file->path && !file->foreign && strcmp(file->path, path)) {
-		file->again = is_another(dir, name, file);
+		file->again = !statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &stx) && is_another(file, fs_born_ns(&stx));
 		if (!file->was)
 			fs_inode_set_path(touched, &file->was, file->path);
 	}

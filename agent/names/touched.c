@@ -220,6 +220,7 @@ static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t ti
 		next.state = file->state;
 		next.foreign = file->foreign;
 		next.seen_ns = file->seen_ns;
+		next.born_ns = file->born_ns;
 		next.looked_ns = file->looked_ns;
 		file->path = file->was;
 		file->was = NULL;

@@ -37,6 +37,7 @@ struct fs_inode {
 	char *path, *was;
 	char *other; /* btrfs: a file, or a subvolume with one, that has the same inode number */
 	uint64_t seen_ns; /* CLOCK_REALTIME: when its path was first found */
+	uint64_t born_ns; /* when the file that was found then was made; 0: unknown */
 	uint64_t looked_ns; /* trace clock: when its path was last looked up */
 	uint64_t last_ns;   /* trace clock: its last event, approximately */
 	uint64_t from_ns;   /* trace clock: earlier events of this inode number are another file's; 0: unknown */
