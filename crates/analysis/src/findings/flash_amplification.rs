@@ -1,10 +1,12 @@
 //! Raw flash that is programmed with many times what programs write.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
+use crate::calls::is_write;
 use crate::flash::{ActivityKind, TaskWear, Wear};
 use crate::total::Total as _;
 use crate::units::{digits, size};
 use crate::{Evidence, FlashFindings};
+use std::collections::BTreeSet;
 
 /// Bytes programmed for each byte written.
 const MIN_TIMES: f64 = 3.0;
@@ -15,6 +17,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(flash) = seen.flash else { return Vec::new() };
     let Some(wear) = flash.wear.known() else { return Vec::new() };
     let (Some(written), Some(all)) = (wear.written_bytes, wear.programmed_bytes) else { return Vec::new() };
+    let written = written.max(written_to_mounts(seen));
     let page = all / wear.programmed_pages.max(1);
     let formatted = formatted_pages(flash, wear).saturating_mul(page);
     let programmed = all.saturating_sub(formatted);
@@ -69,6 +72,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         }],
         uncertain: None,
     }]
+}
+
+/// By calls, to file systems of raw flash. A `sync` of another process programs pages of no known file, as of JFFS2: then nothing but the
+/// mount tells that the file lies on flash.
+fn written_to_mounts(seen: &Seen<'_>) -> u64 {
+    let mounts = seen.storage.mounts.iter().filter(|mount| mount.is_of_flash());
+    let devices: BTreeSet<&str> = mounts.map(|mount| mount.device.as_str()).collect();
+    devices.into_iter().map(|device| seen.calls_on(device, is_write).2).total()
 }
 
 /// Pages of phases of formatting, and of the programs that format (ubiformat writes its volume table, too): nothing of a file.
@@ -141,6 +152,18 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.what.contains("become 744 KiB programmed on the flash: 38.1 times"), "{}", finding.what);
         assert_eq!(finding.evidence[3].value, 140.0 * 2048.0);
+    }
+
+    /// Lines on JFFS2, each synced by `sync`: no page is known to be the file's.
+    #[test]
+    fn syncs_of_another_process_are_told() {
+        for (kind, told) in [("jffs2", true), ("ext4", false)] {
+            let mut work = work(0, 1 << 20);
+            work.mount("/m", kind, "rw");
+            work.file_call("write", "8:0 inode 12", 300, 30_000_000);
+            work.calls.by_file[0].bytes = 20_000;
+            assert_eq!(find(&work.seen()).first().is_some_and(|one| one.what.contains("52.4 times")), told, "{kind}");
+        }
     }
 
     #[test]
