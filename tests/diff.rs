@@ -129,7 +129,7 @@ fn limits_end_a_command_with_3() {
     // What the trace has no figure for is no pass.
     let (status, said, junit) = of(&["p99(d2c, write, 8:32) > 1s"]);
     assert_eq!((status, junit), (1, counts("0", "1")), "{said}");
-    assert!(said.contains("this trace has no p99(d2c, write, 8:32); it has"), "{said}");
+    assert!(said.contains("this trace has no figure p99(d2c, write, 8:32); it has"), "{said}");
     let (status, said, _) = of(&["regress > 10%"]);
     assert!(status == 2 && said.contains("flashscope diff BEFORE AFTER"), "{status} {said}");
     for (wrong, why) in [

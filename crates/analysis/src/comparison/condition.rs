@@ -268,7 +268,7 @@ impl Condition {
         }
         match names.is_empty() {
             true => "this trace has no figures".into(),
-            false => format!("this trace has no {}; it has {}", self.figure_name(), listed(names)),
+            false => format!("this trace has no figure {}; it has {}", self.figure_name(), listed(names)),
         }
     }
 }
