@@ -204,6 +204,61 @@ fn versions_may_change_within_a_file() {
 }
 
 /// Four CPUs whose records interleave; each has its own numbers.
+/// `blkparse -d` of a partition's trace: its remaps have the disk, and the partition's numbers. Of a disk's trace they have the
+/// disk's, beside a partition or another device that is traced, too.
+#[test]
+fn remaps_are_numbered_with_the_trace_that_they_are_in() {
+    let dir = Dir::new("partition");
+    let (disk, part) = (259u32 << 20 | 6, 259u32 << 20 | 9);
+    let of = |(remaps, rest): (u32, u32), cpu: u32, steps: &[(u32, char)]| -> Vec<Built> {
+        let pdu = [part.to_be_bytes().to_vec(), disk.to_be_bytes().to_vec(), 77u64.to_be_bytes().to_vec()].concat();
+        let step = |&(sequence, letter): &(u32, char)| {
+            let action = match letter {
+                'A' => 15,
+                'Q' => 1,
+                _ => 8,
+            };
+            let (device, pdu) = if letter == 'A' { (remaps, pdu.clone()) } else { (rest, vec![]) };
+            let time = 10 * u64::from(sequence) + u64::from(cpu);
+            Built { device, cpu, pdu, ..Built::new(sequence, time, action | (QUEUE << 16)) }
+        };
+        steps.iter().map(step).collect()
+    };
+    let whole = [(1, 'A'), (2, 'Q'), (3, 'C'), (4, 'A'), (5, 'Q'), (6, 'C'), (7, 'A'), (8, 'Q')];
+    let lossy = [(1, 'A'), (2, 'Q'), (3, 'C'), (6, 'A'), (7, 'Q'), (10, 'C'), (11, 'A'), (12, 'Q')];
+    for (name, pair, steps, missing) in [
+        ("partition", (disk, part), &whole, 0),
+        ("partition, some lost", (disk, part), &lossy, 4),
+        ("disk", (disk, disk), &whole, 0),
+        ("disk, some lost", (disk, disk), &lossy, 4),
+    ] {
+        let mut records: Vec<Built> = (0..2).flat_map(|cpu| of(pair, cpu, steps)).collect();
+        records.sort_by_key(|record| record.time);
+        for endian in [Endian::Little, Endian::Big] {
+            let bytes: Vec<u8> = records.iter().flat_map(|r| r.bytes(endian, 7)).collect();
+            let trace = Trace::open(&dir.write("dump", &bytes)).unwrap();
+            assert_eq!(events(&trace).len(), 16, "{name}");
+            assert_eq!(trace.losses().get(Loss::RecordsMissing), 2 * missing, "{name}");
+        }
+        let text: String = records
+            .iter()
+            .map(|r| {
+                let (letter, behind) = match r.action & 0xff {
+                    15 => ("A", "<- (259,9) 77"),
+                    1 => ("Q", "[dd]"),
+                    _ => ("C", "[0]"),
+                };
+                let minor = r.device & 0xfffff;
+                let (cpu, number, time) = (r.cpu, r.sequence, r.time);
+                format!("259,{minor}    {cpu}        {number}     0.{time:09}   100  {letter}  WS 2048 + 8 {behind}\n")
+            })
+            .collect();
+        let trace = Trace::open(&dir.write("text", text.as_bytes())).unwrap();
+        assert_eq!(events(&trace).len(), 16, "{name}: {text}");
+        assert_eq!(trace.losses().get(Loss::RecordsMissing), 2 * missing, "{name}: {text}");
+    }
+}
+
 fn four_cpus() -> Vec<Vec<Built>> {
     (0..4u32)
         .map(|cpu| {

@@ -78,7 +78,15 @@ impl Reader {
     fn count(&mut self, head: &Head<'_>, f: &mut dyn FnMut(Item<'_>)) {
         // Messages have no number; the tracer prints none.
         let Some(number) = head.number.filter(|&n| n > 0 && head.action != b"m") else { return };
-        let key = (head.device.to_vec(), head.cpu);
+        let mut key = (head.device.to_vec(), head.cpu);
+        // blkparse prints the disk in a remap of a partition's trace, which has the partition's number.
+        if let Some(origin) = origin(head) {
+            let origin = (origin.to_vec(), head.cpu);
+            let before = |key| self.next.get(key).map(|next| number.wrapping_sub(*next));
+            if before(&origin).is_some_and(|gap| gap < before(&key).unwrap_or(number - 1)) {
+                key = origin;
+            }
+        }
         let full = self.next.len() == MAX_COUNTERS;
         match self.next.get_mut(&key) {
             Some(next) => {
@@ -111,6 +119,13 @@ impl Reader {
             f(Item::Malformed(text));
         }
     }
+}
+
+/// Of a remap, the device that the I/O came from: `WS 18285248 + 8 <- (253,1) 18283200`.
+fn origin<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
+    let rest = head.rest;
+    let begin = rest.iter().position(|&b| b == b'(').filter(|_| head.action == b"A")? + 1;
+    rest[begin..].split(|&b| b == b')').next()
 }
 
 /// `CPU0 (16):`, `Total (8,16):`

@@ -184,17 +184,17 @@ impl Lane {
                 (self.at, self.time) = (self.filled - rest.len(), time);
                 return true;
             }
-            let mut missing = 0;
-            // The kernel numbers what happens to I/O, not its notes.
-            if !header.is_notify() && !self.numbers.goes_on(header.counter(), header.sequence()) {
-                missing = self.numbers.gap(header.counter(), header.sequence());
-                self.counts.missing += u64::from(missing);
-            }
             let endian = if PLAIN { Endian::Little } else { self.endian };
             let position = self.base + (self.filled - rest.len()) as u64;
+            let mut raw = Raw { header, endian, position, missing: 0, bytes };
+            // The kernel numbers what happens to I/O, not its notes.
+            if !header.is_notify() && !self.numbers.goes_on(header.counter(), header.sequence()) {
+                raw.missing = self.numbers.gap(header.counter(), header.sequence(), raw.origin());
+                self.counts.missing += u64::from(raw.missing);
+            }
             pdu_len = header.pdu_len();
             rest = behind;
-            sink.record(&Raw { header, endian, position, missing, bytes });
+            sink.record(&raw);
         }
         (self.at, self.time) = (self.filled - rest.len(), last);
         self.retry = self.offset() - u64::from(pdu_len);
@@ -332,15 +332,36 @@ impl Numbers {
         goes_on
     }
 
-    /// Records missing before any other one.
+    /// Records missing before any other one. A remap of a partition's trace has the disk in what `blkparse -d` writes, and the
+    /// partition's number: `origin` is where it came from.
     #[inline(never)]
-    fn gap(&mut self, counter: u64, sequence: u32) -> u32 {
+    fn gap(&mut self, counter: u64, sequence: u32, origin: Option<u64>) -> u32 {
+        let before = |next: u32| sequence.wrapping_sub(next);
+        let own = self.expected(counter).unwrap_or(Numbers::FIRST);
+        let fits = |origin: &u64| self.expected(*origin).is_some_and(|next| before(next) < before(own));
+        let counter = match origin {
+            Some(origin) if fits(&origin) => origin,
+            // The first of its kind may be of either trace: whichever goes on from here, nothing is missing.
+            Some(origin) if self.expected(origin).is_none() && self.known.len() < MAX_COUNTERS => {
+                self.known.push((origin, sequence.wrapping_add(1)));
+                counter
+            }
+            _ => counter,
+        };
         if counter != self.counter && !self.change(counter) {
             return 0;
         }
         let gap = sequence.wrapping_sub(self.next);
         self.next = sequence.wrapping_add(1);
         if gap < MAX_GAP { gap } else { 0 }
+    }
+
+    /// What comes next there; `None`: nothing came.
+    fn expected(&self, counter: u64) -> Option<u32> {
+        if counter == self.counter {
+            return Some(self.next);
+        }
+        self.known.iter().find(|known| known.0 == counter).map(|known| known.1)
     }
 
     /// Goes over to another device or CPU; false where they are too many.

@@ -174,6 +174,18 @@ impl<'a> Raw<'a> {
         }
     }
 
+    /// Of a remap: the device that the I/O came from, and the CPU, as [`Header::counter`] has them.
+    pub fn origin(&self) -> Option<u64> {
+        /// `__BLK_TA_REMAP`
+        const REMAP: u32 = 15;
+        if self.header.action_low() & 0xff != REMAP {
+            return None;
+        }
+        // struct blk_io_trace_remap begins with device_from.
+        let device = Endian::Big.u32(self.cgroup_and_pdu().1, 0)?;
+        Some(u64::from(self.header.cpu()) << 32 | u64::from(device))
+    }
+
     #[inline(always)]
     pub fn is_notify(&self) -> bool {
         self.header.is_notify()
