@@ -41,20 +41,35 @@ fn reader(found: &BlockFound) -> &OwnerLoad {
     found.interference.owners.iter().find(of).unwrap_or_else(|| panic!("{:?}", found.interference.owners))
 }
 
-/// What each run of a board does: reader's bytes, how the writer writes and how much.
-fn runs() -> Vec<(u64, &'static str, u64)> {
-    let writers = [("none", 0)].into_iter().chain(WRITERS);
-    READ_BYTES.into_iter().flat_map(|bytes| writers.clone().map(move |(how, size)| (bytes, how, size))).collect()
+/// What one run of a board does. The writer begins `start_us` before the reader.
+struct Run {
+    bytes: u64,
+    how: &'static str,
+    size: u64,
+    start_us: u32,
+}
+
+/// Each size of reads alone, then beside each writer, with each start.
+fn runs(starts_us: &[u32]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for bytes in READ_BYTES {
+        runs.push(Run { bytes, how: "none", size: 0, start_us: starts_us[0] });
+        for (how, size) in WRITERS {
+            runs.extend(starts_us.iter().map(|&start_us| Run { bytes, how, size, start_us }));
+        }
+    }
+    runs
 }
 
 /// FLASHSCOPE_TEST_KEEP: a directory for what boards record, to analyse it again without a boot.
-fn kept(kernel: &str, scheduler: &str, depth: u32, start_us: u32) -> Option<PathBuf> {
+fn kept(kernel: &str, scheduler: &str, depth: u32, starts_us: &[u32]) -> Option<PathBuf> {
     let dir = std::env::var_os("FLASHSCOPE_TEST_KEEP")?;
-    Some(PathBuf::from(dir).join(format!("{kernel}-{scheduler}-{depth}-{start_us}.port")))
+    let starts: Vec<String> = starts_us.iter().map(u32::to_string).collect();
+    Some(PathBuf::from(dir).join(format!("{kernel}-{scheduler}-{depth}-{}.port", starts.join("-"))))
 }
 
-fn recorded(kernel: &str, scheduler: &str, depth: u32, start_us: u32) -> Session {
-    let kept = kept(kernel, scheduler, depth, start_us);
+fn recorded(kernel: &str, scheduler: &str, depth: u32, starts_us: &[u32]) -> Session {
+    let kept = kept(kernel, scheduler, depth, starts_us);
     if let Some(path) = kept.as_ref().filter(|path| path.exists()) {
         return Session::open(path).expect("a kept recording");
     }
@@ -75,7 +90,7 @@ fn recorded(kernel: &str, scheduler: &str, depth: u32, start_us: u32) -> Session
     plan.lines.push(format!("write /sys/block/nullb0/queue/scheduler {scheduler}"));
     // What the boot has left to do would be in the way.
     plan.lines.push("sleep 3000".to_owned());
-    for (number, (bytes, how, size)) in runs().into_iter().enumerate() {
+    for (number, Run { bytes, how, size, start_us }) in runs(starts_us).into_iter().enumerate() {
         plan.lines.extend([
             "record-start --mode ring --ring 4096 --events block".to_owned(),
             format!("run cell{number} /work /dev/nullb0 {bytes} {READS} {how} {size} {start_us}"),
@@ -89,42 +104,44 @@ fn recorded(kernel: &str, scheduler: &str, depth: u32, start_us: u32) -> Session
     booted.session
 }
 
-/// A read beside a writer: its time without one, its time, and what the trace of both says that it takes alone.
+/// A read's time without a writer, its time beside one, and what the trace of both says that it takes alone.
 struct Measured {
     alone: f64,
     took: f64,
     told_alone: Option<f64>,
 }
 
-/// Each cell of one boot. The writer begins `start_us` before the reader.
-fn measured(kernel: &str, scheduler: &str, depth: u32, start_us: u32) -> Vec<Measured> {
-    let session = recorded(kernel, scheduler, depth, start_us);
+/// What each writer costs each reader: `Measured` with each start.
+fn measured(kernel: &str, scheduler: &str, depth: u32, starts_us: &[u32]) -> Vec<Vec<Measured>> {
+    let session = recorded(kernel, scheduler, depth, starts_us);
     let mut all = Vec::new();
     let mut alone = 0.0;
-    for (number, (_, how, _)) in runs().into_iter().enumerate() {
+    for (number, run) in runs(starts_us).iter().enumerate() {
         let step = session.step(&format!("cell{number}")).expect("a step");
         assert_eq!(step.status, Some(0), "{}", String::from_utf8_lossy(&step.stderr));
         let found = found(&session.recording(number).expect("a recording"));
         let one = reader(&found);
         assert_eq!(one.bios, READS, "{one:?}");
         let took = one.mean_q2c_ns as f64;
-        if how == "none" {
+        if run.how == "none" {
             alone = took;
+        } else {
+            all.push(Measured { alone, took, told_alone: one.mean_alone_ns.known().map(|&ns| ns as f64) });
         }
-        all.push(Measured { alone, took, told_alone: one.mean_alone_ns.known().map(|&ns| ns as f64) });
     }
-    all
+    let mut all = all.into_iter();
+    let cells = READ_BYTES.len() * WRITERS.len();
+    (0..cells).map(|_| all.by_ref().take(starts_us.len()).collect()).collect()
 }
 
 /// What the trace of both says that the writer costs the reader, and what it did cost: means of the starts.
 fn cells(kernel: &str, scheduler: &str, depth: u32, starts_us: &[u32]) -> Vec<String> {
-    let boots: Vec<_> = starts_us.iter().map(|&start| measured(kernel, scheduler, depth, start)).collect();
+    let names = READ_BYTES.into_iter().flat_map(|bytes| WRITERS.map(|(how, size)| (bytes, how, size)));
     let mut off = Vec::new();
-    for (number, (bytes, how, size)) in runs().into_iter().enumerate().filter(|(_, (_, how, _))| *how != "none") {
+    for (starts, (bytes, how, size)) in measured(kernel, scheduler, depth, starts_us).iter().zip(names) {
         let name = format!("{kernel} {scheduler} {depth}, reads of {bytes} beside {how} writes of {size}");
-        let known: Vec<_> =
-            boots.iter().map(|boot| &boot[number]).filter_map(|one| Some((one, one.told_alone?))).collect();
-        if known.len() < boots.len() {
+        let known: Vec<_> = starts.iter().filter_map(|one| Some((one, one.told_alone?))).collect();
+        if known.len() < starts.len() {
             // Beside a writer without a pause no read was ever alone in a device that takes several requests.
             assert!(depth > 1, "{name}: unknown");
         }
