@@ -44,7 +44,7 @@ fn rows(path: &Path, of: &str) -> Result<Vec<Value>, String> {
 }
 
 fn own(rows: &[Value]) -> impl Iterator<Item = &Value> {
-    rows.iter().filter(|row| row["below"] == false)
+    rows.iter().filter(|row| row["below"] != true)
 }
 
 /// Numbers and sums of all stages.

@@ -351,6 +351,9 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
                     .to_owned()
             }
             (Some(0), _) => "No bio was completed in this trace.".to_owned(),
+            (_, false) if found.flushes.requests.n > 0 => {
+                "Who waits behind whom is unknown: the trace shows no issued request beside flushes of devices.".to_owned()
+            }
             (_, false) => "Who waits behind whom is unknown: the trace shows no issued request.".to_owned(),
             (_, true) => "Nobody waited behind another's request.".to_owned(),
         });

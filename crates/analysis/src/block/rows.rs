@@ -82,8 +82,8 @@ pub struct IoRow {
     pub pieces: u64,
     /// How often the driver gave it back.
     pub requeues: u64,
-    /// Queued by a device above, for a bio of that device.
-    pub below: bool,
+    /// Queued by a device above, for a bio of that device. None: a request of which no queueing is in the trace.
+    pub below: Option<bool>,
     /// The kernel's negative number; 0: none.
     pub error: i32,
 }
@@ -122,7 +122,7 @@ macro_rules! columns {
             Column::optional("file_inode", ColumnType::Number),
             Column::optional($pieces, ColumnType::Number),
             Column::required("requeues", ColumnType::Number),
-            Column::required("below", ColumnType::Flag),
+            Column::optional("below", ColumnType::Flag),
             Column::optional("error", ColumnType::Signed),
             Column::optional("error_name", ColumnType::Text),
             Column::optional("device_name", ColumnType::Text),
@@ -215,7 +215,7 @@ impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
             row.file.map(|file| file.inode).into(),
             Some(row.pieces).filter(|&pieces| pieces > 0).into(),
             Cell::Number(row.requeues),
-            Cell::Flag(row.below),
+            row.below.map_or(Cell::Unknown, Cell::Flag),
             if completed || row.error != 0 { Cell::Signed(i64::from(row.error)) } else { Cell::Unknown },
             Some(row.error).filter(|&error| error != 0).map(errno_name).into(),
             device_name.as_deref().into(),
@@ -487,7 +487,7 @@ impl Collector {
             file: None,
             pieces: 0,
             requeues: 0,
-            below: false,
+            below: None,
             error: 0,
         };
         let request = Request { row, members: 0, left: 0, completed: 0, unknown: false, led: false };
@@ -529,7 +529,7 @@ impl Collector {
             return;
         }
         row.pieces += 1;
-        row.below |= bio.below;
+        row.below = Some(row.below == Some(true) || bio.below);
         row.queued_ns = earlier(row.queued_ns, known(bio.queued));
         let leads = bio.got != NEVER && !request.led;
         if leads || row.pieces == 1 {
@@ -630,7 +630,7 @@ impl Collector {
             file: kept.file,
             pieces: if kept.parts_known && self.has_request(bio) { kept.parts } else { 0 },
             requeues: kept.requeues,
-            below: bio.below,
+            below: Some(bio.below),
             error: bio.error,
         });
     }
