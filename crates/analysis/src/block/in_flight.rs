@@ -622,6 +622,13 @@ impl InFlight {
         !self.spend(found.unwrap_or(self.bios.len()) as u64) || found.is_some()
     }
 
+    /// Those that are still on their way, as far as the reserve goes: of more the event has given up.
+    pub fn rest_in_reserve(&self) -> impl Iterator<Item = (u32, &Bio)> {
+        let looked_at = |at: usize| at < FEW_IN_BUCKET || self.spend(1);
+        let live = self.bios.iter().enumerate().take_while(move |&(at, _)| looked_at(at)).filter(|(_, bio)| bio.live);
+        live.map(|(at, bio)| (at as u32, bio))
+    }
+
     /// Those that are still on their way.
     pub fn rest(&self) -> impl Iterator<Item = (u32, &Bio)> {
         self.bios.iter().enumerate().filter(|(_, bio)| bio.live).map(|(at, bio)| (at as u32, bio))
@@ -708,6 +715,18 @@ mod tests {
         let (looks, kept) = reads_of_one_sector(50_000, 100_000);
         let bound = 100_000 + 50_000 * (RESERVE_OF_AN_EVENT as usize + FEW_IN_BUCKET);
         assert!(looks < bound && kept < MOST_IN_BUCKET / 2, "{looks} of {bound}, {kept}");
+    }
+
+    #[test]
+    fn bios_of_a_loop_device_are_searched_as_far_as_the_reserve_goes() {
+        let mut bios = InFlight::new(1 << 18);
+        let bio = InFlight::plain(0, RequestFlags::from_letters(b"R"), 8, 8, 1, 1);
+        for n in 0..2000 {
+            bios.add(Bio { sector: n * 8, ..bio });
+        }
+        assert_eq!((bios.rest_in_reserve().count(), bios.gave_up()), (2000, false));
+        bios.reserve.set(1000);
+        assert_eq!((bios.rest_in_reserve().count(), bios.gave_up()), (FEW_IN_BUCKET + 1000, true));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use flashscope_trace::facts::Disk;
 use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileId, FileStep, RequestKind, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Documentation/admin-guide/devices.txt
@@ -45,6 +46,9 @@ struct Loop {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loops {
     all: Vec<Loop>,
+    /// Places in `all`, by the backing file and by the device: a fact names as many as it likes.
+    by_file: HashMap<FileId, usize>,
+    by_device: HashMap<Device, usize>,
 }
 
 /// A loop device that was used, and what it lies on.
@@ -78,7 +82,14 @@ impl Loops {
                 direct: disk.of_loop.direct_io? != 0,
             })
         };
-        Loops { all: facts.into_iter().flat_map(|facts| &facts.block).filter_map(one).collect() }
+        let mut loops = Loops::default();
+        for one in facts.into_iter().flat_map(|facts| &facts.block).filter_map(one) {
+            let at = loops.all.len();
+            loops.by_file.entry(FileId::on(one.file_system, one.inode)).or_insert(at);
+            loops.by_device.entry(one.device).or_insert(at);
+            loops.all.push(one);
+        }
+        loops
     }
 
     /// The owner of the bio that is about to be queued, and whether it does the work of a bio of a higher device. Its bytes count
@@ -200,12 +211,16 @@ impl Loops {
 
     /// The loop device that lies in a file.
     fn of_file(&self, file: FileId) -> Option<&Loop> {
-        self.all.iter().find(|one| FileId::on(one.file_system, one.inode) == file)
+        self.by_file.get(&file).map(|&at| &self.all[at])
+    }
+
+    fn of_device(&self, device: Device) -> Option<&Loop> {
+        self.by_device.get(&device).map(|&at| &self.all[at])
     }
 
     /// The backing file of a device.
     pub(super) fn file_of(&self, device: Device) -> Option<String> {
-        self.all.iter().find(|one| one.device == device).map(|one| one.file.clone())
+        self.of_device(device).map(|one| one.file.clone())
     }
 
     /// Of the devices that were used, the loop devices. `levels`: what lies on what.
@@ -242,7 +257,7 @@ impl Loops {
     }
 
     fn backing<L>(&self, device: Device, originators: &Originators<L>) -> Evidence<LoopBacking> {
-        let Some(one) = self.all.iter().find(|one| one.device == device) else {
+        let Some(one) = self.of_device(device) else {
             let why = format!(
                 "the backing file of loop device {device} is not in the trace: the I/O of the disk beneath it counts as I/O of its own"
             );
@@ -319,7 +334,7 @@ impl<W: Watch> Matching<W> {
         let mut uppers: Vec<Upper> = Vec::new();
         let mut show = None;
         let (mut all, mut any) = (Vec::new(), false);
-        for (at, bio) in self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER) {
+        for (at, bio) in self.bios.rest_in_reserve().filter(|(_, bio)| bio.place == place && bio.issued != NEVER) {
             any = true;
             if !all.contains(&bio.owner) {
                 all.push(bio.owner);
@@ -359,9 +374,9 @@ impl<W: Watch> Matching<W> {
         let place = Place::new(self.devices.iter().position(|&known| known == device)? as u16, kind);
         // Of several it is unknown which one.
         let sectors = {
-            let mut issued = self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER);
+            let mut issued = self.bios.rest_in_reserve().filter(|(_, bio)| bio.place == place && bio.issued != NEVER);
             match (issued.next(), issued.next()) {
-                (Some((_, bio)), None) => bio.sector..bio.end(),
+                (Some((_, bio)), None) if !self.bios.gave_up() => bio.sector..bio.end(),
                 _ => return None,
             }
         };
@@ -380,8 +395,8 @@ impl<W: Watch> Matching<W> {
                 let same = bio.kind == block.kind() && u64::from(bio.whole_sectors) * 512 == block.bytes;
                 same && bio.issued != NEVER && self.devices[usize::from(bio.device)].major() == LOOP_MAJOR
             };
-            let mut fitting = self.bios.rest().filter(|(_, bio)| fits(bio));
-            let (at, bio) = fitting.next().filter(|_| fitting.next().is_none())?;
+            let mut fitting = self.bios.rest_in_reserve().filter(|(_, bio)| fits(bio));
+            let (at, bio) = fitting.next().filter(|_| fitting.next().is_none() && !self.bios.gave_up())?;
             if bio.split_of != NONE || lower.is_some_and(|lower| self.stack.is_above(at, bio.queued, lower)) {
                 return None;
             }
@@ -395,7 +410,7 @@ impl<W: Watch> Matching<W> {
         let Some(device) = self.devices.iter().position(|&known| known == device) else { return Vec::new() };
         let place = Place::new(device as u16, kind);
         let mut owners = Vec::new();
-        for (_, bio) in self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER) {
+        for (_, bio) in self.bios.rest_in_reserve().filter(|(_, bio)| bio.place == place && bio.issued != NEVER) {
             if bio.sector < sectors.end && sectors.start < bio.end() && !owners.contains(&bio.owner) {
                 owners.push(bio.owner);
             }
