@@ -21,17 +21,24 @@ pub enum KeptError {
     TooManyValues,
     #[error("a report of schema {schema}, which this version does not read ({source}); make it again from its trace")]
     OtherSchema { schema: u64, source: serde_json::Error },
+    #[error("a report in JSON that cannot be read ({source}); make it again from its trace")]
+    Damaged { source: serde_json::Error },
 }
 
-/// The figures of a JSON document; `None` where the text is none.
+/// The figures of a JSON document; `None` where the text is none. A report that is cut off, or has a number that JSON's readers have
+/// none for (`1e999`), is an error of its own.
 pub fn run_of_json(title: &str, text: &[u8]) -> Result<Option<RunFigures>, KeptError> {
     let mut look = Look::default();
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let read = Counted(&mut look, Place::Top).deserialize(&mut reader).and_then(|_| reader.end());
+    let read = Counted(&mut look, Place::Top).deserialize(&mut reader);
     if look.values > MOST_VALUES {
         return Err(KeptError::TooManyValues);
     }
-    if read.is_err() {
+    if let Err(source) = read {
+        let is_report = look.schema > 0 || look.stages || look.counts && look.by_task;
+        return if is_report { Err(KeptError::Damaged { source }) } else { Ok(None) };
+    }
+    if reader.end().is_err() {
         return Ok(None);
     }
     let other = |source| KeptError::OtherSchema { schema: look.schema, source };
@@ -177,6 +184,18 @@ mod tests {
         ] {
             let error = run(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("a report of schema {schema}, which this version")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_report_is_not_called_anything_else() {
+        for (text, why) in [
+            ("{\"schema\": 7, \"block\": {\"stages\": {\"n\": 1e999}}}", "number out of range at line 1"),
+            ("{\"schema\": 7, \"block\": {\"stages\": {\"n\": 1", "EOF while parsing"),
+            ("{\"block\": {\"stages\": {\"n\": NaN}}}", "expected value"),
+        ] {
+            let error = run_of_json("r", text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("a report in JSON that cannot be read") && error.contains(why), "{error}");
         }
     }
 
