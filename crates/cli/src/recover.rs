@@ -199,7 +199,8 @@ pub fn recover(quiet: bool) {
         }
     };
     for dir in flashscope_targets::take_abandoned(flashscope_targets::RECORDING) {
-        let Ok(note) = flashscope_output::read_own(&dir.path().join(NOTE)) else { continue };
+        let Ok(note) = flashscope_output::read_own(&dir.path().join(NOTE), 1 << 20) else { continue };
+        let Ok(note) = String::from_utf8(note) else { continue };
         let Some((stream, output)) = note.split_once('\0').or_else(|| earlier_note(&note)) else { continue };
         let (output, way) = match output.split_once(ANONYMIZE) {
             None => (output, Way::Convert),

@@ -550,19 +550,24 @@ pub fn is_own(path: &Path) -> bool {
     }
 }
 
-/// Reads a text of ours that a killed process left; refuses what [`is_own`] does not hold of.
+/// Reads a file of ours that an earlier process left, `most` bytes of it at most; refuses what [`is_own`] does not hold of.
 ///
 /// # Errors
-/// Where it is not there or not ours.
-pub fn read_own(path: &Path) -> io::Result<String> {
+/// Where it is not there, not ours or longer.
+pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let place = place::find(path).map_err(|e| io::Error::other(e.to_string()))?;
-    let file = openat(&place.dir, &place.name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    // A FIFO would be waited for.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(&place.dir, &place.name, flags, Mode::empty())?;
     if !is_ours(&fstat(&file)?) {
         return Err(io::Error::other("not a file of ours"));
     }
-    let mut text = String::new();
-    File::from(file).take(1 << 20).read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    File::from(file).take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("more than {most} bytes")));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

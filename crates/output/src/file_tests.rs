@@ -188,3 +188,20 @@ fn only_leftovers_of_ours_that_nobody_holds_are_removed() {
     assert_eq!(names.len(), 6, "{names:?}");
     drop(living);
 }
+
+#[test]
+fn what_is_no_file_of_ours_is_neither_read_nor_waited_for() {
+    let dir = Dir::new("read-own");
+    let at = |name: &str| dir.path(name);
+    std::fs::write(at("file"), "1234").unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), Mode::from_raw_mode(0o600)).unwrap();
+    assert_eq!(read_own(&at("file"), 4).unwrap(), b"1234");
+    let why = |name: &str, most| read_own(&at(name), most).unwrap_err().to_string();
+    assert_eq!(why("file", 3), "more than 3 bytes");
+    assert_eq!(why("fifo", 4), "not a file of ours");
+    assert_eq!(why("", 4), "not a file of ours");
+    if crate::is_root() {
+        std::os::unix::fs::chown(at("file"), Some(65534), None).unwrap();
+        assert_eq!(why("file", 4), "not a file of ours");
+    }
+}

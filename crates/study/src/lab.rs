@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use flashscope_output::hex;
+use flashscope_output::{Output, Rules, hex};
 pub(crate) use flashscope_targets::board::MOUNT_POINT;
 use flashscope_targets::board::{Board, Image, Kernel};
 use flashscope_trace::{Loss, Session, Step, Trace};
@@ -17,6 +17,9 @@ use crate::error::StudyError;
 use crate::result::Inputs;
 
 pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
+
+/// Most bytes of a kept group; those of the studies that come with flashscope have less than one.
+const KEPT_BYTES: u64 = 64 << 20;
 
 /// Of the first UBI device.
 const UBI_THREAD: &str = "ubi_bgt0d";
@@ -103,9 +106,11 @@ pub(crate) fn kept_at(store: &Path, id: &str, inputs: &Inputs) -> PathBuf {
     store.join(format!("{id}-{}.json", &hex(&hash.finalize())[..16]))
 }
 
-/// A group that an earlier run with the same inputs has finished.
+/// A group that an earlier run with the same inputs has finished. What lies there and is no regular file, another user's, or longer
+/// than any group, is none.
 pub(crate) fn kept<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+    let bytes = flashscope_output::read_own(path, KEPT_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 /// Written in a scratch directory, then renamed: a killed run leaves no half of a result.
@@ -117,12 +122,14 @@ pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), StudyError
     let scratch = flashscope_targets::ScratchDir::new("group")?;
     let whole = scratch.path().join("group.json");
     let mut file = std::fs::File::create(&whole).map_err(failed)?;
-    file.write_all(&serde_json::to_vec(group).expect("a group serialises")).map_err(failed)?;
+    let bytes = serde_json::to_vec(group).expect("a group serialises");
+    file.write_all(&bytes).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     match std::fs::rename(&whole, path) {
         // A store that does not lie in the cache.
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
-            std::fs::copy(&whole, path).map(drop).map_err(failed)
+            let copied = Output::write_whole(path, &bytes, Rules::default());
+            copied.map(drop).map_err(|error| failed(std::io::Error::other(error.to_string())))
         }
         renamed => renamed.map_err(failed),
     }
