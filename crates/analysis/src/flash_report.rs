@@ -6,7 +6,7 @@ use crate::flash::{
     Wear, WearFold, Yaffs2Fold,
 };
 use crate::{Analysis, Evidence, Lookup, OwnWear, Unknown};
-use flashscope_trace::{Event, EventKind, FlashOp};
+use flashscope_trace::{Device, Event, EventKind, FlashOp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -184,6 +184,12 @@ impl<L: Lookup<Name: AsRef<str>> + Clone> FlashAnalysis<L> {
     /// Whether the traces would show operations of raw flash: where they would not, that there are none is no figure.
     pub fn shows_operations(mut self, shows: bool) -> Self {
         self.shows_operations = shows;
+        self
+    }
+
+    /// Mounts of these devices lie on raw flash, as the recording says.
+    pub fn with_mounts_on(mut self, devices: &[Device]) -> Self {
+        self.wear = self.wear.with_mounts_on(devices);
         self
     }
 

@@ -11,7 +11,7 @@ use flashscope_analysis::block::{
 use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::comparison::RunFigures;
-use flashscope_analysis::findings::Finding;
+use flashscope_analysis::findings::{Finding, StorageFacts};
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
@@ -428,6 +428,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
     let mut analysis =
         FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&attribution, at.get(), tid, time))
             .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips))
+            .with_mounts_on(&devices_on_flash(inputs))
             .shows_operations(inputs.traces().any(is_of_flash));
     let mut first = None;
     let mut accuracy = Accuracy::of(cache_shown(inputs));
@@ -603,6 +604,12 @@ fn yaffs2_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64
         all.extend(trace_partitions(facts, *first).filter(|(index, _)| is_mounted(*index)).map(|(_, place)| place));
     }
     all
+}
+
+/// Devices of mounts on raw flash, of the first machine.
+fn devices_on_flash(inputs: &Inputs) -> Vec<Device> {
+    let storage = inputs.traces().next().map(StorageFacts::of_recording).unwrap_or_default();
+    storage.flash_mounts().filter_map(|mount| Device::parse(&mount.device)).collect()
 }
 
 /// Number of each MTD device of a trace that says where it lies; chip, first erase block, and how many.

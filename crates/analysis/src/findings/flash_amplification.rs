@@ -77,7 +77,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 /// By calls, to file systems of raw flash. A `sync` of another process programs pages of no known file, as of JFFS2: then nothing but the
 /// mount tells that the file lies on flash.
 fn written_to_mounts(seen: &Seen<'_>) -> u64 {
-    let mounts = seen.storage.mounts.iter().filter(|mount| mount.is_of_flash());
+    let mounts = seen.storage.flash_mounts();
     let devices: BTreeSet<&str> = mounts.map(|mount| mount.device.as_str()).collect();
     devices.into_iter().map(|device| seen.calls_on(device, is_write).2).total()
 }

@@ -199,6 +199,11 @@ impl StorageFacts {
         }
     }
 
+    /// Those of raw flash.
+    pub fn flash_mounts(&self) -> impl Iterator<Item = &Mount> {
+        self.mounts.iter().filter(|mount| mount.is_of_flash())
+    }
+
     pub fn mounts_of<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Mount> {
         self.mounts.iter().filter(move |mount| mount.device == device)
     }

@@ -180,7 +180,7 @@ pub struct WearFold<L> {
     files: BoundedMap<FileId, OfFile>,
     /// The files with that inode number, one a device.
     inodes: HashMap<u64, Vec<FileId>>,
-    /// Devices of files of which a page was programmed.
+    /// Devices of files of which a page was programmed, and those that mounts say lie on raw flash.
     on_flash: BTreeSet<Device>,
     doing: BoundedMap<TaskId, Doing>,
     /// What a thread wrote to last.
@@ -214,6 +214,13 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
             time: None,
             found: Wear::default(),
         }
+    }
+
+    /// Mounts of these devices lie on raw flash, as the recording says. Pages of JFFS2 may be programmed by other tasks, for no known file;
+    /// and where no page is programmed at all, what was written is known, too.
+    pub fn with_mounts_on(mut self, devices: &[Device]) -> Self {
+        self.on_flash.extend(devices.iter().take(MAX_DEVICES));
+        self
     }
 
     fn task(&mut self, tid: TaskId, time: TimeNs) -> usize {
@@ -564,6 +571,21 @@ mod tests {
         assert_eq!(wear.by_file.iter().map(|f| (f.inode, f.programmed_pages)).collect::<Vec<_>>(), [(66, 2), (65, 1)]);
         assert_eq!(wear.written_bytes, Some(8392));
         assert_eq!(wear.programmed_pages, wear.by_task.iter().map(|t| t.programmed_pages).sum::<u64>());
+    }
+
+    /// A `sync` of another task programs what was written to JFFS2; of another recording nothing was programmed yet.
+    #[test]
+    fn a_mount_tells_that_files_lie_on_flash() {
+        let device = Device(31);
+        for (pages, times) in [(0, 0.0), (8, 4.0)] {
+            let mut fold = WearFold::new(&[(0, SHAPE, 100)], names).with_mounts_on(&[device]);
+            fold.event(&step(0, 1, FileStep::Write, Some(device), 12, 4096));
+            fold.event(&exit(1, 1));
+            (0..pages).for_each(|page| fold.event(&flash(2 + page, 9, access(Program, page))));
+            let wear = fold.finish();
+            assert_eq!((wear.written_bytes, wear.written_elsewhere_bytes), (Some(4096), 0));
+            assert_eq!(wear.program_amplification, Some(times));
+        }
     }
 
     #[test]
