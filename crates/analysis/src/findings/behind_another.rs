@@ -22,10 +22,27 @@ pub(super) const GREEDY: u64 = 4;
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let loads = found.interference.owners.iter();
-    loads
+    let all: Vec<(&str, Finding)> = loads
         .filter(|load| is_program(found, &load.owner) && !syncs_all(seen, &load.owner))
-        .filter_map(|load| of_owner(seen, load))
-        .collect()
+        .filter_map(|load| Some((load.device.as_str(), of_owner(seen, load)?)))
+        .collect();
+    let is_told = |device: &str, one: &Finding| {
+        let same = all.iter().filter(|(_, other)| other.processes == one.processes);
+        same.filter(|(other, _)| are_stacked(found, device, other)).any(|(_, other)| cost(other) > cost(one))
+    };
+    all.iter().filter(|(device, one)| !is_told(device, one)).map(|(_, one)| one.clone()).collect()
+}
+
+fn cost(finding: &Finding) -> u64 {
+    finding.lost_ns.known().copied().unwrap_or(0)
+}
+
+/// Whether one of the devices lies on the other: a wait in one is a part of the wait in the other.
+fn are_stacked(found: &BlockFound, one: &str, other: &str) -> bool {
+    let lies = |upper: &str, lower: &str| {
+        found.stack.iter().any(|level| level.upper == upper && level.lower.split(", ").any(|leg| leg == lower))
+    };
+    lies(one, other) || lies(other, one)
 }
 
 pub(super) fn is_program(found: &BlockFound, name: &str) -> bool {
@@ -68,6 +85,18 @@ pub(super) fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) ->
     let asked: u64 = mine().filter(|group| is_it(&group.call)).map(|group| group.bytes).total();
     let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
     (moved > 0 && asked.saturating_mul(2) >= moved && !submits).then(|| mine().map(|group| group.total_ns).total())
+}
+
+/// The longest that a thread can have waited for most of what it reads or writes: the recorded time without its calls that wait for the
+/// other direction.
+fn without_other_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> u64 {
+    let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
+    if thread(owner).is_none() || submits {
+        return seen.span_ns;
+    }
+    let is_other = |call: &str| if read > written { is_write(call) || call.contains("sync") } else { is_read(call) };
+    let mine = seen.calls.by_process.iter().filter(|group| group.name == owner && is_other(&group.call));
+    seen.span_ns.saturating_sub(mine.map(|group| group.total_ns).total())
 }
 
 fn later_trim(seen: &Seen<'_>, culprit: &str, device: &str, gain: Evidence<Gain>) -> (String, Remedy) {
@@ -271,7 +300,9 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         None => (cause, vec![remedy]),
     };
     // Many of its bios wait at once, or are read ahead: together for longer than it can have waited.
-    let longest = in_calls(seen, &load.owner, read, written).unwrap_or(seen.span_ns).min(seen.span_ns);
+    let longest = in_calls(seen, &load.owner, read, written)
+        .unwrap_or_else(|| without_other_calls(seen, &load.owner, read, written))
+        .min(seen.span_ns);
     if seen.of_span(price.min(longest)) < MIN_SPAN_PERCENT {
         return None;
     }
@@ -303,7 +334,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::block::WaitStage;
+    use crate::block::{StackLevel, WaitStage};
     use flashscope_trace::TaskId;
 
     fn work(bios: u64, behind_ns: u64, kind: OwnerKind) -> Work {
@@ -372,6 +403,27 @@ mod tests {
         assert!(find(&work.seen()).is_empty());
         work.calls.by_process[0].bytes = 100 << 10;
         assert_eq!(only(find(&work.seen())).lost_ns, 400_000_000.into());
+        // While it waits for what it syncs, it does not wait for what is read.
+        work.call("fsync", "player (7)", 300, 700_000_000, 0);
+        assert_eq!(only(find(&work.seen())).lost_ns, 300_000_000.into());
+    }
+
+    /// A loop device, and the disk that its file lies on: what waits there waits above, too.
+    #[test]
+    fn a_wait_is_told_of_one_device_of_a_stack() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let found = work.block();
+        let above =
+            OwnerLoad { device: "7:0".into(), mean_behind_ns: 4_500_000, ..found.interference.owners[0].clone() };
+        found.interference.owners.push(above);
+        for pair in found.interference.pairs.clone() {
+            found.interference.pairs.push(WaitBehind { device: "7:0".into(), ..pair });
+        }
+        assert_eq!(find(&work.seen()).len(), 2);
+        let level = StackLevel { upper: "7:0".into(), lower: "8:0".into(), ..StackLevel::default() };
+        work.block().stack.push(level);
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.contains("behind backup (9) on 7:0"), "{}", finding.what);
     }
 
     /// What a program leaves in the page cache is written later: its calls are all that it waits for.
