@@ -70,6 +70,11 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     })
 }
 
+/// Whether it is told that it adds time.
+pub(super) fn adds_time(seen: &Seen<'_>, level: &StackLevel) -> bool {
+    level.upper_bios >= MIN_BIOS && in_time(seen, level).is_some()
+}
+
 /// What dmsetup calls it; `None`: it is no device of device mapper. One that was made while it was recorded is not among the facts, and
 /// dmsetup gives none a UUID by itself.
 fn dm_name(seen: &Seen<'_>, level: &StackLevel, disk: Option<&Disk>) -> Option<String> {

@@ -1,6 +1,6 @@
 //! A slow device, a queue in front of it, or the program itself.
 
-use super::{Finding, MeasureUnit, Rule, Seen, Weight, lost_events, measure, percent, stage};
+use super::{Finding, MeasureUnit, Rule, Seen, Weight, layered_device, lost_events, measure, percent, stage};
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, Unit};
 use crate::units::{duration, grouped};
@@ -61,6 +61,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 }
             } else if shares.0 >= MOST_PERCENT {
                 (format!("The device takes most of the time: {:.0} % of what bios take (D2C).", shares.0), each)
+            } else if shares.1 >= MOST_PERCENT
+                && let Some((layer, part)) = slow_layer(seen, found, q2d.total_ns)
+            {
+                let what = format!(
+                    "Bios wait above the device: {:.0} % of what they take (Q2D), and {part:.0} % of that in {layer}.",
+                    shares.1
+                );
+                (what, each)
             } else if shares.1 >= MOST_PERCENT {
                 let what = format!("Bios wait in front of the device: {:.0} % of what they take (Q2D).", shares.1);
                 (what, each)
@@ -87,6 +95,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// The layer of device mapper in which bios spend most of the time before their issue, and which part of it. Only one that adds time to
+/// bios that are alone, else the device beneath may be what they wait for.
+fn slow_layer(seen: &Seen<'_>, found: &BlockFound, q2d_ns: u64) -> Option<(String, f64)> {
+    let levels = found.stack.iter().filter(|level| layered_device::adds_time(seen, level));
+    let of = levels.map(|level| (percent(level.mean_down_ns.saturating_mul(level.upper_bios), q2d_ns), level));
+    let (part, level) = of.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(part, _)| *part >= MOST_PERCENT)?;
+    Some((seen.storage.device_name(&level.upper), part.min(100.0)))
+}
+
 /// The longest call that synced, where it mostly waited for bios.
 fn longest_sync(found: &BlockFound) -> Option<String> {
     let call = found.syncs.calls.first()?;
@@ -109,7 +126,8 @@ fn longest_sync(found: &BlockFound) -> Option<String> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::block::{SyncCall, SyncTimes};
+    use crate::block::{StackAlone, StackLevel, SyncCall, SyncTimes};
+    use crate::findings::Disk;
 
     #[test]
     fn device_queue_and_program_are_told_apart() {
@@ -123,6 +141,31 @@ mod tests {
             let finding = only(find(&work.seen()));
             assert!(finding.what.contains(word), "{}", finding.what);
             assert!(finding.advice.is_empty());
+        }
+    }
+
+    /// A delay of device mapper is no queue of the device beneath.
+    #[test]
+    fn a_layers_time_is_its_own() {
+        for (down_ns, says) in [
+            (85_000, "Bios wait above the device: 90 % of what they take (Q2D), and 94 % of that in dm-0 (253:0)."),
+            (15_000, "Bios wait in front of the device: 90 % of what they take (Q2D)."),
+        ] {
+            let mut work = Work::new(4_000_000);
+            work.bios(40, "R", 90_000, 10_000);
+            work.block().stack.push(StackLevel {
+                upper: "253:0".into(),
+                lower: "8:0".into(),
+                upper_bios: 40,
+                mean_down_ns: down_ns,
+                mean_q2c_ns: 100_000,
+                alone: Some(StackAlone { bios: 40, mean_own_ns: down_ns, mean_q2c_ns: 100_000 }),
+                ..StackLevel::default()
+            });
+            let disk = Disk { name: "dm-0".into(), device: "253:0".into(), ..Disk::default() };
+            work.storage.disks.push(disk);
+            let finding = only(find(&work.seen()));
+            assert_eq!(finding.what, says);
         }
     }
 
