@@ -277,6 +277,37 @@ fn the_recorders_own_bios_are_counted_apart() {
     }
 }
 
+/// A file system that the recorded command mounts and unmounts: its options are known, though it is gone at the end.
+#[test]
+fn a_mount_that_is_gone_at_the_end_has_its_options() {
+    if !can_record_loops() {
+        return;
+    }
+    let dir = TempDir::new("record-mounts");
+    let device = Loop::new(dir.path(), "mounted.img");
+    let mount = dir.path().join("mnt");
+    std::fs::create_dir(&mount).expect("a directory");
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &device.0]));
+    let path = dir.path().join("t.dat");
+    // The mounts are looked at again after each drain, ten times a second.
+    let work = "mount -o sync,commit=7 \"$0\" \"$1\" && sleep 1 && for i in 1 2 3 4 5 6 7 8 9; do \
+        dd if=/dev/zero of=\"$1/f\" bs=4k count=20 conv=notrunc status=none; done; umount \"$1\"";
+    let mut record = flashscope();
+    record.args(["record", "-q", "-o"]).arg(&path).args(["--", "sh", "-c", work, &device.0]);
+    stdout(record.arg(&mount));
+
+    let trace = Trace::open(&path).expect("a trace");
+    let target = mount.to_str();
+    let mounted: Vec<_> = trace.facts().mounts.iter().filter(|one| one.target.as_deref() == target).collect();
+    assert_eq!(mounted.len(), 1, "{mounted:?}");
+    let options = mounted[0].options.as_deref().expect("options");
+    assert!(["sync", "commit=7"].iter().all(|one| options.split(',').any(|option| option == *one)), "{options}");
+    let json = flashscope_tests::report(&path);
+    let rules: Vec<_> = json["findings"].as_array().expect("findings").iter().map(|one| &one["rule"]).collect();
+    assert!(rules.iter().any(|rule| *rule == "sync_mount"), "{rules:?}");
+    assert!(rules.iter().all(|rule| *rule != "small_sync_writes"), "{rules:?}");
+}
+
 /// The agent alone, armed with these triggers: it records once this returns.
 fn armed(events: &str, captures: &Path, more: &[&str]) -> Busy {
     let mut agent = Command::new("sh");

@@ -71,6 +71,13 @@ void *fs_alloc(size_t size)
 	return p;
 }
 
+uint64_t fs_hash(uint64_t hash, const void *data, size_t length)
+{
+	for (const unsigned char *byte = data; length--; byte++)
+		hash = (hash ^ *byte) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
 char *fs_strdup(const char *text)
 {
 	size_t length = strlen(text) + 1;

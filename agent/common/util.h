@@ -43,6 +43,9 @@ void fs_buf_free(struct fs_buf *buf);
 void *fs_alloc(size_t size);
 void *fs_realloc(void *old, size_t size);
 char *fs_strdup(const char *text);
+/* FNV-1a of 64 bits; begin with FS_HASH_BEGIN. */
+uint64_t fs_hash(uint64_t hash, const void *data, size_t length);
+#define FS_HASH_BEGIN UINT64_C(0xcbf29ce484222325)
 
 /*
  * Formats a system path. Test builds (FS_TEST_ROOT) put it below the directory

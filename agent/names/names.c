@@ -275,12 +275,38 @@ static bool is_touched(const struct fs_touched *touched, uint32_t device)
 	return false;
 }
 
-static void send_mounts(struct fs_names *names)
+static uint64_t mount_hash(const struct fs_mount *mount)
+{
+	const char *const texts[] = { mount->root, mount->point, mount->type, mount->source, mount->options ? mount->options : "" };
+	uint64_t hash = fs_hash(FS_HASH_BEGIN, &mount->device, sizeof(mount->device));
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		hash = fs_hash(hash, texts[i], strlen(texts[i]) + 1);
+	return hash;
+}
+
+/* True for the first of them that is asked about. */
+static bool is_new_mount(struct fs_names *names, const struct fs_mount *mount, size_t most)
+{
+	const uint64_t hash = mount_hash(mount);
+
+	for (size_t i = 0; i < names->mount_count; i++)
+		if (names->mounts[i] == hash)
+			return false;
+	if (names->mount_count >= most) {
+		names->mounts_dropped++;
+		return false;
+	}
+	names->mounts[names->mount_count++] = hash;
+	return true;
+}
+
+/* Those that were not sent before, up to `most` in the whole recording. */
+static void send_mounts(struct fs_names *names, size_t most)
 {
 	const struct fs_mounts *mounts = &names->paths.mounts;
-	size_t sent = 0;
 
-	for (size_t i = 0; i < mounts->count && sent < 1024; i++) {
+	for (size_t i = 0; i < mounts->count; i++) {
 		const struct fs_mount *mount = &mounts->items[i];
 		bool before = false;
 		struct fs_json *json;
@@ -291,9 +317,8 @@ static void send_mounts(struct fs_names *names)
 		for (size_t k = 0; k < i && !before; k++)
 			before = mounts->items[k].device == mount->device && mount->pid &&
 				 !strcmp(mounts->items[k].point, mount->point);
-		if (before || strlen(mount->point) + strlen(mount->root) > 2048)
+		if (before || strlen(mount->point) + strlen(mount->root) > 2048 || !is_new_mount(names, mount, most))
 			continue;
-		sent++;
 		json = row(names, "mounts");
 		fs_json_device(json, "device", mount->device >> 20, mount->device & 0xfffff);
 		fs_json_string(json, "root", mount->root);
@@ -385,7 +410,7 @@ static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limi
 	fs_json_u64(json, "processes_late", names->processes_late + names->paths.touched.started_late);
 	fs_json_u64(json, "processes_stuck", fs_reader_stuck());
 	fs_json_u64(json, "rounds_busy", names->rounds_busy);
-	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped);
+	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped + names->mounts_dropped);
 	if (limit_ns != UINT64_MAX)
 		fs_json_u64(json, "limit_ms", limit_ns / 1000000);
 	fs_json_u64(json, "took_ms", (fs_now_ns() - begin_ns) / 1000000);
@@ -403,7 +428,7 @@ void fs_names_begin(struct fs_names *names, uint64_t limit_ns)
 	send_processes(names, begin + limit_ns);
 	send_packages(names);
 	send_devices(names);
-	send_mounts(names);
+	send_mounts(names, FS_NAMED_MOUNTS_MAX / 2);
 	flush(names);
 }
 
@@ -422,6 +447,9 @@ void fs_names_live(struct fs_names *names, bool busy)
 	/* Processes first: they end sooner than files go. What is left of either waits for the next round. */
 	while (touched->started_count && fs_now_ns() < end)
 		send_process(names, (int32_t)touched->started[--touched->started_count], true);
+	/* At the end they may be gone; a quarter is left for those that are not. */
+	if (fs_paths_mounts_again(&names->paths))
+		send_mounts(names, FS_NAMED_MOUNTS_MAX / 4 * 3);
 	send_ended(names);
 	if (names->mode != FS_NAMES_NONE && touched->fresh_count)
 		fs_paths_live(&names->paths, LIVE_NS);
@@ -458,7 +486,7 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 		send_files(names);
 	}
 	send_devices(names);
-	send_mounts(names);
+	send_mounts(names, FS_NAMED_MOUNTS_MAX);
 	send_search(names, begin, limit_ns);
 	flush(names);
 }

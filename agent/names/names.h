@@ -15,6 +15,9 @@
 #include "paths.h"
 #include "processes.h"
 
+/* Mounts that one recording names. */
+#define FS_NAMED_MOUNTS_MAX 2048
+
 enum fs_names_mode {
 	FS_NAMES_AUTO,	  /* files that processes have open, then a walk with a time limit; the flight recorder: no walk */
 	FS_NAMES_WALK,	  /* the same, and the walk has no time limit; the flight recorder: a walk with a limit */
@@ -32,6 +35,9 @@ struct fs_names {
 	size_t process_count;
 	uint64_t processes_dropped;
 	uint64_t processes_late; /* not read: the time limit was reached */
+	uint64_t mounts[FS_NAMED_MOUNTS_MAX]; /* hashes of the mounts that were sent */
+	size_t mount_count;
+	uint64_t mounts_dropped;
 	uint64_t rounds_busy; /* rounds without lookups, because events came too fast */
 	bool failed; /* the stream has a write error */
 	bool flight; /* for the flight recorder, which continues after the names are written */

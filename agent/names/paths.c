@@ -290,6 +290,14 @@ void fs_paths_mounts(struct fs_paths *paths)
 	disks(paths);
 }
 
+bool fs_paths_mounts_again(struct fs_paths *paths)
+{
+	if (!mounts_changed(paths))
+		return false;
+	fs_paths_mounts(paths);
+	return true;
+}
+
 void fs_paths_of_task(struct fs_paths *paths, int32_t tid, uint64_t budget_ns)
 {
 	fs_paths_mounts(paths);

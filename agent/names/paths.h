@@ -46,6 +46,8 @@ struct fs_paths {
 void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns);
 /* Reads mounts and disks: they relate an event's device to a file system. */
 void fs_paths_mounts(struct fs_paths *paths);
+/* The same if mounts of our namespace have changed since they were last read; false if not. */
+bool fs_paths_mounts_again(struct fs_paths *paths);
 /* Reads the open files of one task for at most budget_ns: for its events that are not drained yet. */
 void fs_paths_of_task(struct fs_paths *paths, int32_t tid, uint64_t budget_ns);
 /* Reads the open files of tasks with new files in their events, for at most budget_ns. */

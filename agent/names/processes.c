@@ -96,10 +96,5 @@ bool fs_process_read(struct fs_process *process, int32_t pid, bool started)
 
 uint64_t fs_process_hash(const struct fs_process *process)
 {
-	const unsigned char *bytes = (const unsigned char *)process;
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (size_t i = 0; i < sizeof(*process); i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-	return hash;
+	return fs_hash(FS_HASH_BEGIN, process, sizeof(*process));
 }
