@@ -37,6 +37,11 @@ impl Loop {
         ))
     }
 
+    /// With a new file system.
+    fn ext4(&self, options: &[&str]) {
+        stdout(Command::new("mkfs.ext4").args(["-q", "-F"]).args(options).arg(&self.0));
+    }
+
     fn name(&self) -> &str {
         self.0.trim_start_matches("/dev/")
     }
@@ -222,6 +227,15 @@ fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
 /// A file system that is mounted while the test runs.
 struct Mounted(std::path::PathBuf);
 
+impl Mounted {
+    /// In a new directory.
+    fn new(options: &[&str], source: &str, at: PathBuf) -> Mounted {
+        std::fs::create_dir(&at).expect("a directory");
+        stdout(Command::new("mount").args(options).arg(source).arg(&at));
+        Mounted(at)
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
         // The last write of what was killed may still be under way.
@@ -236,12 +250,10 @@ fn the_recorders_own_bios_are_counted_apart() {
     }
     let dir = TempDir::new("record-own");
     let device = Loop::new(dir.path(), "own.img");
-    let mount = dir.path().join("mnt");
-    std::fs::create_dir(&mount).expect("a directory");
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &device.0]));
+    device.ext4(&[]);
     // Each write is on the device when it returns, so the writer queues the bios itself.
-    stdout(Command::new("mount").args(["-o", "sync", &device.0]).arg(&mount));
-    let _mounted = Mounted(mount.clone());
+    let mounted = Mounted::new(&["-o", "sync"], &device.0, dir.path().join("mnt"));
+    let mount = &mounted.0;
     let (path, file) = (mount.join("t.dat"), mount.join("f"));
     let work = format!(
         "for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of={} bs=64k count=8 oflag=direct status=none; sleep 0.3; done",
@@ -287,7 +299,7 @@ fn a_mount_that_is_gone_at_the_end_has_its_options() {
     let device = Loop::new(dir.path(), "mounted.img");
     let mount = dir.path().join("mnt");
     std::fs::create_dir(&mount).expect("a directory");
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &device.0]));
+    device.ext4(&[]);
     let path = dir.path().join("t.dat");
     // The mounts are looked at again after each drain, ten times a second.
     let work = "mount -o sync,commit=7 \"$0\" \"$1\" && sleep 1 && for i in 1 2 3 4 5 6 7 8 9; do \
@@ -376,17 +388,12 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
     }
     const STALL_NS: u64 = 500_000_000;
     let dir = TempDir::new("record-stalls");
-    let [memory, mount] = ["memory", "mnt"].map(|name| dir.path().join(name));
-    for path in [&memory, &mount] {
-        std::fs::create_dir(path).expect("a directory");
-    }
-    stdout(Command::new("mount").args(["-t", "tmpfs", "nodev"]).arg(&memory));
-    let _memory = Mounted(memory.clone());
-    let lower = Loop::made(&memory, "lower.img", 32, &[]);
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &lower.0]));
-    stdout(Command::new("mount").arg(&lower.0).arg(&mount));
-    let _mounted = Mounted(mount.clone());
-    let device = Loop::sized(&mount, "upper.img", 4);
+    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory"));
+    let lower = Loop::made(&memory.0, "lower.img", 32, &[]);
+    lower.ext4(&[]);
+    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt"));
+    let mount = &mounted.0;
+    let device = Loop::sized(mount, "upper.img", 4);
     let work = format!(
         "while :; do dd if=/dev/zero of={} bs=4k count=20 oflag=direct status=none; sleep 0.02; done",
         device.0
@@ -403,10 +410,10 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
         let written = sysfs(&device, "stat")[4] + 100;
         wait_for("writes", || sysfs(&device, "stat")[4] >= written);
         // Writes of the upper device wait until the file system beneath it thaws.
-        stdout(Command::new("fsfreeze").arg("-f").arg(&mount));
+        stdout(Command::new("fsfreeze").arg("-f").arg(mount));
         wait_for("a write that is stuck", || sysfs(&device, "inflight")[1] > 0);
         std::thread::sleep(Duration::from_nanos(STALL_NS + 100_000_000));
-        stdout(Command::new("fsfreeze").arg("-u").arg(&mount));
+        stdout(Command::new("fsfreeze").arg("-u").arg(mount));
         // A machine that stands still for 300 ms of itself is captured too, and is none of these.
         loop {
             let file = captures(&into, seen + 1).remove(seen);
@@ -434,17 +441,12 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
     let Some(server) = crate::bad_input::Server::start() else { return };
     let cache = flashscope_tests::PrivateCache::new("record-ssh-stall-cache");
     let dir = TempDir::new("record-ssh-stall");
-    let [memory, mount] = ["memory", "mnt"].map(|name| dir.path().join(name));
-    for path in [&memory, &mount] {
-        std::fs::create_dir(path).expect("a directory");
-    }
-    stdout(Command::new("mount").args(["-t", "tmpfs", "nodev"]).arg(&memory));
-    let _memory = Mounted(memory.clone());
-    let lower = Loop::made(&memory, "lower.img", 32, &[]);
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0", &lower.0]));
-    stdout(Command::new("mount").arg(&lower.0).arg(&mount));
-    let _mounted = Mounted(mount.clone());
-    let device = Loop::sized(&mount, "upper.img", 4);
+    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory"));
+    let lower = Loop::made(&memory.0, "lower.img", 32, &[]);
+    lower.ext4(&["-E", "lazy_itable_init=0"]);
+    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt"));
+    let mount = &mounted.0;
+    let device = Loop::sized(mount, "upper.img", 4);
     let (trace, log) = (dir.path().join("t.dat"), dir.path().join("log"));
     let text = trace.display().to_string();
     let on = server.spec();
@@ -461,7 +463,7 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
         stdout(Command::new("sync").arg(mount.join("journal")));
         std::thread::sleep(Duration::from_millis(700));
     }
-    stdout(Command::new("fsfreeze").arg("-f").arg(&mount));
+    stdout(Command::new("fsfreeze").arg("-f").arg(mount));
     let of = format!("of={}", device.0);
     let mut writer = Busy(
         Command::new("dd")
@@ -471,7 +473,7 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
     );
     wait_for("a write that is stuck", || sysfs(&device, "inflight")[1] > 0);
     std::thread::sleep(Duration::from_millis(700));
-    stdout(Command::new("fsfreeze").arg("-u").arg(&mount));
+    stdout(Command::new("fsfreeze").arg("-u").arg(mount));
     writer.0.wait().expect("dd");
     assert!(recorder.0.wait().expect("an end").success(), "{}", said());
     let capture = dir.path().join("t.0001.dat");
@@ -489,12 +491,10 @@ fn blocks_without_a_place_on_the_disk_are_no_other_ones() {
         return;
     }
     let dir = TempDir::new("record-delayed");
-    let mount = dir.path().join("mnt");
-    std::fs::create_dir(&mount).expect("a directory");
     let lower = Loop::new(dir.path(), "lower.img");
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0", &lower.0]));
-    stdout(Command::new("mount").arg(&lower.0).arg(&mount));
-    let _mounted = Mounted(mount.clone());
+    lower.ext4(&["-E", "lazy_itable_init=0"]);
+    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt"));
+    let mount = &mounted.0;
     let file = mount.join("upper.img");
     std::fs::File::create(&file).and_then(|file| file.set_len(2 << 20)).expect("a file");
     let upper = Loop(stdout(Command::new("losetup").args(["-f", "--show"]).arg(&file)).trim().to_owned());
@@ -541,20 +541,15 @@ fn a_capture_names_the_file_and_the_process_of_its_sync() {
         return;
     }
     let dir = TempDir::new("record-sync");
-    let [memory, lower_mount, mount] = ["memory", "lower", "mnt"].map(|name| dir.path().join(name));
-    for path in [&memory, &lower_mount, &mount] {
-        std::fs::create_dir(path).expect("a directory");
-    }
-    stdout(Command::new("mount").args(["-t", "tmpfs", "nodev"]).arg(&memory));
-    let _memory = Mounted(memory.clone());
-    let lower = Loop::made(&memory, "lower.img", 32, &[]);
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &lower.0]));
-    stdout(Command::new("mount").arg(&lower.0).arg(&lower_mount));
-    let _lower_mounted = Mounted(lower_mount.clone());
-    let device = Loop::sized(&lower_mount, "upper.img", 8);
-    stdout(Command::new("mkfs.ext4").args(["-q", "-F", "-O", "^has_journal", &device.0]));
-    stdout(Command::new("mount").arg(&device.0).arg(&mount));
-    let _mounted = Mounted(mount.clone());
+    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory"));
+    let lower = Loop::made(&memory.0, "lower.img", 32, &[]);
+    lower.ext4(&[]);
+    let lower_mounted = Mounted::new(&[], &lower.0, dir.path().join("lower"));
+    let lower_mount = &lower_mounted.0;
+    let device = Loop::sized(lower_mount, "upper.img", 8);
+    device.ext4(&["-O", "^has_journal"]);
+    let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt"));
+    let mount = &mounted.0;
     let into = dir.path().join("captures");
     let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "fsync>300ms"];
     let mut agent = armed("block,cache,syscall", &into, &more);
@@ -564,7 +559,7 @@ fn a_capture_names_the_file_and_the_process_of_its_sync() {
         let script = format!("head -c 300000 /dev/zero >\"$0\"; sync -d \"$0\"; {then}");
         // A sync of others on this machine may have fired already: then this one is no reason for a capture, and is tried again.
         let mut attempt = |_: u32| {
-            stuck_sync(&script, &file, &lower_mount, &device);
+            stuck_sync(&script, &file, lower_mount, &device);
             seen += 1;
             let capture = &captures(&into, seen)[seen - 1];
             let report = stdout(flashscope().args(["report", "--json"]).arg(capture));
