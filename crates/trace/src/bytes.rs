@@ -1,4 +1,4 @@
-//! Integers out of byte slices of either byte order; every read is checked.
+//! Reads integers of either byte order from byte slices; every read is bounds-checked.
 
 /// Byte order of the machine that wrote the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +85,13 @@ pub(crate) fn sign_extend(value: u64, size: usize) -> i64 {
     }
 }
 
-/// Whether a JSON text can unpack to at most so many values: a byte of text can cost a hundred bytes of them. Separators
-/// inside of texts count too.
+/// Whether a JSON text can hold at most `most` values: one byte of text can take a hundred bytes of memory. Separators inside strings count
+/// too.
 pub(crate) fn has_few_values(json: &[u8], most: usize) -> bool {
     values(json) <= most
 }
 
-/// At most so many values are in a JSON text.
+/// Upper bound for the number of values in a JSON text.
 pub(crate) fn values(json: &[u8]) -> usize {
     json.iter().filter(|b| matches!(b, b',' | b'[' | b'{' | b':')).count()
 }
@@ -102,7 +102,7 @@ pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// A number of seven bits a byte, the lowest first (LEB128, as protobuf has it).
+/// Appends a number as LEB128, as protobuf does: seven bits per byte, the lowest first.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -1,9 +1,9 @@
-//! What can keep a trace from being read or written.
+//! Errors of reading or writing a trace.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One line for a person: the thing, what is wrong, the next step.
+/// The message is one line: which thing, what is wrong, and the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{}: cannot {action}: {source}{}", path.display(), next_step(action, source))]
@@ -47,7 +47,7 @@ pub enum Error {
     Output(#[from] flashscope_output::OutputError),
 }
 
-/// A recording that root has made is for root alone.
+/// Root's recordings are readable by root only.
 fn next_step(action: &str, source: &io::Error) -> &'static str {
     match (action, source.kind()) {
         ("open", io::ErrorKind::PermissionDenied) => {

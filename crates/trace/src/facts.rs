@@ -1,8 +1,8 @@
-//! What a recording says of its machine and of itself, typed (`docs/reference/agent.md`, "Facts").
+//! A recording's facts about its machine and itself, typed (`docs/reference/agent.md`, "Facts").
 //!
-//! A trace is untrusted: a fact that is absent or of another type is unknown (`None`, or not in its list), and leaves the others
-//! as they are. Names of devices, files and processes are tables of their own (`identity`). What is not listed here stays in the
-//! JSON that exports carry ([`Trace::facts_json`](crate::Trace::facts_json)).
+//! A trace is untrusted: a fact that is absent or has another type is unknown (`None`, or left out of its list); the other facts stay.
+//! Names of devices, files and processes have tables of their own (`identity`). Facts that are not listed here stay in the JSON of exports
+//! ([`Trace::facts_json`](crate::Trace::facts_json)).
 
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::ids::{Device, TaskId};
 
-/// 9 PB, and the largest count that a double holds: of devices, file systems, and what happened on them.
+/// Largest size or count of a device or file system: 9 PB, and the largest count that a double can hold.
 const MOST_BYTES: u64 = 1 << 53;
-/// Of an erase block, a file system's block, or a window in KiB: as large as 32 bits say.
+/// Largest erase block, file system block, or window in KiB: 32 bits.
 const MOST_UNIT: u64 = u32::MAX as u64;
-/// Of memory: the kernel's largest is 1 MiB (arch/hexagon/Kconfig).
+/// Largest memory page: the kernel's largest is 1 MiB (arch/hexagon/Kconfig).
 const MOST_PAGE: u64 = 1 << 20;
 
-/// A field's value, or that it is unknown.
+/// A field's value; `None` if unknown.
 trait Known: Sized {
     fn known(value: Value) -> Self;
 }
@@ -39,7 +39,7 @@ fn known<'de, D: Deserializer<'de>, T: Known>(from: D) -> Result<T, D::Error> {
     Value::deserialize(from).map(T::known)
 }
 
-/// Objects whose every field may be unknown.
+/// Defines structs in which every field may be unknown.
 macro_rules! objects {
     ($($(#[$about:meta])* $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
@@ -58,15 +58,15 @@ macro_rules! objects {
 }
 
 objects! {
-    /// All facts of a recording, or those of a machine that `doctor` asked.
+    /// All facts of a recording, or of a machine that `doctor` examined.
     Facts {
         access: Option<Access>,
         agent: Agent,
         kernel: Kernel,
-        /// Of a recording's facts when it began, of its statistics when it ended.
+        /// In a recording's facts: from its beginning. In its statistics: from its end.
         cpu_pressure: CpuPressure,
         tracefs: Tracefs,
-        /// What each group of `--events` has here.
+        /// The state of each group of `--events` on this machine.
         groups: Vec<Group>,
         probe_points: Vec<ProbePoint>,
         mtd: Vec<Mtd>,
@@ -87,18 +87,18 @@ objects! {
         uid: Option<u32>,
         capabilities: Vec<String>,
         needs: Option<Vec<Need>>,
-        /// Capabilities that a recorder does not give up.
+        /// Capabilities that a recorder keeps.
         keeps: Vec<Kept>,
     }
 
-    /// A capability, when it is kept, and for what.
+    /// A capability, when it is kept, and why.
     Kept {
         capability: Option<String>,
         when: Option<String>,
         why: Option<String>,
     }
 
-    /// A part of a recording, the right that it needs, and whether it is there.
+    /// A part of a recording, the right that it needs, and whether the process has it.
     Need {
         what: Option<String>,
         by: Option<String>,
@@ -115,7 +115,7 @@ objects! {
 
     /// `/proc/pressure/cpu`
     CpuPressure {
-        /// For how long tasks had waited for a free processor, microseconds.
+        /// Time that tasks waited for a free processor, microseconds.
         some_us: Option<u64>,
         monotonic_ns: Option<u64>,
     }
@@ -129,7 +129,7 @@ objects! {
 
     Group {
         group: Option<String>,
-        /// The next step where the group has nothing.
+        /// What to do if the group has no events.
         lacks: Option<String>,
         absent: Vec<Absent>,
     }
@@ -150,13 +150,13 @@ objects! {
         status: Option<String>,
         mtd: Option<u64>,
         chip: Option<u64>,
-        /// Only after a trial.
+        /// Known only after a trial.
         chosen: Option<bool>,
         note: Option<String>,
         loses: Option<String>,
     }
 
-    /// An MTD device; in bytes.
+    /// An MTD device; sizes in bytes.
     Mtd {
         index: Option<u64>,
         name: Option<String>,
@@ -166,11 +166,11 @@ objects! {
         erasesize: Option<u64>,
         writesize: Option<u64>,
         oobsize: Option<u64>,
-        /// Where it begins on its chip.
+        /// Offset on its chip, bytes.
         offset: Option<u64>,
-        /// Numbers chips from 0: partitions of one chip share it.
+        /// Number of the chip, from 0. Partitions of one chip share it.
         chip: Option<u64>,
-        /// Where the kernel has its `struct nand_chip` and `struct mtd_info`.
+        /// Kernel addresses of `struct nand_chip` and `struct mtd_info`.
         chip_pointer: Option<u64>,
         mtd_pointer: Option<u64>,
         corrected_bits: Option<u64>,
@@ -178,7 +178,7 @@ objects! {
         bad_blocks: Option<u64>,
     }
 
-    /// A block device that is no partition.
+    /// A whole block device (not a partition).
     Disk {
         name: Option<String>,
         /// `254:0`
@@ -186,20 +186,20 @@ objects! {
         size_bytes: Option<u64>,
         read_ahead_kb: Option<u64>,
         max_sectors_kb: Option<u64>,
-        /// As many requests of a queue can be under way, those that wait in its scheduler among them.
+        /// Largest number of requests in a queue, those that wait in its scheduler included.
         nr_requests: Option<u64>,
         scheduler: Option<String>,
         write_cache: Option<String>,
         dm_name: Option<String>,
         dm_uuid: Option<String>,
-        /// Of an eMMC.
+        /// eMMC only.
         life_time: Option<String>,
         pre_eol_info: Option<String>,
         #[serde(rename = "loop")]
         of_loop: Loop,
     }
 
-    /// What a loop device lies on.
+    /// The backing file of a loop device.
     Loop {
         backing_file: Option<String>,
         device: Option<String>,
@@ -212,7 +212,7 @@ objects! {
     Ubi {
         name: Option<String>,
         mtd_num: Option<u64>,
-        /// Of a logical erase block.
+        /// Size of a logical erase block.
         eraseblock_size: Option<u64>,
         bad_peb_count: Option<u64>,
         reserved_for_bad: Option<u64>,
@@ -239,27 +239,27 @@ objects! {
     /// A line of `/proc/swaps`
     Swap {
         path: Option<String>,
-        /// `None` of a file in a file system.
+        /// `None` if the swap area is a file in a file system.
         device: Option<String>,
     }
 
     /// `/proc/sys/vm`, and `/proc/meminfo`.
     Vm {
-        /// 0: the ratio counts.
+        /// 0: the ratio is used instead.
         dirty_bytes: Option<u64>,
-        /// Percent of the memory that can be changed, about what is available.
+        /// Percent of the memory that can be dirtied, about the available memory.
         dirty_ratio: Option<u64>,
         dirty_background_bytes: Option<u64>,
         dirty_background_ratio: Option<u64>,
         available_bytes: Option<u64>,
     }
 
-    /// What the recorder says of the recording.
+    /// Facts about the recording itself.
     Recording {
         name: Option<String>,
         clock: Option<String>,
         probes: Vec<Probe>,
-        /// Functions and events between layers.
+        /// Functions and events at layer boundaries.
         boundaries: Vec<Boundary>,
         absent: Vec<Absent>,
         raw_syscalls: Vec<RawSyscall>,
@@ -268,10 +268,10 @@ objects! {
         own: Own,
     }
 
-    /// The only things that were requested.
+    /// The filter of the recording: only these were recorded.
     Filter {
         device: Vec<String>,
-        /// The same with the devices of their stacks that are recorded whole.
+        /// `device`, plus the devices of their stacks that are recorded whole.
         devices: Vec<String>,
         pid: Vec<i64>,
         cgroup: Vec<String>,
@@ -292,20 +292,20 @@ objects! {
         enter: Option<String>,
     }
 
-    /// A call by its number, with the names of its registers.
+    /// A system call by number, with the names of its registers.
     RawSyscall {
         id: Option<i64>,
         name: Option<String>,
         arguments: Option<Vec<Option<String>>>,
     }
 
-    /// Why a flight recorder wrote.
+    /// The reason why a flight recorder wrote its data.
     Trigger {
         reason: Option<String>,
         captures_lost: Option<u64>,
     }
 
-    /// The recorder's own tasks, itself first.
+    /// The recorder's own tasks; the recorder itself is first.
     Own {
         tasks: Vec<TaskId>,
     }
@@ -315,12 +315,12 @@ objects! {
     }
 
     Blktrace {
-        /// CPUs whose files are not there.
+        /// CPUs whose files are missing.
         cpus_missing: Vec<u64>,
     }
 }
 
-/// The recorder's agent, as results state it.
+/// The recorder's agent, as results name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Agent {
@@ -346,7 +346,7 @@ impl Facts {
         facts
     }
 
-    /// What was mounted while it was recorded is among the names.
+    /// Adds mounts made during the recording, which are in the names.
     fn add_later_mounts(&mut self, json: &Value) {
         for row in rows(json, "mounts") {
             let is_known = |known: &Mount| known.device.as_deref() == row["device"].as_str();
@@ -361,8 +361,8 @@ impl Facts {
         }
     }
 
-    /// A size or a count that no machine has is unknown: sums and products of the others do not overflow. Addresses of the kernel and
-    /// inode numbers may be any.
+    /// Forgets sizes and counts that no machine has, so that sums and products of the others do not overflow. Kernel addresses and inode
+    /// numbers may have any value.
     fn forget_impossible(&mut self) {
         let mtd = self.mtd.iter_mut().flat_map(|mtd| {
             [
@@ -407,14 +407,14 @@ impl Facts {
         self.mtd.iter().find(|mtd| mtd.index == Some(index))
     }
 
-    /// The first mount of this device.
+    /// The first mount of a device.
     pub fn mount_of(&self, device: Device) -> Option<&Mount> {
         self.mounts.iter().find(|mount| mount.device() == Some(device))
     }
 }
 
 impl Mtd {
-    /// Raw NAND, not NOR or RAM.
+    /// Whether it is raw NAND, not NOR or RAM.
     pub fn is_nand(&self) -> bool {
         self.kind.as_deref().is_some_and(|kind| kind.contains("nand"))
     }
@@ -430,7 +430,7 @@ impl Mount {
     }
 }
 
-/// The rows of one array.
+/// The rows of an array in the facts.
 pub(crate) fn rows<'f>(facts: &'f Value, key: &str) -> impl Iterator<Item = &'f Value> {
     facts["names"][key].as_array().into_iter().flatten()
 }

@@ -1,11 +1,11 @@
-//! What events call devices and files: one type for each.
+//! Numbers of devices, files, threads and processes, with a type for each.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// CPUs that are distinguished: the kernel's own limit (`CONFIG_NR_CPUS` of x86-64).
+/// Largest number of CPUs: the kernel's own limit (`CONFIG_NR_CPUS` of x86-64).
 pub(crate) const MAX_CPUS: u16 = 8192;
 
 /// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).

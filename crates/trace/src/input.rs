@@ -1,4 +1,4 @@
-//! What a trace is read from: a file, or bytes in memory. Both are read at positions.
+//! The bytes of a trace: a file or memory, both read at positions.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) enum Input {
     File(File),
     Memory(Arc<[u8]>),
-    /// A file that so many packed bytes became.
+    /// An unpacked file, with the packed size that it came from.
     Unpacked {
         file: File,
         packed: u64,
@@ -27,7 +27,7 @@ impl Input {
         Positioned { input: self, at: 0 }
     }
 
-    /// Bytes that there are; 0 where a device does not say.
+    /// Size in bytes; 0 if a device does not tell it.
     pub fn size(&self) -> io::Result<u64> {
         match self {
             Input::File(file) | Input::Unpacked { file, .. } => Ok(file.metadata()?.len()),
@@ -35,7 +35,7 @@ impl Input {
         }
     }
 
-    /// Bytes that the user gave: what may come out of packed parts is measured by them.
+    /// Bytes that the user gave. The limits for unpacked data are multiples of this size.
     pub fn given(&self) -> io::Result<u64> {
         match self {
             Input::Unpacked { packed, .. } => Ok(*packed),
@@ -43,7 +43,7 @@ impl Input {
         }
     }
 
-    /// As `FileExt::read_at`: fewer bytes than wanted are no error, none is the end.
+    /// Like `FileExt::read_at`: may read fewer bytes than wanted; 0 bytes mean the end.
     pub fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
             Input::File(file) | Input::Unpacked { file, .. } => loop {
@@ -68,7 +68,7 @@ impl Input {
         }
     }
 
-    /// Reads until `into` is full or the end has come; returns how much it was.
+    /// Reads until `into` is full or the input ends. Returns the number of bytes.
     pub fn fill_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
@@ -81,7 +81,7 @@ impl Input {
     }
 }
 
-/// Bytes one after the other, at a position of its own: two passes over one input do not disturb each other.
+/// A sequential reader with its own position: two passes over one input do not disturb each other.
 pub(crate) struct Positioned<'a> {
     input: &'a Input,
     at: u64,

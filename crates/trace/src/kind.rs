@@ -5,17 +5,17 @@
 pub enum TraceKind {
     /// The agent's stream (`agent/protocol.h`).
     AgentStream,
-    /// trace-cmd's file.
+    /// A trace.dat of trace-cmd.
     TraceDat,
     /// Flashmon's temporal log.
     FlashmonLog,
-    /// blktrace's records: files of each CPU, or a stream.
+    /// blktrace's records: per-CPU files, or one stream.
     Blktrace,
     /// Text that ftrace, trace-cmd or systrace printed: best effort.
     FtraceText,
     /// Text that blkparse printed.
     BlkparseText,
-    /// Text that perf script printed of trace points: best effort.
+    /// The text of perf script for trace points: best effort.
     PerfScript,
     /// Perfetto's protobuf.
     Perfetto,

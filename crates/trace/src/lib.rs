@@ -1,10 +1,10 @@
-//! Traces of storage under Linux: read in every format that this field records, written in those that its tools open.
+//! Reads storage traces of Linux in all common formats, and writes the formats that other tools open.
 //!
-//! [`Trace::open`] recognises formats by their contents (docs/reference/formats.md has the list) and hands out two models, in the
-//! order of time and in bounded memory whatever the size of the file: [`Record`], an event with its format and its bytes,
-//! lossless; and [`Event`], typed and with units, for analyses. What is missing is never silent: [`Trace::losses`] names
-//! and counts it. A stream that holds more than one recording, or a board's output and files, opens as a [`Session`].
-//! Traces of several machines are put in one order by [`MergedTrace`]. [`export`] and [`dat`] write.
+//! [`Trace::open`] recognises a format by the contents of the file (list: docs/reference/formats.md). It gives two models, in order of time
+//! and in bounded memory, whatever the size of the file. [`Record`] is an event with its format and its bytes, without loss. [`Event`] is
+//! typed, with units, for analyses. [`Trace::losses`] names and counts everything that is missing. A stream with more than one recording,
+//! or with a board's output and files, opens as a [`Session`]. [`MergedTrace`] puts traces of several machines in one order. [`export`] and
+//! [`dat`] write.
 //!
 //! Which process did how many flash operations:
 //!
@@ -66,7 +66,7 @@ pub use formats::stream::{
 };
 pub use formats::{Format, TABLE as FORMATS, help as formats_help, table as formats_table};
 
-/// Flashmon's files: its log is read as any trace, and written; of its view of each block there are counts alone.
+/// Flashmon's files: the log is read like any trace, and written. The spatial view has only counts for each block.
 pub mod flashmon {
     pub use crate::export::flashmon::{Written, write_log, write_spatial};
     pub use crate::formats::flashmon::{BlockCounts, parse_spatial_view, read_spatial};

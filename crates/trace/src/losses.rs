@@ -1,4 +1,4 @@
-//! Everything that a trace can have lost, each with a name and what it means.
+//! All kinds of losses of a trace. Each has a name and a text that says what it means.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 macro_rules! losses {
     ($( $(#[$doc:meta])* $variant:ident => $name:literal, $severity:ident, $meaning:literal; )*) => {
-        /// A way in which something of a recording can be missing.
+        /// A kind of loss.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Loss { $( $(#[$doc])* $variant, )* }
 
         impl Loss {
             pub const ALL: &'static [Loss] = &[ $( Loss::$variant, )* ];
 
-            /// Stable name, as results and files carry it.
+            /// Stable name, used in results and files.
             pub fn name(self) -> &'static str {
                 match self { $( Loss::$variant => $name, )* }
             }
 
-            /// What a count above zero says, and what to do about it.
+            /// Explains a count above zero and what to do about it.
             pub fn meaning(self) -> &'static str {
                 match self { $( Loss::$variant => $meaning, )* }
             }
@@ -132,10 +132,10 @@ losses! {
         "per-CPU data that is missing from the file although its header lists it: the file was cut";
 }
 
-/// A trace may state any number. With this one as the most, all of them together do not overflow.
+/// The largest count that is kept. A trace may state any number; with this limit the sum of all counts cannot overflow.
 const MOST: u64 = 1 << 53;
 
-/// Counts of all losses; those that are zero are there too.
+/// Counts of all losses, zero counts included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
     counts: Vec<u64>,
@@ -165,7 +165,7 @@ impl Losses {
         self.counts[loss as usize] = count.min(MOST);
     }
 
-    /// All of them in a fixed order.
+    /// All counts, in a fixed order.
     pub fn iter(&self) -> impl Iterator<Item = (Loss, u64)> + '_ {
         Loss::ALL.iter().map(|&l| (l, self.get(l)))
     }
@@ -182,14 +182,14 @@ impl Losses {
     }
 }
 
-/// As an object of name and count.
+/// Serialized as an object from name to count.
 impl Serialize for Losses {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_map(self.iter().map(|(l, c)| (l.name(), c)))
     }
 }
 
-/// Names that this version does not know are passed over.
+/// Unknown names are ignored.
 impl<'de> Deserialize<'de> for Losses {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let map = BTreeMap::<String, u64>::deserialize(d)?;
@@ -210,10 +210,10 @@ pub(crate) fn stats_by_cpu(stats: &Value) -> impl Iterator<Item = (u64, &Value)>
     })
 }
 
-/// The instance of a recording of ours that has what tasks are called, and nothing else (`FS_INSTANCE_TASKS`).
+/// The ring buffer instance of our recordings that has task names only (`FS_INSTANCE_TASKS`).
 pub(crate) const TASKS: u64 = 1;
 
-/// The kernel's own counts into losses.
+/// Converts the kernel's own counts to losses.
 pub(crate) fn count_statistics(stats: &Value, losses: &mut Losses) {
     for (instance, cpu) in stats_by_cpu(stats) {
         let n = |name: &str| cpu[name].as_u64().unwrap_or(0);

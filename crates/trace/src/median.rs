@@ -1,6 +1,6 @@
-//! How long something usually takes.
+//! A running median, for the usual duration of requests.
 
-/// A running median: one time that is far off moves it as little as one that is near.
+/// A running median of times, in ns. A far outlier moves it no further than a near one.
 #[derive(Clone, Copy, Default)]
 pub struct RunningMedian {
     n: u64,
@@ -8,7 +8,7 @@ pub struct RunningMedian {
 }
 
 impl RunningMedian {
-    /// By how much it moves at least, as a power of two.
+    /// The smallest step is this share of the median, as a power of two: 1/16.
     const STEP: u32 = 4;
 
     #[inline(always)]
@@ -22,7 +22,7 @@ impl RunningMedian {
         };
     }
 
-    /// The value of this kind; where there was none of it, that of the kind that was most.
+    /// The median of this kind. If this kind has no values: the median of the kind with most values.
     pub fn of_kind(kinds: &[Self], kind: usize) -> Option<u64> {
         let own = &kinds[kind];
         let most = if own.n > 0 { Some(own) } else { kinds.iter().max_by_key(|median| median.n) };

@@ -1,7 +1,7 @@
 //! Several traces in one order of time.
 //!
-//! Times of two traces compare only where something ties their clocks together: one boot's one clock, an offset that the
-//! caller gives, or a marker that both have. Nothing else is guessed.
+//! Times of two traces compare only if something ties their clocks together: one clock of one boot, an offset from the caller, or a marker
+//! in both traces. Nothing else is guessed.
 
 use crate::error::Error;
 use crate::events::{Event, TimeNs};
@@ -19,25 +19,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// What ties a trace's clock to that of the first one.
+/// How a trace's clock is tied to the clock of the first trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alignment {
-    /// One clock of one boot, or a marker that begins with [`SYNC`] and is once in each; else refused.
+    /// One clock of one boot, or a marker that begins with [`SYNC`] and occurs once in each trace. Otherwise the merge is refused.
     Auto,
-    /// Added to its times.
+    /// This offset is added to the trace's times.
     OffsetNs(i64),
-    /// A marker of this text, once in each trace, is the same moment.
+    /// A marker with this text, once in each trace, marks the same moment.
     Marker(String),
 }
 
-/// What markers begin with that [`Alignment::Auto`] looks for: `echo flashscope-sync-1 > …/trace_marker` in every trace.
+/// Prefix of the markers that [`Alignment::Auto`] looks for: `echo flashscope-sync-1 > …/trace_marker` while every trace records.
 pub const SYNC: &str = "flashscope-sync";
 
-/// Traces that are read at once.
+/// Traces in one merge.
 const MAX_SOURCES: usize = 64;
 /// Different markers of one trace.
 const MAX_MARKERS: usize = 10_000;
-/// What one thread hands on at once, and how often it may be ahead.
+/// Events in one batch of a reader thread, and batches that it may be ahead.
 const BATCH: usize = 512;
 const BATCHES: usize = 4;
 
@@ -47,38 +47,37 @@ pub struct MergedTrace {
     sources: Vec<Source>,
 }
 
-/// One of them.
+/// One trace of a merge.
 #[derive(Debug)]
 pub struct Source {
     pub trace: Trace,
-    /// Added to its times; 0 for the first.
+    /// Added to the trace's times; 0 for the first.
     pub offset_ns: i64,
-    /// Where several markers are shared: how far apart the offsets are that they give. The clocks drift by so much, or a
-    /// marker was written late.
+    /// The largest difference between the offsets of several shared markers: clock drift, or a marker that was written late.
     pub spread_ns: u64,
 }
 
 impl Source {
-    /// A time of this trace on the clock of the first.
+    /// Converts a time of this trace to the clock of the first.
     pub fn time(&self, time: TimeNs) -> TimeNs {
         time.shifted(self.offset_ns)
     }
 
-    /// A time on the clock of the first on this trace's own.
+    /// Converts a time on the first trace's clock to this trace's clock.
     pub fn own_time(&self, time: TimeNs) -> TimeNs {
         time.shifted(self.offset_ns.saturating_neg())
     }
 }
 
 impl MergedTrace {
-    /// Opens files, each with what ties it to the first; the first's own is its offset from zero, and `Auto` is none.
+    /// Opens files, each with its alignment to the first. The first file's own offset counts from zero; `Auto` is 0 there.
     pub fn open_many(inputs: &[(&Path, Alignment)]) -> Result<MergedTrace, Error> {
         let traces: Result<Vec<_>, Error> =
             inputs.iter().map(|(path, alignment)| Ok((Trace::open(path)?, alignment.clone()))).collect();
         MergedTrace::new(traces?)
     }
 
-    /// Traces that are open already.
+    /// Merges traces that are open already.
     pub fn new(traces: Vec<(Trace, Alignment)>) -> Result<MergedTrace, Error> {
         let mut sources: Vec<Source> = Vec::with_capacity(traces.len());
         for (trace, alignment) in traces {
@@ -118,30 +117,30 @@ impl MergedTrace {
         &self.sources
     }
 
-    /// What a thread of a source was called at a time of the merged trace.
+    /// The name of a source's thread at a time of the merged trace.
     pub fn comm(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
         let source = self.sources.get(source)?;
         source.trace.comm(tid, source.own_time(time))
     }
 
-    /// What it was called last, as [`Trace::last_name`].
+    /// The thread's last name, like [`Trace::last_name`].
     pub fn last_name(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
         let source = self.sources.get(source)?;
         source.trace.last_name(tid, source.own_time(time))
     }
 
-    /// Which of the tasks with its number and name it is, as [`Trace::task_ordinal`].
+    /// The ordinal among tasks with the same number and name, like [`Trace::task_ordinal`].
     pub fn task_ordinal(&self, source: usize, tid: TaskId, time: TimeNs) -> u32 {
         self.sources.get(source).map_or(1, |source| source.trace.task_ordinal(tid, source.own_time(time)))
     }
 
-    /// The process of a thread at a time, as [`Trace::process`].
+    /// The process of a thread at a time, like [`Trace::process`].
     pub fn process(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         let source = self.sources.get(source)?;
         source.trace.process(tid, source.own_time(time))
     }
 
-    /// What all of them have lost together; each has its own in `sources()[i].trace.losses()`.
+    /// The losses of all sources together; those of one source are `sources()[i].trace.losses()`.
     pub fn losses(&self) -> Losses {
         let mut losses = Losses::new();
         for source in &self.sources {
@@ -150,8 +149,8 @@ impl MergedTrace {
         losses
     }
 
-    /// Hands every event to `f`, oldest first, with the number of its source; of equal times, the first source's first.
-    /// Each source is read by a thread of its own.
+    /// Hands every event to `f`, oldest first, with the index of its source. At equal times the first source comes first. Each source is
+    /// read by its own thread.
     pub fn for_each(&self, f: &mut dyn FnMut(usize, &Event)) -> Result<(), Error> {
         self.merge(
             |source, hand| {
@@ -166,7 +165,7 @@ impl MergedTrace {
         )
     }
 
-    /// Hands every record to `f`, as `for_each`.
+    /// Hands every record to `f`, like `for_each`.
     pub fn for_each_record(&self, f: &mut dyn FnMut(usize, &Record<'_>)) -> Result<(), Error> {
         self.merge(
             |source, hand| {
@@ -199,7 +198,7 @@ impl MergedTrace {
                     let result = produce(source, &mut |item| {
                         batch.push(item);
                         if batch.len() == BATCH {
-                            // A reader that has ended needs no more.
+                            // A send fails only if the receiver has stopped reading.
                             let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
                         }
                     });
@@ -231,7 +230,7 @@ impl MergedTrace {
     }
 }
 
-/// What one thread hands on.
+/// The receiving side of one reader thread's batches.
 struct Batches<T> {
     receiver: Receiver<Vec<T>>,
     batch: std::vec::IntoIter<T>,
@@ -248,7 +247,7 @@ impl<T> Batches<T> {
     }
 }
 
-/// A record that has left its trace's pass.
+/// A copy of a record that outlives the pass over its trace.
 struct OwnedRecord {
     time: TimeNs,
     cpu: u16,
@@ -271,7 +270,7 @@ impl OwnedRecord {
     }
 }
 
-/// Formats and names of buffers that were met, so that a record costs no copy of them.
+/// Formats and buffer names that were seen, shared so that a record does not copy them.
 struct Known {
     schemas: HashMap<u16, Arc<Schema>>,
     others: Vec<Arc<Schema>>,
@@ -287,7 +286,7 @@ impl Known {
     fn owned(&mut self, record: &Record<'_>) -> OwnedRecord {
         let schema = match self.schemas.get(&record.schema.id) {
             Some(known) if std::ptr::eq(&**known, record.schema) => Arc::clone(known),
-            // The stand-in for formats that the trace does not have.
+            // The placeholder for formats that the trace does not have.
             _ => match self.others.iter().find(|known| ***known == *record.schema) {
                 Some(known) => Arc::clone(known),
                 None => {
@@ -320,7 +319,7 @@ fn refused(trace: &Trace, what: String) -> Error {
     Error::Unsupported { path: trace.path().to_path_buf(), what }
 }
 
-/// Two recordings of one stream have one clock; so have recordings of one boot, where their facts name it.
+/// Whether two traces share one clock: recordings of one stream, or of one boot if their facts name it.
 fn one_clock(a: &Trace, b: &Trace) -> bool {
     let same_name = a.clock() == b.clock();
     let one_stream = a.kind() == TraceKind::AgentStream && b.kind() == a.kind() && a.path() == b.path();
@@ -328,7 +327,7 @@ fn one_clock(a: &Trace, b: &Trace) -> bool {
     same_name && (one_stream || boot(a).is_some_and(|id| boot(b) == Some(id)))
 }
 
-/// The offset that shared markers give, and how far they are apart; `None`: there are none.
+/// The offset from shared markers and the largest difference between them; `None` without shared markers.
 fn by_markers(first: &Source, trace: &Trace, wanted: impl Fn(&str) -> bool) -> Result<Option<(i64, u64)>, Error> {
     let (ours, theirs) = (markers(&first.trace, &wanted)?, markers(trace, &wanted)?);
     let mut offsets: Vec<i64> = Vec::new();
@@ -343,7 +342,7 @@ fn by_markers(first: &Source, trace: &Trace, wanted: impl Fn(&str) -> bool) -> R
     Ok(Some((offsets[offsets.len() / 2], most.abs_diff(*least))))
 }
 
-/// Marks and texts written to trace_marker, with the time of those that are there once.
+/// Marks and texts from trace_marker. The time is `None` for a text that occurs more than once.
 fn markers(trace: &Trace, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Option<u64>>, Error> {
     let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut take = |text: &str, time: u64| {

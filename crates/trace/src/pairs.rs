@@ -1,4 +1,4 @@
-//! Records and their typed form side by side: what exports with both need.
+//! Records together with their typed events, for exports that need both.
 
 use crate::events::phase::Phases;
 use crate::events::{Event, EventKind, TimeNs};
@@ -8,9 +8,9 @@ use crate::record::Record;
 /// A record, its event, or both.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// `None` for phases and marks, which were never in a ring.
+    /// `None` for phases and marks, which do not come from a ring buffer.
     pub record: Option<&'a Record<'a>>,
-    /// `None` where a record has no typed form (a return without its beginning, a record that is too short).
+    /// `None` if the record has no typed form (a return without its beginning, a record that is too short).
     pub event: Option<&'a Event>,
 }
 
@@ -28,9 +28,9 @@ impl Pair<'_> {
     }
 }
 
-/// Phases and marks as events, between the others.
+/// Turns phases and marks into events, in order between the others.
 pub(crate) struct PhaseEvents {
-    /// Oldest last; true: comes before events of the same time.
+    /// Oldest last. `true`: sorted before events of the same time.
     waiting: Vec<(u64, bool, Event)>,
 }
 
@@ -50,7 +50,7 @@ impl PhaseEvents {
             let name = m.name.clone();
             waiting.push((m.time_ns, true, event(m.time_ns, m.pid, EventKind::Mark { name })));
         }
-        // Stable: a phase's begin stays before its end where both are at one time.
+        // The sort is stable: a phase's begin stays before its end if both have the same time.
         waiting.sort_by_key(|&(time, first, _)| (time, !first));
         waiting.reverse();
         PhaseEvents { waiting }

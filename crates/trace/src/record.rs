@@ -5,16 +5,16 @@ use crate::ring::Missed;
 use crate::ring::schema::{Field, Schema, Value};
 use crate::time::TimeNs;
 
-/// One event, borrowed from the trace while it is read. Nothing of it is lost: every field, in the kernel's own bytes.
+/// One event, borrowed from the trace during the pass. It has every field in the kernel's own bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     pub time: TimeNs,
     pub cpu: u16,
-    /// Name of the ring buffer: empty for the main one, else the instance's.
+    /// Name of the ring buffer; empty for the main one, else the name of the instance.
     pub buffer: &'a str,
-    /// What is missing on this CPU and buffer before this record.
+    /// Events missing on this CPU and buffer before this record.
     pub missed: Missed,
-    /// Format of the event; a format without fields named "unknown" where the trace does not have it.
+    /// The event's format. If the trace does not have it: a format named "unknown" without fields.
     pub schema: &'a Schema,
     pub data: &'a [u8],
 }
@@ -30,7 +30,7 @@ impl<'a> Record<'a> {
         tid(self.schema, self.data)
     }
 
-    /// A field by its name; `None` where the event has none of it or is too short.
+    /// A field's value by name; `None` if the event has no such field or the record is too short.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.value(self.schema.field(name)?)
     }

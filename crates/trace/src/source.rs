@@ -1,4 +1,4 @@
-//! What each format gives of a trace's events.
+//! The interface between an input format and [`crate::Trace`].
 
 use crate::decode::names::Names;
 use crate::decode::reads::Reads;
@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An opened trace of one format. Its events are gone through as often as one likes.
+/// An opened trace of one format. Its events can be read any number of times.
 pub(crate) trait Source: Any + Debug + Send + Sync {
     /// The kernel's name of the clock.
     fn clock(&self) -> &str;
@@ -27,31 +27,31 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
     /// The formats of its events.
     fn schemas(&self) -> Box<dyn Iterator<Item = &Arc<Schema>> + '_>;
 
-    /// Whether what is missing is counted, as far as the format goes.
+    /// Whether the format counts missing events.
     fn counts_missing(&self) -> bool {
         true
     }
 
-    /// Whether events may be missing that nothing in the trace counts.
+    /// Whether events may be missing that the trace does not count.
     fn has_uncounted_drops(&self) -> bool {
         false
     }
 
-    /// Set once a pass has met a record behind others that are missing, where records are numbered.
+    /// A flag that is set when a pass meets a record before which others are missing; `None` for formats without numbered records.
     fn gap(&self) -> Option<Arc<AtomicBool>> {
         None
     }
 
-    /// Adds names of tasks that only its events have.
+    /// Adds task names that only the events have.
     fn names(&self, _names: &mut Names) {}
 
-    /// Lets so many threads read ahead, where it can be read so.
+    /// Sets the number of threads that read ahead, for formats that can be read so.
     fn set_threads(&mut self, _threads: usize) {}
 
-    /// Hands every record to `f`, oldest first, and says what was lost in decoding.
+    /// Hands every record to `f`, oldest first. Returns the losses of decoding.
     fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses>;
 
-    /// Hands every record with its event to `f`, and what stands beside the records.
+    /// Hands every record with its event to `f`, and the items of `beside` between them.
     fn for_each_pair(&self, beside: &Beside<'_>, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<Losses> {
         let mut reads = beside.reads.cursor();
         let mut phases = PhaseEvents::new(beside.phases);
@@ -73,22 +73,22 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
     }
 }
 
-/// What opening a file finds.
+/// The result of opening a file.
 pub(crate) struct Opened {
     pub kind: TraceKind,
     pub source: Box<dyn Source>,
-    /// What was known about the machine and the recorder; null where there is nothing.
+    /// Facts about the machine and the recorder; null if there are none.
     pub facts: Value,
     /// The kernel's counts at the end of the recording.
     pub stats: Value,
     pub phases: Phases,
-    /// What was lost before the events were decoded.
+    /// Losses before the events were decoded.
     pub losses: Losses,
     pub names: Names,
 }
 
 impl Opened {
-    /// Without facts, statistics, phases, losses and names.
+    /// An opened trace without facts, statistics, phases, losses and names.
     pub fn of(kind: TraceKind, source: impl Source + 'static) -> Opened {
         Opened {
             kind,
@@ -102,11 +102,11 @@ impl Opened {
     }
 }
 
-/// What a trace has beside its records.
+/// What a trace has besides its records.
 pub(crate) struct Beside<'a> {
     pub geometry: Geometry,
     pub facts: &'a Value,
-    /// Reads of files that no record of ours has.
+    /// File reads that no record of our probes shows.
     pub reads: &'a Reads,
     pub phases: &'a Phases,
 }

@@ -1,8 +1,8 @@
-//! What tables call a task: `tar (500)`; the second task with this number and name `tar (500, 2nd)`.
+//! Labels of tasks in tables: `tar (500)`; for the second task with this number and name `tar (500, 2nd)`.
 
 use crate::ids::TaskId;
 
-/// A task in a table. `ordinal`: which of those with this number and name it is, from 1.
+/// Makes a label. `ordinal` counts the tasks with this number and name, from 1.
 pub fn task_label(name: &str, tid: TaskId, ordinal: u32) -> String {
     match ordinal {
         0 | 1 => format!("{name} ({tid})"),
@@ -20,7 +20,7 @@ fn suffix(ordinal: u32) -> &'static str {
     }
 }
 
-/// Name, number and ordinal of a label; `None`: it is none.
+/// Splits a label into name, number and ordinal; `None` for other text.
 pub fn split_task_label(label: &str) -> Option<(&str, TaskId, u32)> {
     let (name, number) = label.rsplit_once(" (")?;
     let number = number.strip_suffix(')')?;
@@ -36,7 +36,7 @@ pub fn split_task_label(label: &str) -> Option<(&str, TaskId, u32)> {
     Some((name, TaskId(tid.parse().ok().filter(|_| is_number)?), ordinal))
 }
 
-/// The name in a label, or all of what is none.
+/// The name in a label; other text is returned whole.
 pub fn task_name(label: &str) -> &str {
     split_task_label(label).map_or(label, |(name, ..)| name)
 }

@@ -11,12 +11,12 @@ impl TimeNs {
     /// The last one: the kernel's times are signed (`KTIME_MAX`, include/linux/ktime.h), so that this is 292 years.
     pub const MAX: TimeNs = TimeNs(i64::MAX as u64);
 
-    /// Whether a clock of the kernel can give it.
+    /// Whether a kernel clock can have this value.
     pub fn is_possible(self) -> bool {
         self <= TimeNs::MAX
     }
 
-    /// So much later, or earlier, between zero and [`TimeNs::MAX`].
+    /// The time shifted by `by_ns`, limited to 0..=[`TimeNs::MAX`].
     pub fn shifted(self, by_ns: i64) -> TimeNs {
         TimeNs(self.0.saturating_add_signed(by_ns)).min(TimeNs::MAX)
     }

@@ -1,4 +1,4 @@
-//! A trace of any format, behind one face.
+//! A trace of any format, behind one interface.
 
 use crate::decode::Geometry;
 use crate::decode::names::Names;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A trace that can be read as often as one likes, in bounded memory.
+/// A trace. It can be read any number of times, in bounded memory.
 #[derive(Debug)]
 pub struct Trace {
     pub(crate) path: PathBuf,
@@ -39,11 +39,11 @@ pub struct Trace {
     pub(crate) stats: Value,
     pub(crate) phases: Phases,
     pub(crate) source: Box<dyn Source>,
-    /// Of the source: a pass has met a record behind others that are missing.
+    /// Set by the source when a pass meets a record before which others are missing.
     gap: Option<Arc<AtomicBool>>,
-    /// What was lost before the events were decoded.
+    /// Losses before the events were decoded.
     pub(crate) base_losses: Losses,
-    /// All of it, once a pass has been made.
+    /// All losses, known after the first pass.
     losses: OnceLock<Losses>,
     pub(crate) names: OnceLock<Names>,
     reads: OnceLock<Reads>,
@@ -52,12 +52,11 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens a trace of any format that is known; its contents say which it is, not its name.
+    /// Opens a trace of any known format. The contents decide the format, not the file name.
     ///
-    /// A stream with more than one recording is refused: open it as a [`crate::Session`].
-    /// Of blktrace's files of each CPU any one stands for all of them, and so does their common name (`sda` for
-    /// `sda.blktrace.0` …) or a directory that holds them. `-` is standard input; that and pipes hold blktrace streams or
-    /// any other trace, and are kept in a nameless temporary file.
+    /// A stream with more than one recording is refused: open it as a [`crate::Session`]. For blktrace's per-CPU files, any one file, their
+    /// common name (`sda` for `sda.blktrace.0` …) or their directory opens all of them. `-` is standard input. Standard input and pipes may
+    /// hold any trace; they are kept in a nameless temporary file.
     pub fn open(path: &Path) -> Result<Trace, Error> {
         match blktrace::find(path)? {
             Found::Parts(parts) => return Ok(Trace::of_opened(path, blktrace::of_parts(path, &parts)?)),
@@ -67,13 +66,13 @@ impl Trace {
         Trace::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?)
     }
 
-    /// Which of these names are of one trace, by their places: blktrace's files of each CPU named one by one, and its sets of
-    /// several devices in one directory. Everything else is a trace of its own.
+    /// Groups these names by trace, by their location: blktrace's per-CPU files that are named one by one, and its sets for several devices
+    /// in one directory, are one trace. Every other file is a trace of its own.
     pub fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
         blktrace::sets(paths)
     }
 
-    /// Opens what names of one trace stand for ([`Trace::sets`]).
+    /// Opens the files of one trace, as [`Trace::sets`] grouped them.
     pub fn open_set(paths: &[PathBuf]) -> Result<Trace, Error> {
         match paths {
             [one] => Trace::open(one),
@@ -89,7 +88,7 @@ impl Trace {
         Trace::of(path, Input::Memory(bytes))
     }
 
-    /// Reads what blktrace's files of each CPU hold, CPU 0's first. Messages name them `path`.
+    /// Reads the contents of blktrace's per-CPU files, CPU 0's first. Messages name them `path`.
     pub fn from_blktrace_parts(path: &Path, parts: &[Arc<[u8]>]) -> Result<Trace, Error> {
         Ok(Trace::of_opened(path, blktrace::of_memory(path, parts)?))
     }
@@ -103,12 +102,12 @@ impl Trace {
         source.downcast_ref()
     }
 
-    /// The ring buffers, where it is made of them: a trace.dat can be written.
+    /// The ring buffers; `None` for formats without them. A trace.dat can be written only from ring buffers.
     pub(crate) fn ring(&self) -> Option<&Ring> {
         self.source_as()
     }
 
-    /// What a format has opened.
+    /// Makes a trace of what a format has opened.
     pub(crate) fn of_opened(path: &Path, opened: Opened) -> Trace {
         let Opened { kind, source, facts, stats, phases, losses, names } = opened;
         Trace {
@@ -129,17 +128,16 @@ impl Trace {
         }
     }
 
-    /// A Flashmon log of a chip whose blocks have so many pages; `None`: 64, as the paper's, which the facts say then.
+    /// Opens a Flashmon log of a chip with so many pages per block. `None`: 64, as in the paper; the facts state this assumption.
     pub fn from_flashmon(path: &Path, pages_per_block: Option<u64>) -> Result<Trace, Error> {
         let input = Input::open(path).map_err(|e| Error::io(path, "open", e))?;
         Ok(Trace::of_opened(path, flashmon::open(path, input, pages_per_block)?))
     }
 
-    /// Lets so many threads read, unpack and take apart sub-buffers ahead of the consumer of the records; none does all in the
-    /// caller's thread. Records, their order and what is counted are the same. Without this a file that is packed
-    /// (trace.dat of version 7 with zlib or zstd) is read so where there is more than one core, and no other: what that
-    /// gains and what it does not says docs/explanation/measurement.md. Traces that are not of ring buffers, and those whose
-    /// sub-buffers are too large or whose CPUs too many for bounded memory, are read in the caller's thread.
+    /// Sets how many threads read, unpack and split sub-buffers ahead of the consumer of the records. 0: the caller's thread does all of
+    /// it. Records, their order and all counts stay the same. Without this call, only packed files (trace.dat version 7 with zlib or zstd)
+    /// are read ahead, and only if there is more than one core: docs/explanation/measurement.md gives the gain. The caller's thread reads
+    /// traces without ring buffers, and those whose sub-buffers or number of CPUs are too large for bounded memory.
     pub fn set_threads(&mut self, threads: usize) {
         self.source.set_threads(threads);
     }
@@ -152,17 +150,17 @@ impl Trace {
         self.kind
     }
 
-    /// What was known about board, kernel, chips and recorder; what the trace does not carry is unknown.
+    /// Facts about board, kernel, chips and recorder. A fact that the trace does not carry is unknown.
     pub fn facts(&self) -> &Facts {
         self.known.get_or_init(|| Facts::of(&self.facts))
     }
 
-    /// The same as the recorder wrote it (`docs/reference/agent.md`, "Facts"), for exports; null where there is none.
+    /// The facts as the recorder wrote them (`docs/reference/agent.md`, "Facts"), for exports; null if there are none.
     pub fn facts_json(&self) -> &Value {
         &self.facts
     }
 
-    /// The kernel's counts at the end of the recording (`docs/reference/agent-protocol.md`, `FS_STATS`); null where there are none.
+    /// The kernel's counts at the end of the recording (`docs/reference/agent-protocol.md`, `FS_STATS`); null if there are none.
     pub fn stats(&self) -> &Value {
         &self.stats
     }
@@ -176,8 +174,7 @@ impl Trace {
         &self.phases.marks
     }
 
-    /// The clock of all times, as the kernel names it: `mono` for what flashscope records; `flashmon` counts from the
-    /// moment Flashmon was loaded.
+    /// The clock of all times, by the kernel's name: `mono` for flashscope's recordings. `flashmon` counts from when Flashmon was loaded.
     pub fn clock(&self) -> &str {
         self.source.clock()
     }
@@ -199,33 +196,32 @@ impl Trace {
         (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Whether events are missing, as far as is known before the trace is read; a text says nothing of lines that somebody
-    /// left out.
+    /// Whether events are missing, as far as is known before the trace is read. Text cannot show that somebody deleted lines.
     pub fn may_miss_events(&self) -> bool {
         let losses = self.losses.get().unwrap_or(&self.base_losses);
         let data = |loss: &Loss| loss.severity() == Severity::Data && losses.get(*loss) > 0;
         !self.source.counts_missing() || self.met_gap() || Loss::ALL.iter().any(data)
     }
 
-    /// Whether events may be missing that nothing in the trace counts: blktrace's kernel side gives those that it drops no number
-    /// (`__blk_add_trace`), and only blktrace's own output says how many they were.
+    /// Whether events may be missing that the trace does not count. The kernel's side of blktrace does not number the events that it drops
+    /// (`__blk_add_trace`); only blktrace's own output says how many there were.
     pub fn has_uncounted_drops(&self) -> bool {
         self.source.has_uncounted_drops()
     }
 
-    /// Whether a pass that reads the trace has met a record behind others that are missing (blktrace counts its records).
+    /// Whether a pass has met a record before which others are missing (blktrace numbers its records).
     #[inline]
     pub fn met_gap(&self) -> bool {
         self.gap.as_ref().is_some_and(|gap| gap.load(Ordering::Relaxed))
     }
 
-    /// Everything that is known to be missing, zero counts included. Reads the whole trace once, unless `for_each` did.
+    /// All known losses, zero counts included. Reads the whole trace once, unless `for_each` has done so.
     pub fn losses(&self) -> Losses {
         if let Some(losses) = self.losses.get() {
             return losses.clone();
         }
         if let Err(_io) = self.for_each(&mut |_| {}) {
-            // What can be read was counted; the rest is as good as cut.
+            // The readable part was counted; an unreadable rest counts as cut.
             let mut losses = self.base_losses.clone();
             losses.add(Loss::DataCut, 1);
             return losses;
@@ -235,7 +231,7 @@ impl Trace {
 
     /// Hands every event to `f`, oldest first, phases among them. The event is valid during the call only.
     pub fn for_each<F: FnMut(&Event) + ?Sized>(&self, f: &mut F) -> Result<(), Error> {
-        // The loop over its records is made anew for each `f`: a call for each of them would cost as much as decoding it.
+        // The loop over blktrace's records is compiled for each `f`: a call for each record would cost as much as decoding it.
         if let Some(log) = self.source_as::<blktrace::Log>() {
             let decoded = log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?;
             self.set_losses(&decoded);
@@ -248,22 +244,23 @@ impl Trace {
         self.for_each_access(&mut |pair| pair.event.into_iter().for_each(&mut *f))
     }
 
-    /// How its events cross the kernel's layers.
+    /// The boundaries between kernel layers that the trace's events show.
     pub fn crossings(&self) -> Crossings {
         Crossings::of(self.facts(), self.schemas(), || self.symbols())
     }
 
-    /// Whether its events show splits of bios. blktrace has no choice of single events.
+    /// Whether the trace shows splits of bios. blktrace cannot select single events, so it always does.
     pub fn shows_splits(&self) -> bool {
         self.source_as::<blktrace::Log>().is_some() || self.schemas().any(|schema| schema.name == "block_split")
     }
 
-    /// What its events show of the page cache.
+    /// Which events of the page cache the trace has.
     pub fn cache_shown(&self) -> CacheShown {
         CacheShown::of(self.schemas())
     }
 
-    /// Reads that are known by the kernel's own event alone, all or those that our probes do not see; the first call reads the whole trace once.
+    /// File reads that only the kernel's `mm_filemap_get_pages` shows: all reads, or those that our probes do not see. The first call reads
+    /// the whole trace once.
     pub(crate) fn reads(&self) -> &Reads {
         self.reads.get_or_init(|| {
             let needed = reads::are_needed(self.schemas());
@@ -278,7 +275,7 @@ impl Trace {
         })
     }
 
-    /// Keeps what a whole pass has found.
+    /// Keeps the losses of a whole pass.
     pub(crate) fn set_losses(&self, decoded: &Losses) {
         let mut losses = self.base_losses.clone();
         losses.merge(decoded);
@@ -293,40 +290,40 @@ impl Trace {
         self.source.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)).map(drop)
     }
 
-    /// What a thread was called at a time; `None` where the trace does not know. Untrusted text: who prints it escapes
-    /// it. For a trace without flashscope's own task events the first call reads the whole trace once.
+    /// A thread's name at a time; `None` if the trace does not know it. The text is untrusted: escape it before printing. For a trace
+    /// without flashscope's own task events, the first call reads the whole trace once.
     pub fn comm(&self, tid: TaskId, time: TimeNs) -> Option<&str> {
         self.names().get(tid, time.0)
     }
 
-    /// What the thread was called last, whatever its name at that time: an `exec` gives a process another name, and it is the
-    /// same process. Only where the trace has the change itself (`task_rename`, `sched_process_exec`).
+    /// The last name of the thread that has this number at this time: an `exec` renames a process and does not make another one. Needs the
+    /// event of the change (`task_rename`, `sched_process_exec`).
     pub fn last_name(&self, tid: TaskId, time: TimeNs) -> Option<&str> {
         self.names().last_of_task(tid, time.0)
     }
 
-    /// Which of the tasks that had this number and this last name it is, from 1: the kernel gives a number again once its task has
-    /// ended. Only where the trace has clones (`task_newtask`, `sched_process_fork`).
+    /// The ordinal, from 1, among the tasks that had this number and this last name: the kernel reuses the number of a task that ended.
+    /// Needs events of clones (`task_newtask`, `sched_process_fork`).
     pub fn task_ordinal(&self, tid: TaskId, time: TimeNs) -> u32 {
         self.names().ordinal(tid, time.0)
     }
 
-    /// From when until when what a thread is called, first and last, is as at a time: up to, and not including, the end.
+    /// The range of time around `time` in which the thread's name and last name do not change; the end is exclusive.
     pub fn names_hold(&self, tid: TaskId, time: TimeNs) -> Range<u64> {
         self.names().hold(tid, time.0)
     }
 
-    /// The names that the thread had before its last one, `last`.
+    /// Earlier names of the thread whose last name is `last`.
     pub fn former_names(&self, tid: TaskId, last: &str) -> Vec<&str> {
         self.names().former_of_task(tid, last)
     }
 
-    /// Every thread that the trace names, with its last name, by number.
+    /// Every thread that has a name in the trace, with its last name, ordered by number.
     pub fn tasks(&self) -> Vec<(TaskId, &str)> {
         self.names().last()
     }
 
-    /// Threads that are no kernel threads, because the trace has their clone or their `exec`.
+    /// Threads that are not kernel threads: the trace has their clone or their `exec`.
     pub fn user_tasks(&self) -> &std::collections::HashSet<TaskId> {
         self.names().users()
     }
@@ -350,12 +347,12 @@ impl Session {
 
 /// Names and processes.
 impl Trace {
-    /// The process of a thread at a time, and its application; `None` where the trace does not show it.
+    /// The process of a thread at a time, with its application; `None` if the trace does not show it.
     pub fn process(&self, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         self.processes().get(self.names(), tid, time)
     }
 
-    /// Paths of the files that the recording touched.
+    /// Paths of the files in the recording.
     pub fn file_names(&self) -> FileNames {
         FileNames::of_facts(&self.facts)
     }
@@ -382,13 +379,12 @@ impl Trace {
 
 /// Records beside their events.
 impl Trace {
-    /// Hands every record with its event to `f`, oldest first, and phases among them. What it borrows is valid during the
-    /// call only.
+    /// Hands every record with its event to `f`, oldest first, phases among them. Both are valid during the call only.
     pub fn for_each_pair(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
         self.pairs(&Reads::default(), f)
     }
 
-    /// As [`Trace::for_each_pair`], and reads of files beside them that only `mm_filemap_get_pages` shows, as events without a record.
+    /// Like [`Trace::for_each_pair`], plus file reads that only `mm_filemap_get_pages` shows, as events without a record.
     pub fn for_each_access(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
         self.pairs(self.reads(), f)
     }

@@ -1,7 +1,7 @@
-//! The kernel's `block:` trace events into the block model.
+//! Decodes the kernel's `block:` trace events to the block model.
 //!
-//! Source: `include/trace/events/block.h` (Linux 5.10, 6.1 and 7.2): what each event has is read from its format. blktrace
-//! hangs on the same trace points (`kernel/trace/blktrace.c`, `blk_register_tracepoints`), so each has an action there.
+//! Source: `include/trace/events/block.h` (Linux 5.10, 6.1 and 7.2). The fields of an event come from its format. blktrace uses the same
+//! trace points (`kernel/trace/blktrace.c`, `blk_register_tracepoints`), so each event has one of its actions.
 
 use crate::events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags};
 use crate::ids::Device;
@@ -9,19 +9,19 @@ use crate::ring::schema::{Field, Schema, Value};
 
 const IOPRIO_CLASS_IDLE: u64 = 3;
 
-/// How one kind of event is read.
+/// How to read one kind of event.
 pub(crate) struct BlockPlan {
     action: BlockAction,
     dev: Option<Field>,
     sector: Option<Field>,
     sectors: Option<Field>,
-    /// Of commands that have no sectors.
+    /// For commands without sectors.
     bytes: Option<Field>,
     error: Option<Field>,
     rwbs: Option<Field>,
     /// `ioprio` (include/uapi/linux/ioprio.h): the class in the upper three of 16 bits.
     priority: Option<Field>,
-    /// Of a driver's own command, before 4.11.
+    /// The text of a driver's own command, before 4.11.
     command: Option<Field>,
     old_dev: Option<Field>,
     old_sector: Option<Field>,
@@ -29,14 +29,14 @@ pub(crate) struct BlockPlan {
     requests: Option<Field>,
 }
 
-/// `None` for an event that is no step of a bio or a request (`block_touch_buffer` and others).
+/// `None` for an event that is not a step of a bio or a request (`block_touch_buffer` and others).
 pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
     if schema.system != "block" {
         return None;
     }
     let action = match schema.name.as_str() {
         "block_bio_queue" => BlockAction::Queue,
-        // A request that is put at the end of another is a merge of its bios, as in blktrace.
+        // Merging a request into another one counts as a merge of its bios, as in blktrace.
         "block_bio_backmerge" | "block_rq_merge" => BlockAction::BackMerge,
         "block_bio_frontmerge" => BlockAction::FrontMerge,
         "block_getrq" => BlockAction::GetRq,
@@ -46,7 +46,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
         "block_rq_complete" | "block_bio_complete" => BlockAction::Complete,
         "block_plug" => BlockAction::Plug,
         "block_unplug" => BlockAction::Unplug,
-        // Of blktrace's text; the kernel has no such event.
+        // From blktrace's text; the kernel has no such event.
         "block_unplug_timer" => BlockAction::UnplugTimer,
         "block_rq_insert" => BlockAction::Insert,
         "block_split" => BlockAction::Split,
@@ -71,7 +71,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
         new_sector: field("new_sector"),
         requests: field("nr_rq"),
     };
-    // Only plugs have no place.
+    // Only plugs have no sector.
     let placed = plan.dev.is_some() && plan.sector.is_some();
     (placed || matches!(action, BlockAction::Plug | BlockAction::Unplug | BlockAction::UnplugTimer)).then_some(plan)
 }
@@ -89,7 +89,7 @@ impl BlockPlan {
             Some(None) => return None,
             _ => RequestFlags::default(),
         };
-        // A flush is the device's own: whoever waits for it, it has no place in the order.
+        // The device does a flush for everybody, so the originator's priority does not apply to it.
         if number(&self.priority)? >> 13 == IOPRIO_CLASS_IDLE && !flags.has(RequestFlags::FLUSH) {
             flags.0 |= RequestFlags::IDLE.0;
         }
@@ -97,13 +97,13 @@ impl BlockPlan {
             0 => number(&self.bytes)?,
             sectors => sectors.saturating_mul(512),
         };
-        // What a command moves is no sector of the device.
+        // The size of a command is not in sectors of the device.
         let command = self.command.as_ref().filter(|_| number(&self.sectors) == Some(0));
         if matches!(command.and_then(|f| schema.value(f, data)), Some(Value::Text(bytes)) if !bytes.is_empty()) {
             flags = RequestFlags::default();
         }
-        // The kernel counts bytes of bios and requests in 32 bits (`bi_size`, `__data_len`), and those of a device in 64.
-        // A flush without a place may have the sector -1.
+        // The kernel has 32 bits for the bytes of bios and requests (`bi_size`, `__data_len`) and 64 for those of a device. A flush without
+        // a range may have the sector -1.
         if bytes > 1 << 32 || bytes > 0 && sector >= 1 << 55 {
             return None;
         }
@@ -115,7 +115,7 @@ impl BlockPlan {
             BlockAction::Unplug | BlockAction::UnplugTimer => BlockDetail::Unplug { requests: number(&self.requests)? },
             _ => BlockDetail::None,
         };
-        // A split's event has the whole bio's sectors nowhere: its first part ends where the second begins.
+        // A split's event does not give the size of the whole bio: its first part ends where the second begins.
         let bytes = match detail {
             BlockDetail::Split { sector: new } if self.sectors.is_none() => {
                 new.saturating_sub(sector).saturating_mul(512)

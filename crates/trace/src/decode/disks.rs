@@ -1,7 +1,7 @@
-//! Which partition a file lies on, where an event names the disk alone: `writeback_dirty_folio` and `writeback_single_inode` give the
-//! name of the backing device (`179:0`), which all partitions of a disk share. The recording's mounts say which of them has a file
-//! system. Where several have one, an event of the same thread just before, which names file and partition, decides; without one
-//! the disk stays.
+//! Finds the partition of a file if an event names only the disk. `writeback_dirty_folio` and `writeback_single_inode` print the name of
+//! the backing device (`179:0`), which all partitions of a disk share. The mounts in the recording's facts show which partitions have a
+//! file system. If several have one, the previous event of the same thread that names file and partition decides. Without such an event the
+//! disk stays.
 
 use crate::events::file::FileEvent;
 use crate::facts::{rows, text};
@@ -10,15 +10,15 @@ use foldhash::{HashMap, HashMapExt as _};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// No page of these ever becomes dirty.
+/// Read-only file systems: their pages never become dirty.
 const READ_ONLY: [&str; 5] = ["squashfs", "erofs", "cramfs", "romfs", "iso9660"];
-/// Threads whose last file is remembered.
+/// Threads whose last file is kept.
 const MAX_THREADS: usize = 1 << 16;
 
 #[derive(Default)]
 struct Disk {
     partitions: BTreeSet<Device>,
-    /// Those with a file system that can be written.
+    /// Partitions with a writable file system.
     mounted: BTreeSet<Device>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Of a trace's facts; empty where it has no names.
+    /// From a trace's facts; empty if they have no names.
     pub fn of_facts(facts: &Value) -> Disks {
         let device = |row: &Value| text(&row["device"]).and_then(Device::parse);
         let by_name: HashMap<&str, Device> =
@@ -52,7 +52,7 @@ impl Disks {
         Disks { disks, last: HashMap::new() }
     }
 
-    /// Puts the partition in the disk's place. `by_disk`: the event names its device as the backing device does.
+    /// Replaces the disk by the partition. `by_disk`: the event names the backing device.
     pub fn find(&mut self, tid: TaskId, step: &mut FileEvent, by_disk: bool) {
         let Some(device) = step.device.filter(|_| !self.disks.is_empty()) else { return };
         if !by_disk {

@@ -1,28 +1,28 @@
-//! Tasks that had one thread number, one after the other: the kernel gives it again once its task has ended.
+//! Distinguishes tasks that had the same thread number one after the other: the kernel reuses the number of a task that ended.
 //!
 //! A clone has two events, in this order (copy_process and kernel_clone in kernel/fork.c, Linux 6.1): `task_newtask` and
-//! `sched_process_fork`. It is of another task than the one before if that ended (`sched_process_exit`, `sched_process_free`), or if
-//! it is not the second event of the same clone: no two tasks have a number at one time. Without these events it is one task.
+//! `sched_process_fork`. An event belongs to a new task if the task before it ended (`sched_process_exit`, `sched_process_free`), or if it
+//! is not the second event of the same clone: two tasks never have one number at the same time. Without these events there is one task.
 
-/// An event of a clone.
+/// One of the two events of a clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CloneStep {
     NewTask,
     Fork,
 }
 
-/// The tasks that had a number.
+/// The tasks that had one number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lives {
-    /// When each of them began that had another one before it.
+    /// Start times of the tasks, without the first task's.
     begins: Vec<u64>,
     last: Option<(CloneStep, u64)>,
     ended: bool,
 }
 
 impl Lives {
-    /// A clone gives the number to a task: whether another one had it before. An event that is not later than the last one is that of a
-    /// copy of the trace.
+    /// A clone event for this number. Returns whether it begins another task. An event that is not later than the last one comes from a
+    /// copy of the trace and is ignored.
     pub fn begin(&mut self, step: CloneStep, time: u64) -> bool {
         if self.last.is_some_and(|(_, before)| time <= before) {
             return false;

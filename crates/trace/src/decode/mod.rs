@@ -1,4 +1,4 @@
-//! Records into typed events.
+//! Decodes records to typed events.
 //!
 //! The events of system `flashscope` (and of a kernel's own group name `flashscope_<pid>_<starttime>`) become
 //! [`EventKind::Flash`], [`EventKind::FlashDone`] and [`EventKind::Mtd`]; the kernel's `block:` events become
@@ -27,12 +27,12 @@ use std::sync::Arc;
 /// Geometry of the traced chips, from a recording's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Of the first NAND chip.
+    /// For the first NAND chip.
     pub pages_per_block: Option<u64>,
-    /// Page and erase block in bytes, where all chips have the same.
+    /// Page and erase block in bytes; `None` unless all chips have the same.
     pub page_bytes: Option<u64>,
     pub block_bytes: Option<u64>,
-    /// Of the recorded machine's memory.
+    /// Page size of the recorded machine's memory, bytes.
     pub page_size: Option<u64>,
     mtds: Vec<Mtd>,
 }
@@ -43,7 +43,7 @@ struct Mtd {
     page_bytes: u64,
     block_bytes: u64,
     chip: u16,
-    /// Where the kernel has its `struct nand_chip` and `struct mtd_info`: what events carry. 0: not said.
+    /// Kernel addresses of `struct nand_chip` and `struct mtd_info`, which events carry. 0: unknown.
     chip_pointer: u64,
     mtd_pointer: u64,
 }
@@ -87,7 +87,7 @@ impl Geometry {
             .unwrap_or(ASSUMED_PAGES_PER_BLOCK)
     }
 
-    /// Page and block in bytes of the MTD device at this address in the kernel.
+    /// Page and block size, in bytes, of the MTD device with this kernel address.
     fn of_mtd(&self, pointer: Option<u64>) -> (Option<u64>, Option<u64>) {
         match self.mtds.iter().find(|m| m.mtd_pointer != 0 && Some(m.mtd_pointer) == pointer) {
             Some(m) => (Some(m.page_bytes), Some(m.block_bytes)),
@@ -100,14 +100,14 @@ impl Geometry {
     }
 }
 
-/// Pages a block where nothing says it: the chip of the Flashmon paper (Micron, 2 KB pages, 64 a block; section 4).
+/// Pages per block if the facts do not tell it: the chip of the Flashmon paper (Micron, 2 KB pages, 64 a block; section 4).
 pub(crate) const ASSUMED_PAGES_PER_BLOCK: u64 = 64;
 
 enum EventFields {
     Flash {
         op: FlashOp,
         address: Field,
-        /// The address counts blocks.
+        /// The address is in blocks, not pages.
         blocks: bool,
         offset: Option<Field>,
         length: Option<Field>,
@@ -117,7 +117,7 @@ enum EventFields {
     Mtd {
         op: FlashOp,
         address: Field,
-        /// Upper half, where a 64-bit argument came in two registers.
+        /// Upper half, if a 64-bit argument came in two registers.
         address_high: Option<Field>,
         length: Field,
         mtd: Option<Field>,
@@ -131,23 +131,23 @@ enum EventFields {
 
 struct Mapping {
     plan: EventFields,
-    /// Reused for every event of this kind, so that names are not copied a million times.
+    /// Reused for every event of this kind, so that its names are copied only once.
     event: Event,
 }
 
-/// Nested operations of one task that are waited for.
+/// Nested operations of one task that wait for their return.
 const MAX_PENDING: usize = 8;
-/// Tasks that are waited for.
+/// Tasks with operations that wait for their return.
 const MAX_TASKS: usize = 1 << 16;
 /// Chips distinguished by their address in the kernel.
 const MAX_CHIPS: usize = 256;
 
-/// Turns records into events. Holds what joins returns to beginnings, and the cross-count.
+/// Turns records into events. Joins returns to their beginnings, and compares the counts of two layers.
 pub(crate) struct Typer {
     by_id: Vec<Option<Mapping>>,
     geometry: Geometry,
     disks: Disks,
-    /// Of the page cache, bytes.
+    /// Page size of the page cache, bytes.
     page_size: u64,
     pending: HashMap<(TaskId, FlashOp), Vec<u64>>,
     /// Operations whose returns are recorded.
@@ -208,15 +208,14 @@ impl Typer {
         id
     }
 
-    /// Says which events exist at all: an operation whose probe was armed and never fired was still not seen.
+    /// Declares which events were armed: an operation whose probe never fired still counts as observable.
     pub fn declare<'a>(&mut self, schemas: impl Iterator<Item = &'a Arc<Schema>>) {
         for schema in schemas {
             self.mapping(schema);
         }
     }
 
-    /// The typed form of a record; `None` where it has none (a return without its beginning, a record that is too
-    /// short), which is counted.
+    /// The typed form of a record. `None` if it has none (a return without its beginning, a record that is too short); that is counted.
     pub fn event(&mut self, time: u64, cpu: u16, schema: &Schema, data: &[u8]) -> Option<&Event> {
         let id = self.mapping(schema);
         let task = tid(schema, data);
@@ -316,7 +315,7 @@ impl Typer {
         Some(event)
     }
 
-    /// What was lost on the way, the cross-count included.
+    /// The losses, those of the comparison between layers included.
     pub fn finish(self) -> Losses {
         let mut losses = self.losses;
         let c = self.counts;
@@ -336,7 +335,7 @@ fn returned(event: &mut Event, value: Option<i64>) {
     }
 }
 
-/// Units of `unit` bytes that a range touches; 0 where the unit is not known.
+/// Units of `unit` bytes that a range touches; 0 if the unit is unknown.
 fn spanned(address: u64, length: u64, unit: Option<u64>) -> u64 {
     match unit {
         Some(unit) if length > 0 => address.saturating_add(length - 1) / unit - address / unit + 1,
@@ -344,7 +343,7 @@ fn spanned(address: u64, length: u64, unit: Option<u64>) -> u64 {
     }
 }
 
-/// `chip` is a number, or the chip's address in the kernel: those are numbered as they appear.
+/// `chip` is a number or a kernel address; addresses get numbers in the order in which they appear.
 fn chip_number(chips: &mut Vec<u64>, value: u64) -> u16 {
     if value < MAX_CHIPS as u64 {
         return value as u16;

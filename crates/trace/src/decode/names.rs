@@ -1,4 +1,4 @@
-//! Which task a thread id was at which time.
+//! Names of tasks by thread id and time.
 
 use crate::decode::lives::{CloneStep, Lives};
 use crate::ids::TaskId;
@@ -6,23 +6,23 @@ use foldhash::HashMap;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Entries kept in all; a busy build forks some hundred tasks a second.
+/// Largest number of entries; a busy build forks some hundred tasks a second.
 const MAX_ENTRIES: usize = 200_000;
-/// Different names kept in all.
+/// Largest number of different names.
 const MAX_NAMES: usize = 100_000;
-/// Longest name that is kept, in bytes: the kernel's own have 15, its workers' shown ones 64.
+/// Longest name that is kept, in bytes: the kernel's names have 15, the long names of its workers 64.
 const MAX_NAME: usize = 64;
-/// Tasks that are known to be users'.
+/// Largest number of known user tasks.
 const MAX_USERS: usize = 1 << 16;
-/// The task that makes all kernel threads (`kthreadd`, `rest_init()` of init/main.c, 6.1).
+/// `kthreadd`, the parent of all kernel threads (`rest_init()` of init/main.c, 6.1).
 const KTHREADD: TaskId = TaskId(2);
 
-/// From a time on a task has a name, by the name's number.
+/// A task has a name (index into `texts`) from a time on.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     from: u64,
     name: u32,
-    /// The same task had the name before: it was renamed, as an `exec` does. Otherwise the number may have gone to another task.
+    /// The same task was renamed, as by an `exec`. `false`: the number may have gone to another task.
     is_rename: bool,
 }
 
@@ -32,24 +32,23 @@ pub(crate) struct Names {
     texts: Vec<Box<str>>,
     by_text: HashMap<Box<str>, u32>,
     tasks: foldhash::HashMap<TaskId, Vec<Entry>>,
-    /// Names of unknown time.
+    /// Names without a time.
     saved: HashMap<TaskId, u32>,
     entries: usize,
     users: HashSet<TaskId>,
     lives: HashMap<TaskId, Lives>,
-    /// Of numbers that several tasks had: from a time on, which of those with this last name it is.
+    /// For numbers that several tasks had: from each time on, the ordinal among the tasks with this last name.
     ordinals: HashMap<TaskId, Vec<(u64, u32)>>,
     pub dropped: u64,
 }
 
 impl Names {
-    /// From `time` on, `tid` is called `comm`. Times of one `tid` should not run backwards; where they do, the later
-    /// call counts.
+    /// `tid` has the name `comm` from `time` on. Times of one `tid` should not run backwards; if they do, the later call counts.
     pub fn set(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, false);
     }
 
-    /// A task begins, which may have the number and the name of one before.
+    /// A new task begins. It may have the number and name of an earlier task.
     pub fn begin(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, false);
         if let Some(last) = self.tasks.get(&tid).and_then(|list| list.last()).copied()
@@ -62,7 +61,7 @@ impl Names {
         }
     }
 
-    /// A clone's event is of this task: whether another one had its number before.
+    /// A clone event of this task. Returns whether another task had the number before.
     pub fn cloned(&mut self, tid: TaskId, step: CloneStep, time: u64) -> bool {
         if self.lives.len() >= MAX_ENTRIES && !self.lives.contains_key(&tid) {
             self.dropped += 1;
@@ -78,7 +77,7 @@ impl Names {
         }
     }
 
-    /// Once all names are known: which of the tasks with one number and name is which.
+    /// Computes the ordinals of tasks that share a number and a name. Call it when all names are known.
     pub fn number_tasks(&mut self) {
         let several = self.lives.iter().filter(|(_, lives)| !lives.begins().is_empty());
         self.ordinals = several.map(|(&tid, lives)| (tid, self.ordinals(tid, lives.begins()))).collect();
@@ -87,14 +86,14 @@ impl Names {
     fn ordinals(&self, tid: TaskId, begins: &[u64]) -> Vec<(u64, u32)> {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let named = list.chunk_by(|_, next| next.is_rename).flat_map(|names| {
-            // Renames of a task whose first name is not known.
+            // Renames of a task whose first name is unknown.
             let last = names.last().filter(|_| !names[0].is_rename).map(|entry| entry.name);
             names.iter().map(move |entry| (entry.from, Some(last.unwrap_or(entry.name))))
         });
         let mut named = std::iter::once((0, None)).chain(named).peekable();
         let mut begins = begins.iter().copied().peekable();
         let (mut name, mut task, mut ordinals) = (None, 0, Vec::new());
-        // By name: the last task that had it, and how many had.
+        // By name: the last task that had it, and the count of tasks that had it.
         let mut tasks: HashMap<Option<u32>, (usize, u32)> = HashMap::default();
         while let Some(from) = named.peek().map(|one| one.0).into_iter().chain(begins.peek().copied()).min() {
             task += usize::from(begins.next_if_eq(&from).is_some());
@@ -110,14 +109,14 @@ impl Names {
         ordinals
     }
 
-    /// Which of the tasks with this number and name it is, from 1: a number is given again.
+    /// The ordinal, from 1, among the tasks that had this number and name one after the other.
     pub fn ordinal(&self, tid: TaskId, time: u64) -> u32 {
         let Some(list) = self.ordinals.get(&tid) else { return 1 };
         let after = list.partition_point(|&(from, _)| from <= time);
         after.checked_sub(1).map_or(1, |at| list[at].1)
     }
 
-    /// From `time` on, the task that `tid` already is has another name.
+    /// The task that has `tid` at `time` is renamed.
     pub fn rename(&mut self, tid: TaskId, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, true);
     }
@@ -132,7 +131,7 @@ impl Names {
         let list = self.tasks.entry(tid).or_default();
         let is_known = list.len() > 1;
         match list.last_mut() {
-            // The line of a text that has the rename may have the new name already.
+            // In text, the line of the rename may already have the new name.
             Some(last) if last.name == name => last.is_rename |= is_rename && last.from == time && is_known,
             Some(last) if last.from >= time => last.name = name,
             _ if full => self.dropped += 1,
@@ -143,7 +142,7 @@ impl Names {
         }
     }
 
-    /// A task was made by another: only kthreadd makes kernel threads.
+    /// A task was created by another one: only kthreadd creates kernel threads.
     pub fn forked(&mut self, tid: TaskId, by: TaskId) {
         match by {
             KTHREADD => drop(self.users.remove(&tid)),
@@ -151,19 +150,19 @@ impl Names {
         }
     }
 
-    /// A task executed a program: it is no kernel thread.
+    /// A task executed a program, so it is not a kernel thread.
     pub fn executed(&mut self, tid: TaskId) {
         if tid != TaskId(0) && self.users.len() < MAX_USERS {
             self.users.insert(tid);
         }
     }
 
-    /// Tasks that are no kernel threads, as far as the trace shows.
+    /// Tasks that are known not to be kernel threads.
     pub fn users(&self) -> &HashSet<TaskId> {
         &self.users
     }
 
-    /// What a tracer noted of `tid` at its end (`saved_cmdlines`): holds where nothing says when it was called what.
+    /// The tracer's name of `tid` at the end (`saved_cmdlines`). It is used if nothing tells the name at a time.
     pub fn set_saved(&mut self, tid: TaskId, comm: &[u8]) {
         if self.entries >= MAX_ENTRIES && !self.saved.contains_key(&tid) {
             self.dropped += 1;
@@ -174,7 +173,7 @@ impl Names {
         }
     }
 
-    /// The number of a text; counts it where there are too many.
+    /// The index of a name. `None`, which is counted, if there are too many names.
     fn text(&mut self, comm: &[u8]) -> Option<u32> {
         let text = String::from_utf8_lossy(&comm[..comm.len().min(MAX_NAME)]);
         match self.by_text.get(text.as_ref()) {
@@ -197,7 +196,7 @@ impl Names {
         Some(&self.texts[*self.saved.get(&tid)? as usize])
     }
 
-    /// Whether anything is known about `tid` and its time.
+    /// Whether there is a name of `tid` with a time.
     pub fn knows(&self, tid: TaskId) -> bool {
         self.tasks.contains_key(&tid)
     }
@@ -215,7 +214,7 @@ impl Names {
         &self.texts[entry.name as usize]
     }
 
-    /// The last name of the task that `tid` is at `time`, whatever it was called then.
+    /// The last name of the task that has `tid` at `time`.
     pub fn last_of_task(&self, tid: TaskId, time: u64) -> Option<&str> {
         match self.names_of_task(tid, time).last() {
             Some(last) => Some(self.name(last)),
@@ -223,7 +222,7 @@ impl Names {
         }
     }
 
-    /// From when until when a number's names are those of a time.
+    /// The range of time around `time` in which the task's names do not change; the end is exclusive.
     pub fn hold(&self, tid: TaskId, time: u64) -> Range<u64> {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let after = list.partition_point(|entry| entry.from <= time);
@@ -235,7 +234,7 @@ impl Names {
         from.max(begun)..list.get(after).map_or(until, |&(next, _)| next.min(until))
     }
 
-    /// The names that a task had before its last one, `last`; the first one first.
+    /// Earlier names of the task whose last name is `last`, oldest first.
     pub fn former_of_task(&self, tid: TaskId, last: &str) -> Vec<&str> {
         let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
         let mut tasks = list.chunk_by(|_, next| next.is_rename);
@@ -252,7 +251,7 @@ impl Names {
         &list[begin..after + renames]
     }
 
-    /// As `get`, and from when until when it is so: up to, and not including, the second time.
+    /// Like `get`, with the beginning and the end of the time that it holds for; the end is exclusive.
     pub fn span(&self, tid: TaskId, time: u64) -> (Option<&str>, u64, u64) {
         if tid == TaskId(0) {
             return (Some("<idle>"), 0, u64::MAX);

@@ -1,17 +1,17 @@
-//! Reads of files on kernels without kprobes: what `mm_filemap_get_pages` shows of them (Linux 6.12 and later).
+//! File reads on kernels without kprobes, from `mm_filemap_get_pages` (Linux 6.12 and later).
 //!
-//! The event says which pages of a file a read needs, and comes once they are there (mm/filemap.c, filemap_get_pages(), 6.12): behind
-//! the pages that came for it. A read that takes several rounds has one for each, up to the same last page. So the trace is read once
-//! beforehand, and each read is handed out where it began: at its call, or at the first page that came for it.
+//! The event gives the pages of a file that a read needs. It fires once they are cached (mm/filemap.c, filemap_get_pages(), 6.12), so after
+//! the events of pages that were added for the read. A read in several rounds has one event per round, all with the same last page. So one
+//! pass finds all reads, and the next pass reports each read where it began: at its call, or at the first page added for it.
 //!
-//! Where a call's event gives the length (and pread()'s the offset), the read has them; else it is of whole pages. A read() begins
-//! where the descriptor's last one ended, as far as that fits the pages that it got. A read at a file's end needs no page and has no
-//! event: it is known by its call, which returned nothing.
+//! If the call's event gives the length (for pread() also the offset), the read has these values; otherwise it has whole pages. A read()
+//! begins where the last read of the descriptor ended, if that fits its pages. A read at the end of the file needs no page and has no
+//! event: it is found by its call, which returned 0.
 //!
-//! Beside our own probe of reads, the event is of a read that the probe showed where its pages lie in it, in the same call; the
-//! others are by splice() and sendfile() in recordings that lack our probe of those (`file_splice_read`).
+//! If our own probe of reads is also in the trace, events that lie inside a probed read of the same call belong to that read. The other
+//! events are from splice() and sendfile(), in recordings without our probe for them (`file_splice_read`).
 //!
-//! `mm_filemap_fault` comes first thing in a fault, `mm_filemap_map_pages` as pages are mapped: they are handed out where they are.
+//! `mm_filemap_fault` fires at the beginning of a fault, `mm_filemap_map_pages` when pages are mapped: both are reported in place.
 
 use crate::events::file::{FileEvent, FileStep};
 use crate::events::{Event, EventKind, TimeNs};
@@ -21,16 +21,16 @@ use crate::ring::schema::{Schema, Value};
 use foldhash::HashMap;
 use std::sync::Arc;
 
-/// Reads that are remembered (88 bytes each).
+/// Largest number of reads (88 bytes each).
 const MAX_READS: usize = 4_000_000;
-/// Tasks and descriptors that are followed at once.
+/// Largest number of tasks, and of descriptors, that are followed at once.
 const MAX_TASKS: usize = 1 << 16;
 
-/// What of the trace's reads is known by this event alone.
+/// Which reads only this event shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needed {
     Nothing,
-    /// What our own probe does not see: splice() and sendfile() do not come through `filemap_read` (`filemap_splice_read`, 6.5).
+    /// Reads that our probe does not see: splice() and sendfile() do not call `filemap_read` (`filemap_splice_read`, 6.5).
     Unprobed,
     All,
 }
@@ -54,14 +54,14 @@ struct At {
     time: u64,
     cpu: u16,
     tid: TaskId,
-    /// Which of the records of that time, CPU and task.
+    /// Index of the record among those with the same time, CPU and task, from 0.
     same: u32,
 }
 
 /// Counts records of one time, CPU and task.
 #[derive(Debug, Default)]
 struct Counter {
-    /// By CPU.
+    /// The last record of each CPU.
     last: Vec<Option<At>>,
 }
 
@@ -89,16 +89,16 @@ struct Read {
     last: u64,
 }
 
-/// What a task is in.
+/// State of a task.
 #[derive(Default)]
 struct Task {
-    /// Where its next read begins: at its call, or where the first page of this file came.
+    /// Where the task's next read begins: at its call, or where the first page of this file was added.
     begin: Option<(At, Option<FileId>)>,
     call: Option<Call>,
     current: Option<Read>,
-    /// The last read of this call that our probe showed.
+    /// The last read of this call from our probe.
     probed: Option<Read>,
-    /// Of the call's read, its place among all and its offset.
+    /// Index in `reads` of the call's read.
     read: Option<usize>,
 }
 
@@ -116,31 +116,31 @@ struct Call {
     pos: Option<u64>,
 }
 
-/// Finds reads in one pass, and hands them out in the next.
+/// The reads that one pass finds, for the next pass to report.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     reads: Vec<(At, FileEvent)>,
-    /// Reads and faults beyond the most that are kept, and calls and descriptors that were forgotten: more at once than are
-    /// followed, so that a read of theirs has no offset of its own, or no end.
+    /// Reads and faults that exceeded the limit, and calls and descriptors that were dropped because too many were open at once: such a
+    /// read has no offset of its own, or no end.
     pub not_followed: u64,
 }
 
-/// The pass that finds them.
+/// The pass that finds the reads.
 #[derive(Default)]
 pub(crate) struct Finder {
     page: u64,
-    /// Our own probes are there.
+    /// The trace has our own probes.
     probes: bool,
     counter: Counter,
     tasks: HashMap<TaskId, Task>,
-    /// File and end of the last read, by task and descriptor.
+    /// File and end offset of the last read, by task and descriptor.
     ends: HashMap<(TaskId, u64), (FileId, u64)>,
     reads: Vec<(At, FileEvent)>,
     limits: Limits,
     not_followed: u64,
 }
 
-/// What is kept at most.
+/// Limits for the kept state.
 #[derive(Clone, Copy)]
 struct Limits {
     reads: usize,
@@ -161,13 +161,13 @@ fn number(record: &Record<'_>, name: &str) -> Option<u64> {
     }
 }
 
-/// Calls that read into memory, by descriptor.
+/// Calls that read from a descriptor into memory.
 fn reads_by_descriptor(call: &str) -> bool {
     matches!(call, "read" | "pread64" | "readv" | "preadv" | "preadv2")
 }
 
 impl Finder {
-    /// `page`: bytes of a page; `probes`: the trace has our own events of reads too.
+    /// `page`: page size in bytes; `probes`: the trace has our own read events too.
     pub fn new(page: u64, probes: bool) -> Finder {
         Finder { page: page.max(1), probes, ..Finder::default() }
     }
@@ -175,7 +175,7 @@ impl Finder {
     pub fn record(&mut self, record: &Record<'_>) {
         let at = self.counter.at(record);
         if self.tasks.len() >= self.limits.tasks && !self.tasks.contains_key(&at.tid) {
-            // Of a task between two calls nothing is lost.
+            // A task outside of a call loses nothing.
             self.not_followed += self.tasks.values().filter(|task| task.is_in_a_read()).count() as u64;
             self.tasks.clear();
         }
@@ -187,7 +187,7 @@ impl Finder {
                 at,
                 fd: number(record, "fd").unwrap_or(u64::MAX),
                 count: number(record, "count"),
-                // 32-bit kernels show half of it (agent/record/groups.c).
+                // 32-bit kernels show only half of the offset (agent/record/groups.c).
                 pos: number(record, "pos").filter(|_| call == "pread64" && wide),
             });
             let begin = by_descriptor.then_some((at, None));
@@ -198,7 +198,7 @@ impl Finder {
             let (Some(device), Some(inode)) = (number(record, "s_dev"), number(record, "i_ino")) else { return };
             let file = Some(FileId::on(Device(device as u32), inode));
             let begin = &mut self.tasks.entry(at.tid).or_default().begin;
-            // What a copy's target takes in is not the read's.
+            // Pages of another file, such as a copy's target, are not part of the read.
             if begin.is_none_or(|(_, of)| of.is_some() && of != file) {
                 *begin = Some((at, file));
             }
@@ -207,7 +207,7 @@ impl Finder {
         } else if matches!(name, "file_read" | "file_splice_read") {
             self.probed(at.tid, record);
         } else if self.probes {
-            // Faults are our own probes'.
+            // Our own probes report the faults.
         } else if name == "mm_filemap_fault" {
             self.mapped(FileStep::Fault, at, record);
         } else if name == "mm_filemap_map_pages" {
@@ -215,7 +215,7 @@ impl Finder {
         }
     }
 
-    /// Whether there is no room for one read more, which is counted.
+    /// Whether the limit of reads is reached; counts the read that is dropped.
     fn is_full(&mut self) -> bool {
         let full = self.reads.len() >= self.limits.reads;
         self.not_followed += u64::from(full);
@@ -234,7 +234,7 @@ impl Finder {
         self.reads.push((at, FileEvent { step, device, inode, offset, bytes, size: None, block: 0, got: None }));
     }
 
-    /// Our probe of a read: `dev`, `ino`, `pos` and `count` (agent/record/files.c).
+    /// A read from our probe: `dev`, `ino`, `pos` and `count` (agent/record/files.c).
     fn probed(&mut self, tid: TaskId, record: &Record<'_>) {
         let get = |name: &str| number(record, name);
         let task = self.tasks.entry(tid).or_default();
@@ -276,7 +276,7 @@ impl Finder {
         let (offset, bytes) = match call.and_then(|call| Some((call, call.count?))) {
             Some((call, count)) if count > 0 => {
                 let before = self.ends.get(&(at.tid, call.fd)).filter(|(of, _)| *of == file).map(|(_, end)| *end);
-                // It begins in the first page and ends in the last one; without more, as early as that leaves.
+                // The read begins in the first page and ends in the last one. Without other knowledge, take the earliest offset that fits.
                 let least = low.max(high.saturating_sub(page).saturating_add(1).saturating_sub(count));
                 let most = low.saturating_add(page - 1).min(high.saturating_sub(count));
                 let fits = |offset: &u64| (least..=most).contains(offset);
@@ -301,7 +301,7 @@ impl Finder {
     fn returned(&mut self, tid: TaskId, record: &Record<'_>) {
         let Some(task) = self.tasks.remove(&tid) else { return };
         let (Some(call), Some(got)) = (task.call, number(record, "ret")) else { return };
-        // An error, where the format calls it unsigned.
+        // A negative error, if the format calls the field unsigned.
         if got > u64::from(u32::MAX) - 4096 {
             return;
         }
@@ -328,7 +328,7 @@ impl Finder {
                             read.got = Some(0);
                         }
                     }
-                    // Something else was read by this number.
+                    // The descriptor now reads another file or position.
                     _ => drop(self.ends.remove(&key)),
                 }
             }
@@ -341,7 +341,7 @@ impl Finder {
     }
 }
 
-/// The pass that hands them out.
+/// The pass that reports the reads.
 pub(crate) struct Cursor<'a> {
     reads: &'a [(At, FileEvent)],
     counter: Counter,
@@ -357,7 +357,7 @@ impl Reads {
 }
 
 impl Cursor<'_> {
-    /// Hands out this record and the reads that begin at it: behind a call's event, before a page's.
+    /// Reports this record and the reads that begin at it: after a call's event, before a page's event.
     pub fn around(&mut self, record: &Record<'_>, f: &mut dyn FnMut(Option<&Event>)) {
         if self.reads.is_empty() {
             return f(None);
@@ -367,7 +367,7 @@ impl Cursor<'_> {
         if !before {
             f(None);
         }
-        // Records of several CPUs may be a little out of order.
+        // Records of several CPUs may be slightly out of order.
         while let Some((due, read)) = self.reads.first().filter(|(due, _)| *due <= at) {
             let (time, cpu) = (TimeNs(due.time), due.cpu);
             self.event = Event { time, cpu, tid: due.tid, kind: EventKind::File(*read) };

@@ -1,9 +1,9 @@
 //! Task names from the kernel's own events.
 //!
-//! `task_newtask` and `sched_process_fork` (a child has its parent's name), `task_rename` (every change, exec included: `__set_task_comm`,
-//! `fs/exec.c`, Linux 6.1), `sched_process_exec` where renames are not recorded, `sched_process_exit` of
-//! what nothing else names, and `sched_switch` and `sched_wakeup` of other tools' traces. A clone after an exit shows that the
-//! number is another task's (`lives.rs`).
+//! Sources: `task_newtask` and `sched_process_fork` (a child has its parent's name), and `task_rename` for every change, exec included
+//! (`__set_task_comm`, `fs/exec.c`, Linux 6.1). `sched_process_exec` counts if renames are not recorded, `sched_process_exit` if nothing
+//! else names the task, and `sched_switch` and `sched_wakeup` in other tools' traces. A clone after an exit shows that the number now
+//! belongs to another task (`lives.rs`).
 
 use crate::bytes::until_nul;
 use crate::decode::lives::CloneStep;
@@ -26,13 +26,13 @@ enum TaskFields {
         old: Option<Field>,
         new: Field,
     },
-    /// The name is of use where renames are not recorded.
+    /// The name is used only if renames are not recorded.
     Exec {
         pid: Option<Field>,
         filename: Field,
         names: bool,
     },
-    /// The name is of use where nothing else has one.
+    /// The name is used only if no other event gives one.
     Exit {
         pid: Field,
         comm: Field,
@@ -67,7 +67,7 @@ impl TaskReader {
             _ => None,
         };
         let task = |f: &Field| schema.uint(f, data).map(|v| TaskId(v as u32));
-        // Events without a pid of their own are about the task that ran.
+        // Events without a pid of their own concern the task that ran.
         let about = |f: &Option<Field>| match f {
             Some(f) => task(f),
             None => Some(tid(schema, data)),
@@ -137,7 +137,7 @@ fn plan(s: &Schema, renames: bool) -> Option<TaskFields> {
         ("sched", "sched_wakeup" | "sched_wakeup_new" | "sched_waking") => {
             TaskFields::Switch { pairs: vec![(field("pid")?, field("comm")?)] }
         }
-        // Of a task that was there before the recording, or before what is left of it, and ended in it.
+        // The task started before the recording (or before the part that is left) and ended in it.
         (_, "sched_process_exit" | "sched_process_free") => {
             TaskFields::Exit { pid: field("pid")?, comm: field("comm")? }
         }

@@ -1,4 +1,4 @@
-//! What happens to I/O in the block layer: one model for blktrace and for the kernel's `block:` trace events.
+//! Events of the block layer: one model for blktrace and for the kernel's `block:` trace events.
 //!
 //! Sources: `include/uapi/linux/blktrace_api.h` (Linux 7.2) for actions and categories, `include/trace/events/block.h`
 //! for the trace events, `kernel/trace/blktrace.c` (`blk_fill_rwbs`) for the letters of a request.
@@ -8,67 +8,67 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One step on the way of a bio or a request. Its process is `Event::tid`: the task that ran, which need not be the originator.
+/// One step of a bio or a request. `Event::tid` is the task that ran, which need not be the originator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     pub action: BlockAction,
     pub device: Device,
     pub flags: RequestFlags,
-    /// First sector (of 512 bytes); of a bio that is remapped, on the lower device.
+    /// First sector (of 512 bytes); for a remapped bio, on the lower device.
     pub sector: u64,
     pub bytes: u64,
-    /// The kernel's error as a negative number; 0: none.
+    /// The kernel's negative error number; 0: no error.
     pub error: i32,
-    /// Id of the control group that asked; 0 where it was not recorded.
+    /// Id of the control group that requested the I/O; 0 if it was not recorded.
     pub cgroup: u64,
     pub detail: BlockDetail,
 }
 
 impl BlockEvent {
-    /// The sector behind the last one.
+    /// The first sector after the range.
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(self.bytes.div_ceil(512))
     }
 
-    /// The first sector and the bytes. `None`: it has no place (a plug); a flush has none either where the kernel says -1.
+    /// First sector and bytes. `None` for a plug, which has no sectors, and for a flush for which the kernel prints sector -1.
     pub fn place(&self) -> Option<(u64, u64)> {
         use BlockAction::*;
         let plug = matches!(self.action, Plug | Unplug | UnplugTimer | ZonePlug | ZoneUnplug) && self.bytes == 0;
         (!plug && self.sector != u64::MAX).then_some((self.sector, self.bytes))
     }
 
-    /// The kernel's negative number, 0: none. `None`: a step that says nothing of it.
+    /// The kernel's negative error number; 0: no error. `None` for a step that has no result.
     pub fn result(&self) -> Option<i32> {
         use BlockAction::*;
         (matches!(self.action, Complete | Requeue | Abort) || self.error != 0).then_some(self.error)
     }
 
-    /// What is asked of the device; a request to flush that moves no data is a flush, whichever way it points.
+    /// The kind of the request. A flush request without data is a flush, whether it is marked as a read or a write.
     #[inline]
     pub fn kind(&self) -> RequestKind {
         if self.bytes == 0 && self.flags.has(RequestFlags::FLUSH) { RequestKind::Flush } else { self.flags.kind() }
     }
 
-    /// Of a command of the driver's own that moves nothing, as a test whether there is a disk: it is counted, and no request.
+    /// Whether it is a driver's command without data, such as a test for a medium. It is counted, but not as a request.
     pub fn is_command_without_data(&self) -> bool {
         self.bytes == 0 && self.kind() == RequestKind::Other
     }
 }
 
-/// What an action says beyond its range.
+/// Details of an action besides its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDetail {
     None,
-    /// Where a remapped bio comes from.
+    /// The origin of a remapped bio.
     Remap {
         device: Device,
         sector: u64,
     },
-    /// Where a split bio's second part begins; the event's own range is the first part.
+    /// The first sector of a split bio's second part; the event's own range is the first part.
     Split {
         sector: u64,
     },
-    /// Requests that left the plug.
+    /// Number of requests that left the plug.
     Unplug {
         requests: u64,
     },
@@ -76,7 +76,7 @@ pub enum BlockDetail {
 
 macro_rules! actions {
     ($( $(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $letters:literal; )*) => {
-        /// What happened. The order is blktrace's.
+        /// Kinds of steps, in the order of blktrace's numbers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum BlockAction {
@@ -86,7 +86,7 @@ macro_rules! actions {
         impl BlockAction {
             pub const ALL: &'static [BlockAction] = &[ $( BlockAction::$variant, )* ];
 
-            /// By blktrace's number (`enum blktrace_act`); `None` for one that is not known.
+            /// The action with blktrace's number (`enum blktrace_act`); `None` for an unknown number.
             #[inline]
             pub fn from_code(code: u16) -> Option<BlockAction> {
                 const BY_CODE: [Option<BlockAction>; 32] = {
@@ -97,12 +97,12 @@ macro_rules! actions {
                 BY_CODE.get(usize::from(code)).copied().flatten()
             }
 
-            /// As results carry it: "back_merge".
+            /// The name in results: "back_merge".
             pub fn name(self) -> &'static str {
                 match self { $( BlockAction::$variant => $name, )* }
             }
 
-            /// As blkparse prints it: "M".
+            /// blkparse's letter: "M".
             pub fn letters(self) -> &'static str {
                 match self { $( BlockAction::$variant => $letters, )* }
             }
@@ -111,36 +111,36 @@ macro_rules! actions {
 }
 
 actions! {
-    /// A bio came.
+    /// A bio entered the block layer.
     Queue = 1, "queue", "Q";
-    /// It was put at the end of a request.
+    /// The bio was appended to a request.
     BackMerge = 2, "back_merge", "M";
-    /// It was put before a request.
+    /// The bio was put at the front of a request.
     FrontMerge = 3, "front_merge", "F";
-    /// It got a request of its own.
+    /// The bio got a new request.
     GetRq = 4, "get_rq", "G";
-    /// It waits for a request.
+    /// The bio waits for a free request.
     SleepRq = 5, "sleep_rq", "S";
     /// The driver gave the request back.
     Requeue = 6, "requeue", "R";
-    /// The request went to the driver.
+    /// The request was sent to the driver.
     Issue = 7, "issue", "D";
-    /// The driver has done it.
+    /// The driver completed the request.
     Complete = 8, "complete", "C";
     Plug = 9, "plug", "P";
     Unplug = 10, "unplug", "U";
     UnplugTimer = 11, "unplug_timer", "UT";
-    /// The request went to the scheduler.
+    /// The request entered the scheduler.
     Insert = 12, "insert", "I";
-    /// A bio was cut in two.
+    /// A bio was split in two.
     Split = 13, "split", "X";
     Bounce = 14, "bounce", "B";
-    /// A bio moved to a device below (a partition, device mapper, md).
+    /// A bio was redirected to a lower device (from a partition, device mapper, md).
     Remap = 15, "remap", "A";
     Abort = 16, "abort", "R";
-    /// Bytes of a driver's own.
+    /// Data of a driver in its own format.
     DrvData = 17, "drv_data", "m";
-    /// A zone's writes are delayed.
+    /// Writes to a zone are delayed.
     ZonePlug = 18, "zone_plug", "ZP";
     ZoneUnplug = 19, "zone_unplug", "ZU";
 }
@@ -154,7 +154,7 @@ impl BlockAction {
     }
 }
 
-/// What a request is, as bits.
+/// Properties of a request, as bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(transparent)]
 pub struct RequestFlags(pub u32);
@@ -162,15 +162,15 @@ pub struct RequestFlags(pub u32);
 impl RequestFlags {
     pub const READ: RequestFlags = RequestFlags(1);
     pub const WRITE: RequestFlags = RequestFlags(1 << 1);
-    /// With it a device's write cache is flushed first.
+    /// The device's write cache is flushed before the request.
     pub const FLUSH: RequestFlags = RequestFlags(1 << 2);
     pub const SYNC: RequestFlags = RequestFlags(1 << 3);
-    /// A command of its own kind (SCSI, NVMe), no file system's.
+    /// A command of a protocol such as SCSI or NVMe, not from a file system.
     pub const PASSTHROUGH: RequestFlags = RequestFlags(1 << 9);
     pub const AHEAD: RequestFlags = RequestFlags(1 << 11);
     pub const META: RequestFlags = RequestFlags(1 << 12);
     pub const DISCARD: RequestFlags = RequestFlags(1 << 13);
-    /// It is done when it is on the medium.
+    /// The request completes only when its data is on the medium.
     pub const FUA: RequestFlags = RequestFlags(1 << 15);
     pub const ZONE_APPEND: RequestFlags = RequestFlags(1 << 16);
     pub const ZONE_RESET: RequestFlags = RequestFlags(1 << 17);
@@ -181,13 +181,13 @@ impl RequestFlags {
     /// Reset, finish, open or close of zones.
     pub const ZONE: RequestFlags = RequestFlags(0x3e << 16);
     pub const WRITE_ZEROES: RequestFlags = RequestFlags(1 << 22);
-    /// Trace events of requests from Linux 6.11 on: their I/O priority has the class idle. Bios have no such field.
+    /// Trace events of requests only, since Linux 6.11: the I/O priority has the class idle. Bios have no such field.
     pub const IDLE: RequestFlags = RequestFlags(1 << 29);
-    /// Trace events only: the discard erases what was there.
+    /// Trace events only: the discard also erases the old data.
     pub const SECURE: RequestFlags = RequestFlags(1 << 30);
-    /// Trace events only: the write is not torn.
+    /// Trace events only: the write is atomic.
     pub const ATOMIC: RequestFlags = RequestFlags(1 << 31);
-    /// blktrace's categories that say what a request is; the others say what happened to it.
+    /// blktrace's categories that describe the request; the other categories describe the step.
     const OF_CATEGORIES: u32 = 0x7f_ba0f;
 
     /// Whether all of `flags` are set (for [`RequestFlags::ZONE`]: any).
@@ -199,14 +199,14 @@ impl RequestFlags {
         }
     }
 
-    /// Of a blktrace action's upper half (`enum blktrace_cat`).
+    /// Flags from the upper half of a blktrace action (`enum blktrace_cat`).
     #[inline]
     pub fn from_categories(categories: u64) -> RequestFlags {
         RequestFlags(categories as u32 & Self::OF_CATEGORIES)
     }
 
-    /// Of the letters that trace events have in `rwbs`; letters that are not known are passed over. Kernels before 6.18 write
-    /// `N` for operations on zones and for write zeroes: those have no direction here.
+    /// Flags from the letters of `rwbs` in trace events; unknown letters are ignored. Kernels before 6.18 write `N` for operations on zones
+    /// and for write zeroes; such requests get no direction.
     pub fn from_letters(rwbs: &[u8]) -> RequestFlags {
         let mut flags = RequestFlags::default();
         let mut rest = rwbs;
@@ -214,7 +214,7 @@ impl RequestFlags {
             flags.0 |= Self::FLUSH.0;
             rest = tail;
         }
-        // The operation comes first; what follows says how.
+        // The operation comes first; modifiers follow.
         match rest.first() {
             Some(b'R') => flags.0 |= Self::READ.0,
             Some(b'W') if rest.get(1) == Some(&b'Z') => {
@@ -231,7 +231,7 @@ impl RequestFlags {
                     Some([b'F', ..]) => (Self::ZONE_FINISH, 1),
                     Some([b'O', ..]) => (Self::ZONE_OPEN, 1),
                     Some([b'C', ..]) => (Self::ZONE_CLOSE, 1),
-                    // One that is not known is no write.
+                    // An unknown operation does not count as a write.
                     _ => return flags,
                 };
                 flags.0 |= Self::WRITE.0 | operation.0;
@@ -253,7 +253,7 @@ impl RequestFlags {
         flags
     }
 
-    /// The operation that all steps of one piece of I/O share; without its bytes a flush cannot be distinguished from a write.
+    /// The operation, equal for all steps of one piece of I/O. Without the size, a flush cannot be distinguished from a write.
     #[inline]
     pub fn kind(self) -> RequestKind {
         const RARE: u32 =
@@ -289,7 +289,7 @@ impl RequestFlags {
     }
 }
 
-/// As blkparse prints them (`blkparse_fmt.c`, `fill_rwbs`).
+/// The letters that blkparse prints (`blkparse_fmt.c`, `fill_rwbs`).
 impl fmt::Display for RequestFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has(Self::FLUSH) {
@@ -327,7 +327,7 @@ impl fmt::Debug for RequestFlags {
 
 macro_rules! kinds {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal; )*) => {
-        /// What a request asks of the device.
+        /// Kinds of requests.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum RequestKind { $( $(#[$doc])* $variant, )* }
@@ -336,7 +336,7 @@ macro_rules! kinds {
             pub const ALL: &'static [RequestKind] = &[ $( RequestKind::$variant, )* ];
             pub const COUNT: usize = RequestKind::ALL.len();
 
-            /// As tables call several of them: "zone resets".
+            /// The plural, for tables: "zone resets".
             pub fn plural(self) -> &'static str {
                 match self { $( RequestKind::$variant => $name, )* }
             }
@@ -348,28 +348,28 @@ kinds! {
     Read = "reads";
     Write = "writes";
     Discard = "discards";
-    /// What the device holds in its cache is to reach the medium; no data of its own.
+    /// Data in the device's cache goes to the medium; the request has no data of its own.
     Flush = "flushes";
     SecureErase = "secure erases";
     WriteZeroes = "writes of zeroes";
-    /// The device chooses the sector in the zone, and names it when it is done.
+    /// The device chooses the sector in the zone and names it at completion.
     ZoneAppend = "zone appends";
     ZoneReset = "zone resets";
     ZoneResetAll = "resets of all zones";
     ZoneFinish = "zone finishes";
     ZoneOpen = "zone opens";
     ZoneClose = "zone closes";
-    /// Commands of a driver's own, and operations that the kernel has no letter for (`N`).
+    /// Drivers' own commands, and operations for which the kernel has no letter (`N`).
     Other = "other operations";
 }
 
 impl RequestKind {
-    /// Data goes to the device.
+    /// Whether data goes to the device.
     pub fn writes_data(self) -> bool {
         matches!(self, RequestKind::Write | RequestKind::ZoneAppend)
     }
 
-    /// It names a zone, and no sectors.
+    /// Whether it names a zone instead of sectors.
     pub fn manages_zones(self) -> bool {
         use RequestKind::*;
         matches!(self, ZoneReset | ZoneResetAll | ZoneFinish | ZoneOpen | ZoneClose)

@@ -1,4 +1,4 @@
-//! What happens to files, page by page: reads, dirtied pages, cached pages, and where they lie.
+//! Events of files and their pages: reads, dirtied pages, cached pages, and where files lie on the device.
 //!
 //! Sources (Linux 5.10, 6.1, 6.12 and 7.2): `include/trace/events/filemap.h`, `writeback.h`, `ext4.h`, `f2fs.h`; and the agent's own
 //! `file_read` (`docs/reference/agent-protocol.md`).
@@ -10,18 +10,18 @@ use crate::ring::schema::{Field, Schema, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileEvent {
     pub step: FileStep,
-    /// Device of the file system; `None` where the event names none that has a number (an MTD device's cache).
+    /// Device of the file system; `None` if the event names no device with a number (an MTD device's cache).
     pub device: Option<Device>,
     pub inode: u64,
-    /// Bytes from the file's begin; 0 where the step is of the whole file.
+    /// Offset in the file, bytes; 0 if the step concerns the whole file.
     pub offset: u64,
-    /// Of a read: as many as it asks for. 0 where the event does not say it.
+    /// For a read: bytes requested. 0 if the event does not tell it.
     pub bytes: u64,
-    /// Bytes that the file has; `None` where the event does not say it.
+    /// Size of the file, bytes; `None` if the event does not tell it.
     pub size: Option<u64>,
-    /// Of a read that got less than it requested: what its call returned, where that is seen.
+    /// For a read that got less than it requested: the return value of its call, if the trace has it.
     pub got: Option<u64>,
-    /// Of [`FileStep::Extent`]: first block on the device, in blocks of the file system.
+    /// For [`FileStep::Extent`]: first block on the device, in blocks of the file system.
     pub block: u64,
 }
 
@@ -30,8 +30,8 @@ impl FileEvent {
         FileId { device: self.device, inode: self.inode }
     }
 
-    /// What a read got: it may ask for more than there is. All that it requested where neither the file's length nor what the call
-    /// returned is known.
+    /// Bytes that a read got: it may request more than the file has. All requested bytes if neither the file's size nor the call's return
+    /// value is known.
     pub fn bytes_read(&self) -> u64 {
         let there = self.size.map_or(self.bytes, |size| self.bytes.min(size.saturating_sub(self.offset)));
         self.got.map_or(there, |got| got.min(there))
@@ -44,7 +44,7 @@ macro_rules! steps {
         pub enum FileStep { $( $(#[$doc])* $variant, )* }
 
         impl FileStep {
-            /// As exports carry it.
+            /// The name in exports.
             pub fn name(self) -> &'static str {
                 match self { $( FileStep::$variant => $name, )* }
             }
@@ -53,28 +53,28 @@ macro_rules! steps {
 }
 
 steps! {
-    /// A task asks for bytes through the page cache.
+    /// A task requests bytes through the page cache.
     Read = "read";
-    /// A task touches a page of a mapped file that is not mapped yet.
+    /// A task touches a page of a mapped file that is not yet mapped.
     Fault = "fault";
-    /// Cached pages of a mapped file were mapped around a fault: no event shows what is touched of them.
+    /// Cached pages around a fault were mapped: no event shows which of them are touched.
     Mapped = "mapped";
-    /// A task is about to put bytes into the page cache.
+    /// A task is about to copy bytes into the page cache.
     Write = "write";
     /// A clean page became dirty.
     Dirtied = "dirtied";
-    /// Pages came into the page cache.
+    /// Pages entered the page cache.
     Cached = "cached";
-    /// Pages left it.
+    /// Pages left the page cache.
     Uncached = "uncached";
-    /// The running task begins to write dirty pages of a file back.
+    /// The running task begins to write back dirty pages of a file.
     WritebackBegin = "writeback_begin";
     WritebackEnd = "writeback_end";
     /// A range of a file lies at these blocks; offset and bytes are in blocks of the file system.
     Extent = "extent";
 }
 
-/// How one kind of event is read.
+/// How to read one kind of event.
 pub(crate) struct FilePlan {
     pub(super) step: FileStep,
     device: Option<Field>,
@@ -82,27 +82,27 @@ pub(crate) struct FilePlan {
     bdi: Option<Field>,
     inode: Field,
     offset: Option<Field>,
-    /// Upper half of the offset, where an argument came in two registers.
+    /// Upper half of the offset, if an argument came in two registers.
     offset_high: Option<Field>,
     bytes: Option<Field>,
     size: Option<Field>,
     block: Option<Field>,
-    /// The offset counts pages.
+    /// The offset is in pages.
     pages: bool,
-    /// Power of two of pages.
+    /// Number of pages, as a power of two.
     order: Option<Field>,
-    /// The last page, where the event gives a range.
+    /// The last page, if the event gives a range.
     last: Option<Field>,
-    /// Only where this is not 0.
+    /// The event counts only if this field is not 0.
     only: Option<Field>,
-    /// f2fs: only pages of files, `DATA` (0) of `enum page_type` (fs/f2fs/f2fs.h), a word that ends in it in text.
+    /// f2fs: the event counts only for pages of files: `DATA` (0) of `enum page_type` (fs/f2fs/f2fs.h), in text a word that ends in it.
     page_type: Option<Field>,
 }
 
-/// Bits above `pblk` say what an extent is (`EXTENT_STATUS_*`, fs/ext4/extents_status.h).
+/// Bits above `pblk` give the type of an extent (`EXTENT_STATUS_*`, fs/ext4/extents_status.h).
 const BLOCK_BITS: u64 = (1 << 48) - 1;
 
-/// `COMPRESS_ADDR` and `NEW_ADDR` (include/linux/f2fs_fs.h): no block yet.
+/// `COMPRESS_ADDR` and `NEW_ADDR` (include/linux/f2fs_fs.h): no block is allocated yet.
 const F2FS_NO_BLOCK: u64 = 0xffff_fffe;
 
 pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
@@ -128,7 +128,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
             | "ext4_ind_map_blocks_exit",
         ) => (FileStep::Extent, false),
         ("f2fs", "f2fs_write_begin") => (FileStep::Write, false),
-        // f2fs gives a page its block when it submits it.
+        // f2fs allocates a page's block when it submits the page.
         ("f2fs", "f2fs_map_blocks" | "f2fs_submit_page_write" | "f2fs_submit_folio_write") => (FileStep::Extent, false),
         ("f2fs", "f2fs_submit_page_bio" | "f2fs_submit_folio_bio") => (FileStep::Extent, false),
         _ => return None,
@@ -143,7 +143,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         offset: if whole { None } else { field(&["lblk", "m_lblk", "pos", "index", "page"]) },
         offset_high: if whole { None } else { field(&["pos_high"]) },
         bytes: if whole { None } else { field(&["len", "m_len", "count"]) },
-        // Of others' events a field of that name is another thing.
+        // In other tools' events a field of that name means something else.
         size: if ours { field(&["size"]) } else { None },
         block: field(&["pblk", "m_pblk", "new_blkaddr"]),
         pages,
@@ -152,7 +152,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         only: if step == FileStep::Extent { field(&["found"]) } else { None },
         page_type: if schema.system == "f2fs" { field(&["type"]) } else { None },
     };
-    // An extent that does not say where it lies is none.
+    // An extent without a block is ignored.
     (step != FileStep::Extent || plan.block.is_some()).then_some(plan)
 }
 
@@ -162,12 +162,12 @@ fn device_of(text: &[u8]) -> Option<Device> {
 }
 
 impl FilePlan {
-    /// Whether the event names its device as the backing device does: all partitions of a disk share one.
+    /// Whether the event names the device of its backing device info, which all partitions of a disk share.
     pub fn is_by_disk(&self) -> bool {
         self.device.is_none()
     }
 
-    /// `None`: the record is too short; `Some(None)`: it says nothing (an extent that was not found).
+    /// `None`: the record is too short. `Some(None)`: the event has no information (an extent that was not found).
     pub fn read(&self, schema: &Schema, data: &[u8], page_bytes: u64) -> Option<Option<FileEvent>> {
         let number = |field: &Option<Field>| match field {
             Some(f) => schema.uint(f, data),
@@ -218,7 +218,7 @@ impl FilePlan {
             return Some(None);
         }
         if self.step == FileStep::Extent && (block == 0 || block == BLOCK_BITS || bytes == 0) {
-            // A hole, or blocks that are still to be given out.
+            // A hole, or blocks that are not allocated yet.
             return Some(None);
         }
         Some(Some(FileEvent { step: self.step, device, inode, offset, bytes, size, block, got: None }))

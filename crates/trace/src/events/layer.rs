@@ -1,7 +1,7 @@
-//! Which layer of the kernel a function belongs to, and the calls of a task that go through them.
+//! Assigns kernel functions to layers, and reads when a task's calls enter and leave a layer.
 //!
-//! The boundaries are functions' names (Linux 5.10 to 7.2; the first lines of each are what Hasegawa et al., table 5, name,
-//! where the kernel still has them). A function that is in no row belongs to the layer of its caller.
+//! Boundaries are function names (Linux 5.10 to 7.2). The first names of each row are from Hasegawa et al., table 5, as far as the kernel
+//! still has them. A function without a row belongs to the layer of its caller.
 
 use crate::facts::Facts;
 use crate::ids::TaskId;
@@ -12,31 +12,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// From the task down to the device.
+/// Layers from the task down to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// The way into the call and out of it. Its boundaries are the kernel's own events of calls.
+    /// Entry and exit of a system call. Its boundaries are the kernel's own events of calls.
     Call,
     /// The virtual file system.
     Vfs,
     /// The page cache, read-ahead and writeback.
     PageCache,
     FileSystem,
-    /// UBI, where a file system stands on it.
+    /// UBI, if a file system uses it.
     Ubi,
     /// The block layer and its schedulers.
     Block,
-    /// The layer of raw flash devices.
+    /// The MTD layer, for raw flash.
     Mtd,
-    /// Of the device; of raw NAND its core, with error correction.
+    /// The device's driver; for raw NAND the NAND core with error correction.
     Driver,
-    /// The device has the request: from the issue to the completion. Of raw NAND the chip's commands, which the driver waits
-    /// for.
+    /// The device has the request: from the issue to the completion. For raw NAND: the chip's commands, while the driver waits for them.
     Device,
-    /// From the interrupt on.
+    /// From the interrupt to the end of the request.
     Interrupt,
-    /// None of the kernel's: the task could run, and another has the CPU.
+    /// Not a kernel layer: the task could run, but another task has the CPU.
     OtherTasks,
 }
 
@@ -55,7 +54,7 @@ impl Layer {
         Layer::OtherTasks,
     ];
 
-    /// As results carry it.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Layer::Call => "call",
@@ -76,7 +75,7 @@ impl Layer {
         Layer::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// As the agent names it in `recording.boundaries` (docs/reference/agent-protocol.md).
+    /// The layer for the agent's name in `recording.boundaries` (docs/reference/agent-protocol.md).
     fn of_agent(name: &str) -> Option<Layer> {
         Some(match name {
             "cache" => Layer::PageCache,
@@ -86,9 +85,9 @@ impl Layer {
         })
     }
 
-    /// The layer that a function belongs to by its name.
+    /// The layer of a function, by its name.
     pub fn of_function(name: &str) -> Option<Layer> {
-        // The compiler's copies have a suffix: `nand_read_page_op.part.0`.
+        // Copies made by the compiler have a suffix: `nand_read_page_op.part.0`.
         let name = name.split('.').next().unwrap_or(name);
         let name = name.trim_start_matches('_');
         RULES
@@ -103,9 +102,9 @@ impl Layer {
     }
 }
 
-/// The first row that fits decides. `a*`: begins so. Underscores at a name's begin are passed over.
+/// The first row that matches decides. `a*` matches a prefix. Underscores at the beginning of a name are ignored.
 const RULES: [(&[&str], Layer); 11] = [
-    // The commands of raw NAND, as the agent has them.
+    // Commands of raw NAND that the agent probes.
     (
         &[
             "nand_read_page_op",
@@ -120,7 +119,7 @@ const RULES: [(&[&str], Layer); 11] = [
         ],
         Layer::Device,
     ),
-    // The way back, as the agent has it.
+    // The completion path, as the agent probes it.
     (&["bio_endio", "blk_mq_end_request", "null_cmd_timer_expired", "sdhci_irq"], Layer::Interrupt),
     (&["ksys_*", "vfs_*", "do_fsync", "do_sys_*", "arm64_sys_*", "x64_sys_*", "sys_*", "new_sync_*"], Layer::Vfs),
     (
@@ -177,7 +176,7 @@ const RULES: [(&[&str], Layer); 11] = [
     (&["null_*", "mmc_*", "sdhci_*", "loop_*", "lo_*", "nvme_*", "scsi_*", "virtblk_*"], Layer::Driver),
 ];
 
-/// A call of a task whose way through the layers is of interest.
+/// Kinds of system calls that are followed through the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
@@ -188,7 +187,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// By the name of the kernel's event: `sys_enter_read`.
+    /// The kind for the name of the kernel's event: `sys_enter_read`.
     pub fn of_call(name: &str) -> Option<CallKind> {
         match name {
             "read" | "pread64" | "readv" | "preadv" | "preadv2" => Some(CallKind::Read),
@@ -201,36 +200,36 @@ impl CallKind {
     }
 }
 
-/// A task crosses a boundary.
+/// A boundary that a task crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crossing {
-    /// It begins a call, on this descriptor where it has one.
+    /// A call begins, with its file descriptor if it has one.
     Call(CallKind, Option<u32>),
-    /// The call is over, and gives this.
+    /// The call returned this value.
     Returned(CallKind, i64),
-    /// It enters a layer.
+    /// The task enters a layer.
     Enter(Layer),
-    /// It goes back from it.
+    /// The task leaves a layer.
     Leave(Layer),
-    /// It stops running; a task that can go on is not waiting.
+    /// The task stops running. `runnable`: it was preempted and does not wait.
     Sleeps { runnable: bool },
-    /// It runs again.
+    /// The task runs again.
     Wakes,
 }
 
-/// What says when tasks sleep. The later one says more.
+/// The source of sleeps in a trace. Later variants show more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SleepSource {
     Nothing,
-    /// The functions in which tasks wait for a page or for the journal: other waits are not seen.
+    /// Functions in which tasks wait for a page or for the journal: other waits are not seen.
     Waits,
-    /// `schedule` in a trace of functions, as far as the tracer followed it.
+    /// `schedule` in a trace of functions, if the tracer followed it.
     Functions,
-    /// `sched:sched_switch`: every sleep, and the task that has the CPU.
+    /// `sched:sched_switch`: every sleep, and the task that gets the CPU.
     Switches,
 }
 
-/// How one kind of record is read.
+/// How to read one kind of record.
 enum CrossingFields {
     Enter(CallKind, Option<Field>),
     Exit(CallKind, Option<Field>),
@@ -239,12 +238,12 @@ enum CrossingFields {
         state: Option<Field>,
         next: Field,
     },
-    /// Of function_graph: a function is called, or returns.
+    /// function_graph: a function is called, or returns.
     Function {
         function: Field,
         leaves: bool,
     },
-    /// A boundary that the agent has probed, or the kernel shows.
+    /// A boundary that the agent probes or a kernel event shows.
     Boundary {
         layer: Layer,
         leaves: bool,
@@ -265,13 +264,13 @@ pub struct Crossings {
 #[derive(Clone, Copy)]
 enum Function {
     Of(Layer),
-    /// A task that is in it does not run.
+    /// A task in this function does not run.
     Schedule,
     Other,
 }
 
 impl Crossings {
-    /// `kernel_symbols`: as `/proc/kallsyms` has them; requested only where calls of functions are recorded.
+    /// `kernel_symbols`: text of `/proc/kallsyms`; called only if calls of functions are recorded.
     pub(crate) fn of<'a>(
         facts: &Facts,
         schemas: impl Iterator<Item = &'a Arc<Schema>>,
@@ -296,7 +295,7 @@ impl Crossings {
         })
     }
 
-    /// What of the trace says when tasks sleep.
+    /// The best source of sleeps that the trace has.
     pub fn sleep(&self) -> SleepSource {
         let source = |plan: &CrossingFields| match plan {
             CrossingFields::Switch { .. } => SleepSource::Switches,
@@ -312,7 +311,7 @@ impl Crossings {
         after.checked_sub(1).map_or(Function::Other, |at| self.symbols[at].1)
     }
 
-    /// Hands every boundary of a record to `f`, with the task that crosses it.
+    /// Hands every boundary in a record to `f`, with the task that crosses it.
     pub fn read(&self, record: &Record<'_>, f: &mut dyn FnMut(TaskId, Crossing)) {
         let (schema, tid) = (record.schema, record.tid());
         let Some(plan) = self.plans.get(&schema.id) else { return };
@@ -326,8 +325,8 @@ impl Crossings {
                 f(tid, Crossing::Returned(*kind, result.unwrap_or(0)));
             }
             CrossingFields::Switch { prev, state, next } => {
-                // Bit 0 and above: why it sleeps; 0 and what is above the states (preempted): it can go on.
-                // Text has letters: `R`, and `R+` of a task that was preempted.
+                // The low 8 bits are the reason for sleeping. If they are 0, the task can run; bits above them mark a preempted task. In
+                // text the state is letters: `R`, and `R+` for a preempted task.
                 let runnable = match state.as_ref().and_then(|field| record.value(field)) {
                     Some(Value::Text(text)) => text.starts_with(b"R"),
                     _ => state.as_ref().and_then(number).unwrap_or(1) & 0xff == 0,
@@ -391,10 +390,10 @@ fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<CrossingFields>
     }
 }
 
-/// Symbols beyond this many are not read.
+/// Largest number of symbols that are read.
 const MAX_SYMBOLS: usize = 1 << 20;
 
-/// `ffffffff81000000 T name [module]`, a line each.
+/// Parses lines `ffffffff81000000 T name [module]`.
 fn symbols(text: Option<&str>) -> Vec<(u64, Function)> {
     let mut found: Vec<(u64, Function)> = text
         .into_iter()

@@ -1,4 +1,4 @@
-//! Typed events, with units: what analyses read.
+//! Typed events with units, the input of analyses.
 
 pub mod block;
 pub mod file;
@@ -11,7 +11,7 @@ use crate::events::file::FileEvent;
 use crate::ids::TaskId;
 pub use crate::time::TimeNs;
 
-/// What happened, where and on whose behalf.
+/// One event: time, CPU, task and kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     pub time: TimeNs,
@@ -33,7 +33,7 @@ pub enum FlashOp {
 }
 
 impl FlashOp {
-    /// As tables and exports name it.
+    /// The name in tables and exports.
     pub fn name(self) -> &'static str {
         match self {
             FlashOp::Read => "read",
@@ -45,24 +45,24 @@ impl FlashOp {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
-    /// One array command of a NAND chip.
+    /// One command to the NAND array.
     Flash(FlashAccess),
-    /// One array command came back (only with durations recorded); it started at `Event::time - duration_ns`.
+    /// A NAND array command finished (only with durations recorded); it started at `Event::time - duration_ns`.
     FlashDone {
         op: FlashOp,
         duration_ns: u64,
     },
-    /// One call at the MTD layer, which may span many pages: the cross-count, and the fallback.
+    /// One call at the MTD layer, which may span many pages. It is compared with the array commands, and used if those are missing.
     Mtd {
         op: FlashOp,
         address: u64,
         length_bytes: u64,
     },
-    /// One step on the way of a bio or a request, from blktrace or the kernel's `block:` events.
+    /// One step of a bio or a request, from blktrace or the kernel's `block:` events.
     Block(BlockEvent),
-    /// One step between a file and its device: the page cache, writeback, the file system's map.
+    /// One step of file I/O: the page cache, writeback, or the file system's block map.
     File(FileEvent),
-    /// A named part of a run began, ended, or a moment was marked.
+    /// A named part of a run began or ended, or a moment was marked.
     PhaseBegin {
         name: String,
     },
@@ -72,25 +72,25 @@ pub enum EventKind {
     Mark {
         name: String,
     },
-    /// An event that has no typed form (yet): system and name say which.
+    /// An event without a typed form, by system and name.
     Other {
         system: String,
         name: String,
-        /// Of a system call that returned (`sys_exit_*`): its result, a negative error number among them.
+        /// For a system call's return (`sys_exit_*`): the result; errors are negative.
         result: Option<i64>,
     },
 }
 
-/// One array command. `page` counts pages of the chip (or of the target that `chip_select` names) from 0;
-/// an erase names the first page of its block.
+/// One array command. `page` counts the pages of the chip (or of the target `chip_select`) from 0. For an erase it is the first page of the
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashAccess {
     pub op: FlashOp,
     pub page: u64,
-    /// Column in the page, bytes, spare area counted after the data; `None` where it was not recorded.
+    /// Offset in the page, bytes; the spare area follows the data. `None` if it was not recorded.
     pub offset_bytes: Option<u32>,
-    /// Bytes moved by the command itself; `None` where it was not recorded.
+    /// Bytes that the command moved; `None` if they were not recorded.
     pub length_bytes: Option<u32>,
-    /// Which chip (`facts.mtd[].chip`); 0 where there is one only.
+    /// Number of the chip (`facts.mtd[].chip`); 0 if there is only one.
     pub chip: u16,
 }

@@ -15,7 +15,7 @@ pub struct Phase {
     pub end_ns: Option<u64>,
     /// The task that the phase is about; 0: none.
     pub pid: TaskId,
-    /// The producer that said so (a plan's step number).
+    /// The producer of the message (the number of a plan's step).
     pub source: u16,
 }
 
@@ -31,8 +31,8 @@ pub struct Mark {
 /// Phases kept in all.
 const MAX_PHASES: usize = 20_000;
 
-/// Begin, end and mark messages into phases. A phase's beginning and end can come from different producers (two steps of
-/// a plan): the name joins them, the innermost first.
+/// Joins begin, end and mark messages to phases. Begin and end of a phase may come from different producers (two steps of a plan): they are
+/// joined by name, the innermost phase first.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema, Deserialize)]
 pub(crate) struct Phases {
     pub phases: Vec<Phase>,
@@ -66,7 +66,7 @@ impl Phases {
         self.marks.push(Mark { name: name.to_string(), time_ns: time, pid, source });
     }
 
-    /// In order of their beginning.
+    /// Sorts phases and marks by their beginning.
     pub fn sort(&mut self) {
         self.open.clear();
         self.phases.sort_by_key(|p| (p.begin_ns, std::cmp::Reverse(p.end_ns.unwrap_or(u64::MAX))));

@@ -1,18 +1,18 @@
-//! What a trace's events show of the page cache: figures of read-ahead rest on them.
+//! Which page cache events a trace has. Read-ahead analyses need them.
 
 use std::sync::Arc;
 
 use super::file::{FileStep, plan};
 use crate::ring::schema::Schema;
 
-/// Which of them the trace has.
+/// Kinds of page cache events in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheShown {
-    /// Reads of files: our own probes, or the kernel's event of 6.12 and later.
+    /// File reads: our own probes, or the kernel's event since 6.12.
     pub reads: bool,
-    /// Writes into files, pages that become dirty, or calls that write.
+    /// File writes, pages that become dirty, or calls that write.
     pub writes: bool,
-    /// Of these, what names the file.
+    /// Events of writes that name the file.
     pub written_files: bool,
     /// Faults of mapped files.
     pub faults: bool,
@@ -39,7 +39,7 @@ impl CacheShown {
         shown
     }
 
-    /// Of several traces together.
+    /// The kinds that either trace has.
     pub fn or(self, other: CacheShown) -> CacheShown {
         CacheShown {
             reads: self.reads || other.reads,

@@ -1,4 +1,4 @@
-//! Flashmon's temporal log and its spatial view of a trace.
+//! Writes a trace as Flashmon's temporal log or spatial view.
 
 use crate::bytes::until_nul;
 use crate::decode::{ASSUMED_PAGES_PER_BLOCK, Geometry};
@@ -8,13 +8,13 @@ use crate::formats::flashmon::{BlockCounts, Kind, MAX_BLOCKS};
 use crate::trace::Trace;
 use std::io::Write;
 
-/// What was written of a trace.
+/// Counts of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub lines: u64,
-    /// Operations of other chips: Flashmon's formats know one.
+    /// Operations of other chips, which are left out: Flashmon's formats have one chip.
     pub other_chips: u64,
-    /// Operations of blocks beyond those that a spatial view can have here (1,048,576).
+    /// Operations on blocks above the limit of a spatial view (1,048,576 blocks).
     pub beyond: u64,
 }
 
@@ -22,7 +22,7 @@ fn pages_per_block(trace: &Trace) -> u64 {
     Geometry::from_facts(trace.facts()).pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK)
 }
 
-/// Writes the flash operations of one chip as Flashmon's temporal log, times as the trace has them.
+/// Writes the flash operations of one chip as Flashmon's temporal log, with the trace's times.
 pub fn write_log(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Written, Error> {
     let per_block = pages_per_block(trace);
     let mut written = Written::default();
@@ -91,7 +91,7 @@ pub fn write_spatial(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Wr
     Ok(written)
 }
 
-/// Blocks of a chip, as far as the facts know: its partitions reach up to its end.
+/// The number of a chip's blocks, from the facts: its partitions extend to its end.
 fn chip_blocks(trace: &Trace, chip: u16) -> usize {
     let of_chip = trace.facts().mtd.iter().filter(|mtd| mtd.chip.unwrap_or(0) == u64::from(chip));
     of_chip
@@ -100,7 +100,7 @@ fn chip_blocks(trace: &Trace, chip: u16) -> usize {
         .map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
-/// A task's name as the last field of a line.
+/// A task's name, made fit for the last field of a line.
 fn one_field(comm: &str) -> String {
     let comm = String::from_utf8_lossy(until_nul(comm.as_bytes())).into_owned();
     comm.chars().map(|c| if c.is_control() || c == ';' || c == ',' { '?' } else { c }).collect()

@@ -1,4 +1,4 @@
-//! A trace for other tools: JSON lines of every record, CSV of the typed events, Perfetto, Parquet.
+//! Exports for other tools: JSON lines of every record, CSV of the typed events, Perfetto, Parquet.
 
 pub mod dat;
 pub mod flashmon;
@@ -32,7 +32,7 @@ use crate::trace::Trace;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The columns of [`csv`], in order. Empty where an event has none of it.
+/// The columns of [`csv`], in order. A cell is empty if the event has no such value.
 pub const CSV_COLUMNS: [&str; 13] = [
     "time_ns",
     "cpu",
@@ -49,10 +49,10 @@ pub const CSV_COLUMNS: [&str; 13] = [
     "name",
 ];
 
-/// Writes every record as a JSON object on a line of its own: `time_ns`, `cpu`, `tid`, `comm` (null where not known),
-/// `buffer` (empty for the main one), `system`, `event`, `missed` (events missing before it: a number, or true where the
-/// kernel does not say how many; absent where none), and `fields` in the format's order. Bytes that are no text and no
-/// integers become an array of numbers. Returns the number of lines.
+/// Writes every record as one JSON object per line: `time_ns`, `cpu`, `tid`, `comm` (null if unknown), `buffer` (empty for the main one),
+/// `system`, `event`, `missed`, and `fields` in the format's order. `missed` is the number of events missing before the record, or true if
+/// the kernel does not tell the number; it is absent if none are missing. Bytes that are neither text nor integers become an array of
+/// numbers. Returns the number of lines.
 pub fn json_lines(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     let mut line = Vec::new();
     let mut sink = Sink { out, failed: None, lines: 0 };
@@ -66,7 +66,7 @@ pub fn json_lines(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     sink.finish(trace.path())
 }
 
-/// As [`json_lines`], of several traces in one order of time: each object ends with `source`, the path of its trace.
+/// Like [`json_lines`], for several traces in order of time. Each object ends with `source`, the path of its trace.
 pub fn json_lines_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
     let ends: Vec<Vec<u8>> = paths(merged)
         .map(|path| {
@@ -90,15 +90,15 @@ pub fn json_lines_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u6
     sink.finish(first_path(merged))
 }
 
-/// Writes the typed events as CSV (RFC 4180, lines end with a line feed): a head of [`CSV_COLUMNS`], then a line for each.
-/// `kind` is flash, flash_done, mtd, block, phase_begin, phase_end, mark or other; `operation` read, program or erase; `name` the
-/// phase's name, or system and name of another event. Text that a spreadsheet would take for a formula has an apostrophe
-/// before it ([`flashscope_output::cell`]). Returns the number of lines without the head.
+/// Writes the typed events as CSV (RFC 4180, lines end with a line feed): a heading of [`CSV_COLUMNS`], then one line per event. `kind` is
+/// flash, flash_done, mtd, block, phase_begin, phase_end, mark or other; `operation` is read, program or erase; `name` is the phase's name,
+/// or system and name of another event. Text that a spreadsheet would take for a formula gets an apostrophe in front
+/// ([`flashscope_output::cell`]). Returns the number of lines without the heading.
 pub fn csv(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     csv_as(trace, false, out)
 }
 
-/// As [`csv`]; with `raw`, text that a spreadsheet would take for a formula is written as it is.
+/// Like [`csv`]. With `raw`, text that a spreadsheet would take for a formula is written unchanged.
 pub fn csv_as(trace: &Trace, raw: bool, out: &mut dyn Write) -> Result<u64, Error> {
     let mut sink = Sink { out, failed: None, lines: 0 };
     let mut line = CSV_COLUMNS.join(",").into_bytes();
@@ -114,7 +114,7 @@ pub fn csv_as(trace: &Trace, raw: bool, out: &mut dyn Write) -> Result<u64, Erro
     sink.finish(trace.path())
 }
 
-/// As [`csv_as`], of several traces in one order of time, with one more column: `source`, the path of the event's trace.
+/// Like [`csv_as`], for several traces in order of time, with one more column: `source`, the path of the event's trace.
 pub fn csv_merged_as(merged: &MergedTrace, raw: bool, out: &mut dyn Write) -> Result<u64, Error> {
     let ends: Vec<Vec<u8>> = paths(merged)
         .map(|path| {
@@ -138,17 +138,17 @@ pub fn csv_merged_as(merged: &MergedTrace, raw: bool, out: &mut dyn Write) -> Re
     sink.finish(first_path(merged))
 }
 
-/// What the sources are called in an export.
+/// The paths of the sources.
 fn paths(merged: &MergedTrace) -> impl Iterator<Item = String> + '_ {
     merged.sources().iter().map(|s| s.trace.path().display().to_string())
 }
 
-/// For messages.
+/// The path in error messages.
 fn first_path(merged: &MergedTrace) -> &Path {
     merged.sources().first().map_or(Path::new(""), |s| s.trace.path())
 }
 
-/// Writes lines until one cannot be written.
+/// Writes lines up to the first error.
 struct Sink<'a> {
     out: &'a mut dyn Write,
     failed: Option<io::Error>,
@@ -171,13 +171,13 @@ impl Sink<'_> {
     }
 }
 
-/// Puts an integer; writing into memory does not fail.
+/// Appends an integer; writing to memory cannot fail.
 fn put(out: &mut Vec<u8>, value: impl std::fmt::Display) {
     let _ = write!(out, "{value}");
 }
 
 fn json_text(out: &mut Vec<u8>, text: &str) {
-    // Writing into memory does not fail, and text always has a JSON form.
+    // Writing to memory cannot fail, and every text has a JSON form.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         let _ = serde_json::to_writer(&mut *out, text);
         return;
@@ -208,7 +208,7 @@ fn json_record(out: &mut Vec<u8>, record: &Record<'_>, comm: Option<&str>) {
     out.push(b'}');
 }
 
-/// The fields of a record, without those that every event has, as one JSON object.
+/// The fields of a record as one JSON object, without the common fields.
 fn json_fields(out: &mut Vec<u8>, record: &Record<'_>) {
     out.push(b'{');
     let mut first = true;
@@ -293,7 +293,7 @@ fn csv_named(out: &mut Vec<u8>, raw: bool, kind: &str, name: &str) {
     csv_text(out, raw, name);
 }
 
-/// A text field: quoted where it must be, what would act on a terminal as `\u{…}`, and no formula unless `raw`.
+/// Writes a text cell: quoted if needed, terminal control characters as `\u{…}`, and formulas disarmed unless `raw`.
 fn csv_text(out: &mut Vec<u8>, raw: bool, text: &str) {
     use flashscope_output::{acts, cell};
     if !text.chars().any(acts) {

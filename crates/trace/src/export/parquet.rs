@@ -1,7 +1,7 @@
 //! A trace as one Parquet table: a row for every record and every phase's beginning and end.
 //!
-//! The schema is docs/reference/formats.md, "Parquet". It only grows: a column keeps its name, its type and its meaning, and
-//! [`PARQUET_SCHEMA`] counts the versions.
+//! docs/reference/formats.md, "Parquet", has the schema. It only grows: a column keeps its name, type and meaning. [`PARQUET_SCHEMA`] is
+//! its version.
 
 use super::json_fields;
 use crate::error::Error;
@@ -23,10 +23,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Version of the table's schema, which the file's metadata carries as `flashscope.schema`.
+/// Version of the table's schema, stored in the file's metadata as `flashscope.schema`.
 pub const PARQUET_SCHEMA: u32 = 1;
 
-/// The table's columns, in the language of Parquet's own schema text.
+/// The table's columns in Parquet's own schema language.
 pub const PARQUET_COLUMNS: &str = "message flashscope {
   required int64 time_ns;
   required int32 cpu (INTEGER(16,false));
@@ -52,24 +52,24 @@ pub const PARQUET_COLUMNS: &str = "message flashscope {
   optional binary fields (STRING);
 }";
 
-/// A row group is written when it has so many rows, or so many bytes of JSON.
+/// A row group is written at this number of rows, or at this number of bytes of JSON.
 const ROWS: usize = 64 << 10;
 const JSON_BYTES: usize = 8 << 20;
-/// Different names that are kept for reuse.
+/// Largest number of different texts kept for reuse.
 const MAX_TEXTS: usize = 1 << 16;
 
-/// What was written.
+/// Counts of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParquetWritten {
     pub rows: u64,
-    /// Numbers beyond 2⁶³ − 1, which no kernel writes: the table has that in their place. `fields` has them as they are.
+    /// Numbers beyond 2⁶³ − 1, which no kernel writes. The table has 2⁶³ − 1 instead; `fields` has the number itself.
     pub clamped: u64,
 }
 
-/// Writes a trace as a Parquet file: one row group after the other, at most about 64 MiB in memory.
+/// Writes a trace as a Parquet file, one row group after the other, with about 64 MiB in memory at most.
 ///
-/// The file's metadata has `flashscope.schema`, `flashscope.clock`, `flashscope.facts` (JSON) and `flashscope.losses` (JSON,
-/// by name, only those that are not zero).
+/// The file's metadata has `flashscope.schema`, `flashscope.clock`, `flashscope.facts` (JSON) and `flashscope.losses` (JSON by name,
+/// without zero counts).
 pub fn parquet(trace: &Trace, out: &mut (dyn Write + Send)) -> Result<ParquetWritten, Error> {
     write(trace, out).map_err(|e| match e {
         Failed::Trace(e) => e,
@@ -104,7 +104,7 @@ fn write(trace: &Trace, out: &mut (dyn Write + Send)) -> Result<ParquetWritten, 
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("flashscope ", env!("CARGO_PKG_VERSION")).to_string())
-        // The footer stays in memory until the end: nothing in it grows with the pages.
+        // The footer stays in memory until the end, so it must not grow with the pages.
         .set_offset_index_disabled(true)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_column_statistics_enabled(fields.clone(), EnabledStatistics::None)
@@ -144,10 +144,10 @@ fn write(trace: &Trace, out: &mut (dyn Write + Send)) -> Result<ParquetWritten, 
     Ok(table.written)
 }
 
-/// A column that every row has.
+/// A column with a value in every row.
 type Required<T> = Vec<T>;
 
-/// A column that rows may lack: the values that there are, and a level for each row (1: it has one).
+/// A column with missing values: the existing values, and a level for each row (1: it has a value).
 #[derive(Default)]
 pub(super) struct Optional<T> {
     pub values: Vec<T>,
@@ -198,7 +198,7 @@ struct Table {
     fields: Optional<ByteArray>,
 }
 
-/// What only some kinds of events have.
+/// Values that only some kinds of events have.
 #[derive(Default)]
 struct Typed<'a> {
     kind: &'static str,
@@ -265,7 +265,7 @@ fn typed<'a>(pair: &Pair<'a>) -> Typed<'a> {
 }
 
 impl Table {
-    /// The same text again costs no memory again.
+    /// Equal texts share their memory.
     fn text(&mut self, text: &str) -> ByteArray {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
@@ -291,7 +291,7 @@ impl Table {
         let value = self.signed(time.0);
         self.time_ns.push(value);
         self.cpu.push(i32::from(pair.cpu()));
-        // UINT_32 is stored as the same bits.
+        // UINT_32 is stored with the same bits.
         self.tid.push(tid.0 as i32);
         let value = trace.comm(tid, time).map(|comm| self.text(comm));
         self.comm.push(value);
@@ -346,7 +346,7 @@ impl Table {
         self.written.rows += 1;
     }
 
-    /// Writes what there is as a row group.
+    /// Writes the buffered rows as a row group.
     fn flush(&mut self, file: &mut SerializedFileWriter<&mut (dyn Write + Send)>) -> Result<(), ParquetError> {
         if self.rows == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Rows of any table with typed columns as a Parquet file: at most one row group in memory.
+//! Writes the rows of any table with typed columns as a Parquet file, with at most one row group in memory.
 
 use super::parquet::{Optional, into_io};
 use super::table::{Cell, Column, ColumnType, TableWriter, TableWritten};
@@ -13,7 +13,7 @@ use parquet::schema::parser::parse_message_type;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// A row group is written when it has so many rows.
+/// A row group is written at this number of rows.
 const ROWS: usize = 64 << 10;
 
 enum Values {
@@ -32,7 +32,7 @@ pub struct ParquetTable<W: Write + Send> {
     failed: Option<ParquetError>,
 }
 
-/// The columns in the language of Parquet's own schema text.
+/// The columns in Parquet's own schema language.
 fn message(columns: &[Column]) -> String {
     let mut message = "message flashscope {".to_owned();
     for column in columns {
@@ -49,13 +49,13 @@ fn message(columns: &[Column]) -> String {
 
 impl<W: Write + Send> ParquetTable<W> {
     /// # Errors
-    /// The output's.
+    /// Writing to the output failed.
     pub fn new(columns: &'static [Column], out: W) -> io::Result<Self> {
         let schema = parse_message_type(&message(columns)).map_err(into_io)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(concat!("flashscope ", env!("CARGO_PKG_VERSION")).to_string())
-            // The footer stays in memory until the end: nothing in it grows with the pages.
+            // The footer stays in memory until the end, so it must not grow with the pages.
             .set_offset_index_disabled(true)
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .build();
@@ -69,7 +69,7 @@ impl<W: Write + Send> ParquetTable<W> {
         Ok(ParquetTable { file, columns, values, rows: 0, written: TableWritten::default(), failed: None })
     }
 
-    /// Writes what there is as a row group.
+    /// Writes the buffered rows as a row group.
     fn flush(&mut self) -> Result<(), ParquetError> {
         if self.rows == 0 {
             return Ok(());

@@ -1,8 +1,8 @@
-//! A trace for Perfetto: tasks and devices as tracks, operations as slices, sums as counters.
+//! Writes a trace for Perfetto: tasks and devices as tracks, operations as slices, totals as counters.
 //!
-//! Native protobuf. Message and field numbers: `protos/perfetto/trace/trace_packet.proto`, `track_event/*.proto`,
-//! `clock_snapshot.proto`, `system_info.proto` and `protos/perfetto/common/builtin_clock.proto` of Perfetto 59.1; each is
-//! named where it is written. How the trace processor takes them: docs/reference/formats.md, "Perfetto".
+//! Native protobuf. Message and field numbers: `protos/perfetto/trace/trace_packet.proto`, `track_event/*.proto`, `clock_snapshot.proto`,
+//! `system_info.proto` and `protos/perfetto/common/builtin_clock.proto` of Perfetto 59.1. Each is named where it is written.
+//! docs/reference/formats.md, "Perfetto", describes how the trace processor shows them.
 
 use super::proto::{bytes, message, number};
 use crate::error::Error;
@@ -17,7 +17,7 @@ use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
-/// What was written.
+/// Counts of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerfettoWritten {
     /// Operations with a duration, and phases.
@@ -26,24 +26,24 @@ pub struct PerfettoWritten {
     pub instants: u64,
     /// Values of counters.
     pub counts: u64,
-    /// Block requests with an issue and a completion; each is a slice.
+    /// Block requests with an issue and a completion; each one is a slice.
     pub requests: u64,
-    /// Completions of block requests whose issue was not recorded, or is stamped later; they are not in the file.
+    /// Completions of block requests whose issue was not recorded or has a later time. They are not in the file.
     pub unmatched: u64,
-    /// Ends of empty flushes that wait for a flush of the device: that one is a request and has the slice.
+    /// Ends of empty flushes that wait for a device flush. The device flush is a request and has the slice.
     pub waiting_flushes: u64,
-    /// Slices of a report that found no room.
+    /// Slices of a report that were dropped at a limit.
     pub left_out: u64,
 }
 
-/// Tasks with a track of their own; later ones share one.
+/// Tasks with tracks of their own; further tasks share one.
 const MAX_TASKS: usize = 1 << 20;
-/// Nested operations of one task, and tasks, that are waited for (as `Typer` does).
+/// Limits for nested operations of a task, and for tasks, that wait for their return (as in `Typer`).
 const MAX_PENDING: usize = 8;
 const MAX_PENDING_TASKS: usize = 1 << 16;
-/// Block requests in flight.
+/// Largest number of block requests in flight.
 const MAX_IN_FLIGHT: usize = 1 << 16;
-/// Phases side by side.
+/// Largest number of parallel tracks for phases.
 const MAX_PHASE_LANES: usize = 64;
 /// Block devices with tracks of their own.
 const MAX_DEVICES: usize = 4096;
@@ -56,20 +56,19 @@ const COUNTER: u64 = 4;
 
 /// Writes a trace that Perfetto's UI and trace processor open.
 ///
-/// - Every task is a thread of its own name (its process is itself: a trace knows thread ids only). Flash operations are
-///   its slices where their durations were recorded (`--detail duration`), else instants; calls at the MTD layer and all
-///   other events are instants.
-/// - Every block device has tracks with a slice from each request's issue to its completion (bios where requests were not
-///   recorded), and a counter of those in flight.
-/// - Counters sum up flash reads, programs and erases of each chip.
-/// - Phases are slices, marks instants, on tracks of their own. What is missing is an instant `losses` at the end.
+/// - Every task is a thread with its name. (It is also its own process: a trace knows thread ids only.) Flash operations are slices if
+///   their durations were recorded (`--detail duration`), else instants. Calls at the MTD layer and all other events are instants.
+/// - Every block device has tracks with a slice from each request's issue to its completion, and a counter of requests in flight. If
+///   requests were not recorded, bios take their place.
+/// - Counters give the totals of flash reads, programs and erases of each chip.
+/// - Phases are slices and marks are instants, on tracks of their own. Losses are an instant `losses` at the end.
 pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<PerfettoWritten, Error> {
     let mut writer = Writer::new(trace, out);
     writer.all()?;
     writer.finish()
 }
 
-/// Numbers of tracks: what it is in the highest byte.
+/// Track ids: the highest byte is the kind of the track.
 pub(super) mod track {
     pub const TASK: u64 = 1 << 56;
     pub const OTHER_TASKS: u64 = 2 << 56;
@@ -80,7 +79,7 @@ pub(super) mod track {
     pub const DEVICE: u64 = 7 << 56;
     pub const REQUEST: u64 = 8 << 56;
     pub const LOSSES: u64 = 9 << 56;
-    /// What a report adds; the number of a lane is in the lowest 16 bits.
+    /// Tracks of a report; the lowest 16 bits are the lane.
     pub const MORE: u64 = 10 << 56;
 }
 
@@ -94,28 +93,28 @@ struct Pending {
     access: FlashAccess,
 }
 
-/// Changes of what a device has in flight that are remembered until its first completion.
+/// Changes of the queue depth that are kept until the device's first completion.
 const MAX_DEPTHS: usize = 1 << 12;
 
-/// What a block device has in flight. A slice that overlaps another needs a lane of its own.
+/// The requests in flight on a block device. A slice that overlaps another needs a lane of its own.
 #[derive(Default)]
 pub(super) struct Queue {
     free: BTreeSet<u32>,
     lanes: u32,
     in_flight: i64,
-    /// A completion came.
+    /// The device had a completion.
     completes: bool,
-    /// How many were in flight at a time, before that.
+    /// Queue depth by time, before the first completion.
     depths: Vec<(u64, i64)>,
-    /// How long requests usually take, by kind.
+    /// The usual duration of requests, by kind.
     pub took: [RunningMedian; RequestKind::COUNT],
 }
 
-/// What came at a place after its completion.
+/// The next event at a place after a completion there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Completion,
-    /// A request of this thread.
+    /// A request from this thread.
     Request(TaskId),
     End,
 }
@@ -126,17 +125,17 @@ pub(super) struct InFlight {
     pub tid: TaskId,
     sector: u64,
     bytes: u64,
-    /// Bytes that are not completed.
+    /// Bytes that are not completed yet.
     left: u64,
     flags: String,
 }
 
-/// Where a request waits for its completion: device, kind, and the first sector that is not completed.
+/// Key of a request that waits for its completion: device, kind, and the first sector that is not completed.
 pub(super) type Key = (Device, u8, u64);
 
 fn key(block: &BlockEvent) -> Key {
     let kind = block.kind();
-    // A flush has no place; kernels disagree about what they print.
+    // A flush has no sectors; kernels print different values for it.
     (block.device, kind as u8, if kind == RequestKind::Flush { 0 } else { block.sector })
 }
 
@@ -148,7 +147,7 @@ pub(super) struct Writer<'a> {
     packet: Vec<u8>,
     body: Vec<u8>,
     note: Vec<u8>,
-    /// `BuiltinClock` of the trace's times; 0: none of them.
+    /// `BuiltinClock` of the trace's times; 0: none fits.
     clock: u64,
     last: u64,
     tasks: HashSet<(TaskId, u32)>,
@@ -157,13 +156,13 @@ pub(super) struct Writer<'a> {
     /// Operations whose returns are recorded.
     returns: Vec<FlashOp>,
     pending: HashMap<(TaskId, FlashOp), Vec<Pending>>,
-    /// Only bios were recorded: they are shown in place of requests.
+    /// Only bios were recorded: they are shown instead of requests.
     bios: bool,
     pub(super) devices: HashMap<Device, Queue>,
     pub(super) in_flight: HashMap<Key, Vec<InFlight>>,
-    /// Of several requests at one place it is open then whose a completion is: another's may be what is missing.
+    /// Events may be missing. With several requests at one place it is then open which one completed.
     may_miss: bool,
-    /// Completions of which that is not decided yet.
+    /// Completions that are not yet assigned to a request.
     pub(super) contested: BTreeMap<Key, u64>,
     pub(super) in_flight_all: usize,
 }
@@ -207,7 +206,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes `packet` as one of Trace.packet (1), with what every packet of ours has.
+    /// Writes `packet` as one Trace.packet (1), with the fields that all our packets have.
     fn flush_packet(&mut self) {
         // TracePacket.trusted_packet_sequence_id
         number(&mut self.packet, 10, 1);
@@ -219,7 +218,7 @@ impl<'a> Writer<'a> {
         self.packet.clear();
     }
 
-    /// All that is in the trace.
+    /// Writes the whole trace.
     pub(super) fn all(&mut self) -> Result<(), Error> {
         self.head();
         self.phases();
@@ -245,7 +244,7 @@ impl<'a> Writer<'a> {
         number(&mut self.packet, 13, 1);
         if self.clock != 0 {
             let clock = self.clock;
-            // TracePacket.clock_snapshot { primary_trace_clock }: all times are this clock's.
+            // TracePacket.clock_snapshot { primary_trace_clock }: the clock of all times.
             message(&mut self.packet, 6, |snapshot| number(snapshot, 2, clock));
         }
         self.flush_packet();
@@ -310,7 +309,7 @@ impl<'a> Writer<'a> {
         self.event_with(kind, (track, time), category, name, notes, |_| {});
     }
 
-    /// A slice begins; `more` adds fields to its TrackEvent.
+    /// Begins a slice; `more` adds fields to its TrackEvent.
     pub(super) fn begin(
         &mut self,
         track: u64,
@@ -378,9 +377,9 @@ impl<'a> Writer<'a> {
         self.written.instants += 1;
     }
 
-    /// The track of a task, declared where it is new.
+    /// The track of a task; declared at its first use.
     pub(super) fn task(&mut self, tid: TaskId, time: u64) -> u64 {
-        // Thread 0 is every CPU's idle task; numbers above i32 are no thread's.
+        // Thread 0 is the idle task of every CPU; numbers above i32 are not thread ids.
         let known = tid != TaskId(0) && i32::try_from(tid.0).is_ok();
         let ordinal = self.trace.task_ordinal(tid, crate::TimeNs(time));
         let task = (tid, ordinal);
@@ -390,14 +389,14 @@ impl<'a> Writer<'a> {
         }
         let uuid = track::TASK | u64::from(ordinal - 1) << 32 | u64::from(tid.0);
         if ordinal > 1 {
-            // Perfetto knows one thread of a number.
+            // Perfetto has one thread for each number.
             if self.tasks.insert(task) {
                 let name = self.trace.last_name(tid, crate::TimeNs(time)).unwrap_or("<...>");
                 let name = task_label(name, tid, ordinal);
                 self.declare(uuid, None, &name, |_| {});
             }
         } else if self.tasks.insert(task) {
-            // One name for a thread: its last. Each slice carries the name of its own time.
+            // A thread's track has the thread's last name. Each slice has the name at its time.
             let name = self.trace.comm(tid, crate::TimeNs(u64::MAX)).unwrap_or("<...>");
             // TrackDescriptor.thread { pid, tid, thread_name }
             self.declare(uuid, None, "", |d| {
@@ -415,14 +414,14 @@ impl<'a> Writer<'a> {
         self.trace.comm(tid, crate::TimeNs(time)).unwrap_or("<...>")
     }
 
-    /// Phases overlap freely: each takes the first lane that is free when it begins.
+    /// Phases may overlap: each takes the first lane that is free when it begins.
     fn phases(&mut self) {
         let mut lanes: Vec<u64> = Vec::new();
         for phase in self.trace.phases() {
             let end = phase.end_ns.unwrap_or(u64::MAX);
             let lane = match lanes.iter().position(|&busy| busy <= phase.begin_ns) {
                 Some(lane) => lane,
-                // Beyond that they share one, and its slices may look longer than they are.
+                // Phases above the limit share the last lane, where slices may look longer than they are.
                 None if lanes.len() == MAX_PHASE_LANES => MAX_PHASE_LANES - 1,
                 None => {
                     lanes.push(0);
@@ -433,7 +432,7 @@ impl<'a> Writer<'a> {
             let uuid = track::PHASE | lane as u64;
             self.declare(uuid, None, "phases", |_| {});
             self.event(SLICE_BEGIN, uuid, phase.begin_ns, "phase", &phase.name, &[]);
-            // One that was never ended stays open.
+            // A phase without an end stays open.
             if let Some(end) = phase.end_ns {
                 self.event(SLICE_END, uuid, end.max(phase.begin_ns), "phase", "", &[]);
             }
@@ -446,7 +445,7 @@ impl<'a> Writer<'a> {
         self.last = self.last.max(time);
         match (pair.event, pair.record) {
             (Some(Event { kind: EventKind::Block(block), tid, .. }), record) => {
-                // Where requests are recorded, the end of a bio is none of theirs.
+                // If requests are recorded, the end of a bio is not a request's completion.
                 let of_bio = record.is_some_and(|r| r.schema.name == "block_bio_complete");
                 if of_bio && !self.bios || !self.block(block, time, *tid) {
                     let track = self.task(*tid, time);
@@ -503,7 +502,7 @@ impl<'a> Writer<'a> {
                 ];
                 self.instant(track, time, "mtd", mtd_name(*op), &notes);
             }
-            // Phases are written from the trace's list of them, block events before.
+            // Phases come from the trace's list of them; block events were handled before.
             EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Block(_) => {}
             EventKind::File(e) => {
                 let track = self.task(tid, time);
@@ -554,7 +553,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes part in a request's way; false: the event is shown as any other.
+    /// Handles an event of a request. Returns false if the event should be shown like any other.
     fn block(&mut self, block: &BlockEvent, time: u64, tid: TaskId) -> bool {
         let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
         let key = key(block);
@@ -586,7 +585,7 @@ impl<'a> Writer<'a> {
         match block.action {
             BlockAction::Complete => self.complete(block, key, time),
             BlockAction::Requeue if !self.bios => {
-                // It is issued anew: this try is over.
+                // The request is issued again: this attempt is over.
                 if let Some(request) = self.taken(key, time) {
                     self.free_lane(block.device, request.lane);
                     self.request(block.device, &request, Some(time));
@@ -600,14 +599,14 @@ impl<'a> Writer<'a> {
     fn complete(&mut self, block: &BlockEvent, key: Key, time: u64) -> bool {
         self.completes(block.device);
         let key = match block.kind() {
-            // Its completion is at the sector that the device chose in the zone.
+            // The completion is at the sector that the device chose in the zone.
             RequestKind::ZoneAppend => self.appended(block).unwrap_or(key),
             _ => {
                 self.decide_contested(key, Next::Completion);
                 key
             }
         };
-        // Another boot's requests, and those since whose issue the clock was set back, have no completion.
+        // Requests of another boot, or issued before the clock was set back, have no completion.
         while let Some(at) = self.next(key)
             && self.in_flight.get(&key).is_some_and(|list| list[at].time > time)
         {
@@ -615,12 +614,12 @@ impl<'a> Writer<'a> {
                 self.free_lane(block.device, stale.lane);
             }
         }
-        // Tasks wait for the device's flush (`FF`); their own flushes (`FWS`) end behind it, and are never issued.
+        // Tasks wait for the device's flush (`FF`). Their own flushes (`FWS`) end after it and are never issued.
         let flush = block.kind() == RequestKind::Flush;
         let own = |list: &Vec<InFlight>, at: usize| !flush || list[at].flags == block.flags.to_string();
         let next = self.next(key).filter(|&at| self.in_flight.get(&key).is_some_and(|list| own(list, at)));
         let Some(first) = next.and_then(|at| self.in_flight.get_mut(&key)?.get_mut(at)) else {
-            // The end of a bio's way through the flush machinery is no request's.
+            // The end of a bio in the flush machinery is not a request's completion.
             let waits = flush && block.flags.has(RequestFlags::WRITE);
             let of_bio = block.bytes == 0 && (!flush || waits);
             self.written.waiting_flushes += u64::from(waits);
@@ -643,7 +642,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// The next request at a place is done.
+    /// The next request at a place completed.
     pub(super) fn ended(&mut self, key: Key, time: u64) {
         let Some(request) = self.taken(key, time) else { return };
         self.free_lane(key.0, request.lane);
@@ -654,7 +653,8 @@ impl<'a> Writer<'a> {
         self.request(key.0, &request, Some(time));
     }
 
-    /// The zone append that a completion is of: of its size, in the nearest zone that begins before it. It is the next of its place.
+    /// The zone append of a completion: it has the same size and is in the nearest zone that begins before the completion's sector. Returns
+    /// its place.
     fn appended(&mut self, block: &BlockEvent) -> Option<Key> {
         let kind = RequestKind::ZoneAppend as u8;
         let of_size = |list: &[InFlight]| list.iter().position(|one| one.left == block.bytes);
@@ -669,13 +669,13 @@ impl<'a> Writer<'a> {
         Some(key)
     }
 
-    /// Which of the requests at a place the next completion there is of.
+    /// The index of the request, among those at a place, that the next completion there belongs to.
     fn next(&self, key: Key) -> Option<usize> {
         let last = self.in_flight.get(&key)?.len().checked_sub(1)?;
         Some(if self.may_miss { last } else { 0 })
     }
 
-    /// Takes that request out of what is in flight.
+    /// Removes that request from those in flight.
     fn taken(&mut self, key: Key, time: u64) -> Option<InFlight> {
         let next = self.next(key)?;
         let request = self.in_flight.get_mut(&key)?.remove(next);
@@ -705,7 +705,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Without a completion it is unknown how many are in flight: the counter begins with the first one, and has what was before it.
+    /// Before the first completion the number in flight is unknown: the counter starts then, and includes the earlier changes.
     fn depth(&mut self, device: Device, time: u64, depth: i64) {
         let Some(queue) = self.devices.get_mut(&device) else { return };
         if !queue.completes {
@@ -751,7 +751,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What nothing came back for, and what is missing.
+    /// Writes operations without a return, and the losses.
     fn rest(&mut self) {
         let mut pending: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
         pending.sort_unstable_by_key(|(key, _)| *key);

@@ -1,27 +1,27 @@
-//! Of which of several requests at one place a completion is, where the trace may miss events: as the report decides it
-//! (`analysis/block/completing.rs`). Where nothing says it, none of them has an end.
+//! Assigns a completion to one of several requests at the same place, for traces that may miss events. The report decides in the same way
+//! (`analysis/block/completing.rs`). If nothing decides, none of the requests gets an end.
 
 use super::perfetto::{Key, Next, Writer};
 use crate::events::block::RequestKind;
 use crate::median::RunningMedian;
 
-/// How much nearer to the usual time the newest one's has to be, as a factor.
+/// The newest request's time must be nearer to the usual time by this factor.
 const NEARER: f64 = 1.3;
-/// How many times longer than usual a request is in the device until its completion is taken for lost.
+/// A request that is in the device this many times longer than usual has lost its completion.
 const OVERDUE: u64 = 4;
 
-/// Whose a completion is.
+/// The request that a completion belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Oldest,
     Newest,
-    /// The newest one's, and the oldest one's was lost.
+    /// It belongs to the newest request, and the oldest one's completion was lost.
     NewestAndLost,
     EitherOfTwo,
 }
 
 impl Writer<'_> {
-    /// A completion at a place where several requests are in flight waits for what comes there next: whether it does.
+    /// Holds back a completion at a place with several requests in flight until the next event there. Returns whether it was held back.
     pub(super) fn contest(&mut self, key: Key, time: u64) -> bool {
         let several = self.in_flight.get(&key).is_some_and(|list| list.len() > 1);
         let is_flush = usize::from(key.1) == RequestKind::Flush as usize;
@@ -31,7 +31,7 @@ impl Writer<'_> {
         several && !is_flush
     }
 
-    /// Decides whose an earlier completion at a place is, now that something else came there.
+    /// Assigns an earlier completion at a place, after another event came there.
     pub(super) fn decide_contested(&mut self, key: Key, next: Next) {
         let Some(time) = self.contested.remove(&key) else { return };
         match self.whose(key, time, next) {
@@ -70,7 +70,7 @@ impl Writer<'_> {
         let ([oldest, .., newest], Some(queue)) = (list, self.devices.get(&key.0)) else { return Whose::Newest };
         let (older, newer) = (time.saturating_sub(oldest.time), time.saturating_sub(newest.time));
         let Some(usual) = RunningMedian::of_kind(&queue.took, usize::from(key.1)) else {
-            // A thread that waits for its request makes the next one when it is done.
+            // A thread that waits for its request makes the next one when the request completes.
             let waited = next == Next::Request(oldest.tid) && oldest.tid != newest.tid;
             return if completes || waited { Whose::Oldest } else { Whose::Newest };
         };

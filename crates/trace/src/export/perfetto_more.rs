@@ -1,4 +1,4 @@
-//! What a report adds to a trace for Perfetto: slices with flows between them, and counters, on tracks of their own.
+//! Adds a report's data to a trace for Perfetto: slices with flows between them, and counters, on tracks of their own.
 //!
 //! Field numbers: `protos/perfetto/trace/track_event/track_event.proto` of Perfetto 59.1.
 
@@ -10,9 +10,9 @@ use crate::trace::Trace;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Tracks that a report adds.
+/// Largest number of tracks that a report adds.
 const MAX_TRACKS: usize = 1 << 16;
-/// Lanes of slices side by side on one track; later ones are left out and counted.
+/// Largest number of parallel lanes on one track; further slices are dropped and counted.
 const MAX_LANES: usize = 1 << 10;
 
 /// An annotation of a slice.
@@ -21,29 +21,29 @@ pub enum Note<'a> {
     Text(&'a str, &'a str),
 }
 
-/// A slice; times are the trace's, nanoseconds.
+/// A slice; times are the trace's, in ns.
 pub struct Slice<'a> {
     pub begin_ns: u64,
     pub end_ns: u64,
     pub category: &'a str,
     pub name: &'a str,
     pub notes: &'a [Note<'a>],
-    /// Numbers of the flows that begin here, and that end here.
+    /// Ids of the flows that begin here, and of those that end here.
     pub flows: &'a [u64],
     pub flows_end: &'a [u64],
 }
 
-/// Where a report writes what it adds.
+/// Writer for a report's tracks.
 pub struct PerfettoTracks<'w, 'a> {
     writer: &'w mut Writer<'a>,
-    /// By the names on the way to a track.
+    /// Track ids by parent and name.
     known: HashMap<(u64, String), u64>,
-    /// When each lane of a track is free again.
+    /// The time at which each lane of a track becomes free.
     lanes: HashMap<u64, Vec<u64>>,
     left_out: u64,
 }
 
-/// As [`super::perfetto`], with what `more` adds behind it.
+/// Like [`super::perfetto`], followed by the tracks that `more` writes.
 pub fn perfetto_with(
     trace: &Trace,
     out: &mut dyn Write,
@@ -72,7 +72,7 @@ impl PerfettoTracks<'_, '_> {
         Some((uuid, true))
     }
 
-    /// A slice on the track `path`, from the outermost group to the track's own name. Slices that overlap get lanes.
+    /// Writes a slice on the track `path`, from the outermost group to the track's own name. Slices that overlap get lanes of their own.
     pub fn slice(&mut self, path: &[&str], slice: &Slice<'_>) {
         let mut parent = 0;
         for name in path {

@@ -1,4 +1,4 @@
-//! The protobuf wire format, as far as writing needs it (protobuf.dev, "Encoding"): varints and length-delimited fields.
+//! The protobuf wire format (protobuf.dev, "Encoding"), as far as it is needed for writing: varints and length-delimited fields.
 
 pub(super) use crate::bytes::put_varint as varint;
 

@@ -1,14 +1,14 @@
-//! Rows of any table with typed columns, as CSV, JSON lines or Parquet. What the rows are is the caller's.
+//! Writes the rows of any table with typed columns as CSV, JSON lines or Parquet. The caller defines the rows.
 //!
-//! A cell that is not known is empty (CSV), null (JSON, Parquet): never 0.
+//! An unknown cell is empty (CSV) or null (JSON, Parquet), never 0.
 
 use super::{csv_text, json_text, put};
 use std::io::{self, Write};
 
-/// What a column's cells are.
+/// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
-    /// 0 and above.
+    /// A number ≥ 0.
     Number,
     Signed,
     Text,
@@ -20,7 +20,7 @@ pub enum ColumnType {
 pub struct Column {
     pub name: &'static str,
     pub of: ColumnType,
-    /// Every row has it.
+    /// Every row has a value.
     pub required: bool,
 }
 
@@ -56,22 +56,22 @@ impl<'a> From<Option<&'a str>> for Cell<'a> {
     }
 }
 
-/// What was written.
+/// Counts of a written table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableWritten {
     pub rows: u64,
-    /// Numbers beyond 2⁶³ − 1, in whose place a Parquet table has that.
+    /// Numbers beyond 2⁶³ − 1: a Parquet table has 2⁶³ − 1 instead.
     pub clamped: u64,
 }
 
-/// Takes a table's rows, one after the other.
+/// Writes a table row by row.
 pub trait TableWriter {
-    /// `cells` are as many, and in the same order, as the table's columns. After an error nothing more is written.
+    /// Writes a row. `cells` has the same number and order as the table's columns. After an error nothing more is written.
     fn row(&mut self, cells: &[Cell<'_>]);
-    /// Writes what is left; `notes` are written in formats that have a place for them (Parquet's metadata).
+    /// Writes the remaining rows. `notes` are written in formats that have a place for them (Parquet's metadata).
     ///
     /// # Errors
-    /// The first one of all rows.
+    /// The first error of all rows.
     fn finish(self: Box<Self>, notes: &[(&str, String)]) -> io::Result<TableWritten>;
 }
 
@@ -79,7 +79,7 @@ pub trait TableWriter {
 pub struct TextTable<'a> {
     out: &'a mut dyn Write,
     columns: &'static [Column],
-    /// CSV, with text as it is (`raw`); else JSON lines.
+    /// `Some(raw)`: CSV, with text unchanged if `raw`. `None`: JSON lines.
     csv: Option<bool>,
     line: Vec<u8>,
     rows: u64,
@@ -87,7 +87,7 @@ pub struct TextTable<'a> {
 }
 
 impl<'a> TextTable<'a> {
-    /// CSV (RFC 4180, lines end with a line feed) with a head; `raw` as in [`super::csv_as`].
+    /// A CSV writer (RFC 4180, lines end with a line feed) with a heading; `raw` as in [`super::csv_as`].
     pub fn csv(columns: &'static [Column], raw: bool, out: &'a mut dyn Write) -> Self {
         let line = columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",").into_bytes();
         let mut table = TextTable { out, columns, csv: Some(raw), line, rows: 0, failed: None };
@@ -95,7 +95,7 @@ impl<'a> TextTable<'a> {
         table
     }
 
-    /// One JSON object a line, with every column's name.
+    /// A writer of one JSON object per line, with the names of all columns.
     pub fn json_lines(columns: &'static [Column], out: &'a mut dyn Write) -> Self {
         TextTable { out, columns, csv: None, line: Vec::new(), rows: 0, failed: None }
     }

@@ -1,8 +1,8 @@
-//! Every field of every record as a line of text, at the speed of memory.
+//! Writes every field of every record as a line of text, at about the speed of memory.
 //!
-//! What costs time is decided once: a plan for each format says where each field lies and how it is printed; the words of
-//! a line (names of fields, tasks and CPUs) lie ready in blocks of a fixed size that are copied whole and then counted by
-//! their length, which compiles to a few moves where a copy of a variable size is a call.
+//! Costly decisions are made once. A plan for each format has the place and the printed form of every field. The words of a line (names of
+//! fields, tasks and CPUs) are stored in blocks of a fixed size. A block is copied whole, and its length is added: that compiles to a few
+//! moves, while a copy of variable size is a call.
 
 use crate::error::Error;
 use crate::events::TimeNs;
@@ -15,11 +15,10 @@ use crate::trace::Trace;
 use std::io::{self, Write};
 
 /// Writes every record as a line:
-/// `[BUFFER: ]COMM-TID [CPU] SECONDS.NANOSECONDS: EVENT: NAME=VALUE …`, with all fields but the `common_` ones in the
-/// format's order. `COMM` is `<...>` where it is not known. Pointers and `unsigned long` are hexadecimal, other integers
-/// decimal, arrays `[1,2]`, bytes hexadecimal in angle brackets; text has everything but printable ASCII escaped; `?`
-/// stands for a field that the record is too short for. Before a record that others are missing before, a line says so.
-/// Returns the number of records.
+/// `[BUFFER: ]COMM-TID [CPU] SECONDS.NANOSECONDS: EVENT: NAME=VALUE …`, with all fields but the `common_` ones in the format's order.
+/// `COMM` is `<...>` if it is unknown. Pointers and `unsigned long` are hexadecimal, other integers decimal, arrays `[1,2]`, bytes
+/// hexadecimal in angle brackets. In text, everything but printable ASCII is escaped. `?` is a field that the record is too short for. A
+/// line of its own reports events missing before a record. Returns the number of records.
 pub fn text(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     let mut printer = Printer::new(out);
     let names = trace.names();
@@ -31,12 +30,12 @@ pub fn text(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     printer.finish().map_err(|e| Error::io(trace.path(), "write the export of", e))
 }
 
-/// As [`text`], of several traces in one order of time: each line begins with the path of its trace and a colon.
+/// Like [`text`], for several traces in order of time: each line begins with the path of its trace and a colon.
 pub fn text_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
     let sources = merged.sources();
     let mut printer = Printer::new(out);
     let heads: Vec<String> = super::paths(merged).map(|path| format!("{}: ", path.escape_debug())).collect();
-    // What is known of a format or a task is known of one source.
+    // Formats and tasks are known for each source separately.
     let mut plans: Vec<Vec<Option<Box<RecordLine>>>> = sources.iter().map(|_| Vec::new()).collect();
     let mut tasks: Vec<Vec<Option<Task>>> = sources.iter().map(|_| vec![None; TASKS]).collect();
     merged.for_each_record(&mut |source, record| {
@@ -59,7 +58,7 @@ pub fn text_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Err
     printer.finish().map_err(|e| Error::io(super::first_path(merged), "write the export of", e))
 }
 
-/// Text that lies ready: copied as a block of `N` bytes, of which `length` count.
+/// Prepared text: a block of `N` bytes that is copied whole, of which the first `length` bytes count.
 #[derive(Clone, Copy)]
 struct Block<const N: usize> {
     bytes: [u8; N],
@@ -67,7 +66,7 @@ struct Block<const N: usize> {
 }
 
 impl<const N: usize> Block<N> {
-    /// `None` where it does not fit.
+    /// `None` if the text does not fit.
     fn of(text: &[u8]) -> Option<Block<N>> {
         let mut bytes = [0; N];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
@@ -75,7 +74,7 @@ impl<const N: usize> Block<N> {
     }
 }
 
-/// Bytes gathered before they are written, and room behind them for one step of a line.
+/// Bytes that are collected before a write, plus room for one step of a line.
 const GATHERED: usize = 64 << 10;
 const STEP: usize = 256;
 
@@ -87,7 +86,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Makes room for a step.
+    /// Makes room for one step.
     #[inline(always)]
     fn room(&mut self) {
         if self.at > GATHERED {
@@ -104,13 +103,13 @@ impl Output<'_> {
         self.at = 0;
     }
 
-    /// After `room`: a block of at most `STEP`.
+    /// Appends a block of at most `STEP` bytes. Call `room` before.
     #[inline(always)]
     fn block<const N: usize>(&mut self, block: &Block<N>) {
         self.fixed(&block.bytes, usize::from(block.length));
     }
 
-    /// After `room`: copies all of `bytes`, counts `length` of them.
+    /// Copies all of `bytes` and counts `length` of them. Call `room` before.
     #[inline(always)]
     fn fixed<const N: usize>(&mut self, bytes: &[u8; N], length: usize) {
         self.buffer[self.at..self.at + N].copy_from_slice(bytes);
@@ -123,7 +122,7 @@ impl Output<'_> {
         self.at += 1;
     }
 
-    /// Text of any length.
+    /// Appends text of any length.
     fn text(&mut self, mut text: &[u8]) {
         while !text.is_empty() {
             self.room();
@@ -153,7 +152,7 @@ impl Output<'_> {
             self.byte(b'0' + value as u8);
             return;
         }
-        // Digits end at 20; a block of 20 from the first one always lies inside.
+        // Digits end at index 20, so a block of 20 bytes from the first digit is always inside.
         let mut digits = [0u8; 40];
         let (mut at, mut rest) = (20, value);
         while rest >= 100 {
@@ -178,7 +177,7 @@ impl Output<'_> {
         self.decimal(value.unsigned_abs());
     }
 
-    /// With its `0x`.
+    /// Hexadecimal, with `0x`.
     #[inline(always)]
     fn hex(&mut self, value: u64) {
         let digits = (16 - value.leading_zeros() as usize / 4).max(1);
@@ -190,7 +189,7 @@ impl Output<'_> {
         self.fixed(&block, 2 + digits);
     }
 
-    /// Nine digits, zeros before them.
+    /// Nine digits with leading zeros.
     #[inline(always)]
     fn nine(&mut self, value: u32) {
         let (high, low) = (value / 10_000, value % 10_000);
@@ -205,7 +204,7 @@ impl Output<'_> {
     }
 }
 
-/// Two digits of every number below 100.
+/// The two digits of every number below 100.
 const PAIRS: [[u8; 2]; 128] = {
     let mut pairs = [[b'0'; 2]; 128];
     let mut i = 0;
@@ -216,7 +215,7 @@ const PAIRS: [[u8; 2]; 128] = {
     pairs
 };
 
-/// Eight hexadecimal digits: four bits spread over each byte, then nine and above moved up to the letters.
+/// Eight hexadecimal digits: spreads four bits to each byte, then moves values above nine up to the letters.
 #[inline(always)]
 fn nibbles(value: u32) -> [u8; 8] {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -228,14 +227,14 @@ fn nibbles(value: u32) -> [u8; 8] {
     (x + u64::from(b'0') * ONES + letters * u64::from(b'a' - b'0' - 10)).to_be_bytes()
 }
 
-/// How one field is printed.
+/// The printed form of a field.
 enum How {
-    /// Integers of a record: their bits as a mask.
+    /// Unsigned: a mask for the field's bits.
     Unsigned(u64),
     Hex(u64),
-    /// So many bits are above the sign.
+    /// Signed: the number of bits above the sign.
     Signed(u32),
-    /// Everything else, by its field's number.
+    /// Any other field, by index.
     Other,
 }
 
@@ -243,13 +242,13 @@ struct PrintedField {
     how: How,
     offset: usize,
     field: u32,
-    /// " name=", or nothing where it is too long for a block.
+    /// " name="; `None` if it is too long for a block.
     name: Option<Block<32>>,
 }
 
-/// How the records of one format are printed.
+/// The printed form of one format's records.
 struct RecordLine {
-    /// The format's address: another trace can have another one of the same number.
+    /// Address of the format: two traces can have different formats with one id.
     of: *const Schema,
     event: Vec<u8>,
     event_block: Option<Block<64>>,
@@ -279,7 +278,7 @@ impl RecordLine {
 }
 
 fn field_name(field: &Field) -> Vec<u8> {
-    // Names of fields are letters, digits and underscores: the format's parser takes no others.
+    // Field names have only letters, digits and underscores: the format's parser accepts no others.
     format!(" {}=", field.name).into_bytes()
 }
 
@@ -297,7 +296,7 @@ fn how(field: &Field) -> How {
     }
 }
 
-/// "COMM-TID" of one task, and the time it holds for.
+/// "COMM-TID" of a task, and the time that it holds for.
 #[derive(Clone, Copy)]
 struct Task {
     tid: TaskId,
@@ -306,13 +305,13 @@ struct Task {
     text: Block<48>,
 }
 
-/// Tasks whose text is kept; two of them can share a place, and then it is made again.
+/// Tasks whose text is cached. Two tasks may share a place; then the text is made again.
 const TASKS: usize = 256;
 const CPUS: usize = 64;
 
 struct Printer<'a> {
     output: Output<'a>,
-    /// What every line begins with.
+    /// Text at the beginning of every line.
     head: String,
     plans: Vec<Option<Box<RecordLine>>>,
     tasks: Vec<Option<Task>>,
@@ -348,7 +347,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// `span`: a task's name at a time, and from when until when it holds.
+    /// `span` returns a task's name at a time, and the beginning and end of the time that it holds for.
     #[inline]
     fn record<'n>(&mut self, r: &Record<'_>, span: impl Fn(TaskId, u64) -> (Option<&'n str>, u64, u64)) {
         self.lines += 1;
@@ -400,7 +399,7 @@ impl<'a> Printer<'a> {
                 Some(name) => output.block(name),
                 None => output.text(&field_name(&r.schema.fields[step.field as usize])),
             }
-            // Eight bytes at once where they are there: the mask leaves the field's own.
+            // Reads eight bytes at once if the record has them; the mask keeps the field's bits.
             let word = match r.data.get(step.offset..step.offset + 8).and_then(|b| <[u8; 8]>::try_from(b).ok()) {
                 Some(b) if plan.little => u64::from_le_bytes(b),
                 _ => {
@@ -445,7 +444,7 @@ impl<'a> Printer<'a> {
     #[inline(never)]
     fn new_second(&mut self, second: u64) {
         self.second = second;
-        // 2^64 nanoseconds are eleven digits of seconds.
+        // 2^64 ns have eleven digits of seconds.
         if let Some(text) = Block::of(format!("{second}.").as_bytes()) {
             self.second_text = text;
         }
@@ -466,7 +465,7 @@ fn cpu_text(cpu: u16) -> Option<Block<16>> {
     Block::of(format!(" [{cpu:03}] ").as_bytes())
 }
 
-/// Fields that are not integers, at the end of a record, or of the other byte order.
+/// Prints fields that are not integers, are at the end of a record, or have the other byte order.
 #[inline(never)]
 fn slow_field(output: &mut Output<'_>, r: &Record<'_>, step: &PrintedField) {
     let field = &r.schema.fields[step.field as usize];

@@ -1,10 +1,10 @@
-//! The application that a process belongs to, by its control group, its namespaces or its Android user.
+//! Finds the application of a process by its control group, its namespaces or its Android user.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// By what an application was recognised.
+/// The kind of an application, which is also how it was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppKind {
@@ -42,18 +42,18 @@ pub(super) struct Signs<'a> {
     pub mount_namespace: u64,
     pub pid_namespace: u64,
     pub package: Option<&'a str>,
-    /// Of process 1, or of most.
+    /// The namespace of process 1, or else the most frequent one.
     pub usual_mount_namespace: u64,
     pub usual_pid_namespace: u64,
 }
 
-/// Container ids are 64 hexadecimal digits; 12 of them are shown, as docker ps does.
+/// Container ids have 64 hexadecimal digits; 12 of them are shown, as in docker ps.
 fn short(id: &str) -> &str {
     let hexadecimal = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
     if hexadecimal { &id[..12] } else { id }
 }
 
-/// The container of a control group's path.
+/// The container in a control group's path, which has one of these forms:
 ///
 /// - `/docker/ID`, `/system.slice/docker-ID.scope`, `/kubepods/…/ID`, `…/cri-containerd-ID.scope`, `…/crio-ID.scope`
 /// - `/machine.slice/libpod-ID.scope`, `/user.slice/…/libpod-ID.scope/container`
@@ -81,8 +81,8 @@ pub(super) fn container(cgroup: &str) -> Option<&str> {
     None
 }
 
-/// The last service, scope or, without one, part of a control group's path, and whether that says less than a namespace does: a session
-/// of a user's, or a group that is no unit.
+/// The last service or scope in a control group's path, else its last part. The flag says whether a namespace tells more: for a user's
+/// session, or for a group that is not a unit.
 fn unit(cgroup: &str) -> Option<(&str, bool)> {
     let parts = || cgroup.split('/').filter(|part| !part.is_empty());
     let named = parts().rev().find(|part| {
@@ -97,7 +97,7 @@ fn unit(cgroup: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// `None`: the process stands for itself.
+/// `None`: the process is its own application.
 pub(super) fn app_of(signs: &Signs<'_>) -> Option<App> {
     let app = |kind, name: &str| Some(App { kind, name: name.to_owned() });
     if let Some(name) = container(signs.cgroup) {

@@ -1,5 +1,5 @@
-//! Names of devices: `mmcblk0p2 (ext4, /data)`, `ubi0:rootfs (ubifs, /)`, `mtd3 "rootfs"`, `vg-home (dm-0, ext4, /home)`,
-//! `loop0 (ext4, /mnt, file /srv/disk.img)`. This is the one place that makes them.
+//! Builds the names of devices: `mmcblk0p2 (ext4, /data)`, `ubi0:rootfs (ubifs, /)`, `mtd3 "rootfs"`, `vg-home (dm-0, ext4, /home)`, `loop0
+//! (ext4, /mnt, file /srv/disk.img)`. All other code uses this module for them.
 
 use super::files::{file_label, own_data};
 use crate::facts::{Facts, Mtd};
@@ -11,27 +11,27 @@ use std::collections::BTreeMap;
 
 /// The major number of MTD's block devices, and of JFFS2's and YAFFS2's super blocks (`MTD_BLOCK_MAJOR`, include/linux/mtd/mtd.h, 6.1).
 const MTD_MAJOR: u32 = 31;
-/// Devices beneath one another that are followed.
+/// Largest depth of stacked devices that is followed.
 const DEEPEST: usize = 16;
 
-/// What is known of a device.
+/// Names and properties of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceName {
-    /// As one calls it: `mmcblk0p2`, `vg-home`, `mtd3 "rootfs"`, `ubi0:rootfs`.
+    /// The usual name: `mmcblk0p2`, `vg-home`, `mtd3 "rootfs"`, `ubi0:rootfs`.
     pub name: String,
-    /// The kernel's name, where that is another one: `dm-0`.
+    /// The kernel's name, if it differs: `dm-0`.
     pub kernel_name: Option<String>,
     pub filesystem: Option<String>,
-    /// Where it is mounted first.
+    /// First mount point.
     pub mounted_at: Option<String>,
     /// The file behind a loop device.
     pub file: Option<String>,
-    /// Kernel names of the devices just beneath it.
+    /// Kernel names of the devices directly below.
     pub beneath: Vec<String>,
 }
 
 impl DeviceName {
-    /// The name with file system, place and file.
+    /// The name with file system, mount point and backing file.
     pub fn display(&self) -> String {
         let file = self.file.as_ref().map(|file| format!("file {file}"));
         let parts = [self.kernel_name.clone(), self.filesystem.clone(), self.mounted_at.clone(), file];
@@ -48,7 +48,7 @@ pub struct DeviceNames {
 }
 
 impl DeviceNames {
-    /// Of a trace's facts; empty where it has no names.
+    /// From a trace's facts; empty if they have no names.
     pub fn of_facts(facts: &Value) -> DeviceNames {
         let mut names = DeviceNames::default();
         let volumes: HashMap<&str, &str> =
@@ -59,7 +59,7 @@ impl DeviceNames {
                 continue;
             };
             names.by_kernel_name.insert(name.to_owned(), device);
-            // A later row is of the recording's end; what is gone by then is named as it was.
+            // Later rows are from the recording's end; a device that is gone by then keeps its earlier name.
             let shown = match text(&row["dm"]) {
                 Some(dm) => dm.to_owned(),
                 None => called(name, &volumes, &mtd),
@@ -121,19 +121,19 @@ impl DeviceNames {
         self.devices.get(&device)
     }
 
-    /// The name with file system, place and file; the number where nothing is known.
+    /// The name with file system, mount point and backing file; the number of an unknown device.
     pub fn display(&self, device: Device) -> String {
         self.get(device).map_or_else(|| device.to_string(), DeviceName::display)
     }
 
-    /// The type of its file system; empty where none is mounted. `None`: the device is not known.
+    /// The type of the device's file system; empty if none is mounted. `None`: the device is unknown.
     pub fn filesystem(&self, device: Device) -> Option<&str> {
-        // A file system without a device is called by its type: tmpfs.
+        // The name of a file system without a device is its type: tmpfs.
         self.get(device)
             .map(|name| name.filesystem.as_deref().unwrap_or(if device.major() == 0 { &name.name } else { "" }))
     }
 
-    /// A file in a sentence: [`file_label`], or what it is of the file system's own (`metadata of vda (ext4, /)`).
+    /// A file's label for a sentence: [`file_label`], or its role if it holds the file system's own data (`metadata of vda (ext4, /)`).
     pub fn file_label(&self, path: Option<&str>, device: Device, inode: u64) -> String {
         match (path, own_data(device, inode, |device| self.filesystem(device))) {
             (None, Some((what, device))) => format!("{what} {}", self.display(device)),
@@ -141,7 +141,7 @@ impl DeviceNames {
         }
     }
 
-    /// Names of all devices beneath one, the nearest first.
+    /// Names of all devices below this one, the nearest first.
     pub fn stack(&self, device: Device) -> Vec<String> {
         let mut all = Vec::new();
         let mut next: Vec<&str> =
@@ -165,7 +165,7 @@ impl DeviceNames {
         self.devices.iter().map(|(&device, name)| (device, name))
     }
 
-    /// The device that people call so: by its name, the kernel's name, its number, or where it is mounted.
+    /// Finds a device by its name, the kernel's name, its number, or its mount point.
     pub fn find(&self, text: &str) -> Option<Device> {
         let wanted = text.strip_prefix("/dev/").unwrap_or(text);
         let by_name = || self.iter().find(|(_, name)| name.name == wanted || name.mounted_at.as_deref() == Some(text));
@@ -174,7 +174,7 @@ impl DeviceNames {
             .or_else(|| by_name().map(|(device, _)| device))
     }
 
-    /// Takes over what another trace knows and this one does not.
+    /// Adds what another trace knows and this one does not.
     pub fn extend(&mut self, other: DeviceNames) {
         for (device, name) in other.devices {
             self.devices.entry(device).or_insert(name);
@@ -185,7 +185,7 @@ impl DeviceNames {
     }
 }
 
-/// `mtd3 "rootfs"` by number.
+/// `mtd3 "rootfs"`, by number.
 fn mtd_names(facts: &Value) -> BTreeMap<u32, String> {
     let of = |mtd: &Mtd| {
         let index = u32::try_from(mtd.index?).ok()?;
@@ -194,9 +194,9 @@ fn mtd_names(facts: &Value) -> BTreeMap<u32, String> {
     Facts::of(facts).mtd.iter().filter_map(of).collect()
 }
 
-/// A kernel's name, or a mount's source, as one calls it.
+/// The usual name for a kernel's name or a mount's source.
 fn called(name: &str, volumes: &HashMap<&str, &str>, mtd: &BTreeMap<u32, String>) -> String {
-    // ubi0_1, and ubiblock0_1 above it.
+    // ubi0_1, or the block device ubiblock0_1 above it.
     let volume = name.strip_prefix("ubiblock").map(|number| format!("ubi{number}"));
     if let Some(title) = volumes.get(volume.as_deref().unwrap_or(name))
         && let Some((ubi, _)) = volume.as_deref().unwrap_or(name).split_once('_')

@@ -10,34 +10,34 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How a path was found, and whether it is still true.
+/// How a path was found, and whether it was still true at the end of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameState {
     /// True at the end of the recording.
     Named,
-    /// The same, and it had another one before.
+    /// True at the end of the recording; the file had another path before.
     Renamed,
-    /// The file is gone; its last path.
+    /// The file was deleted; this is its last path.
     Deleted,
-    /// A process had it open under this path; whether it was still true at the end was not looked up.
+    /// A process had the file open under this path; the path was not checked at the end.
     Seen,
-    /// The path in another mount namespace: this file system has none in the recorder's.
+    /// The path in another mount namespace: the file system is not mounted in the recorder's namespace.
     Elsewhere,
-    /// The file was deleted and its number given to another one: both are counted as one.
+    /// The file was deleted and another file got its inode number: both are counted as one.
     Again,
 }
 
-/// A file's path, or why it has none.
+/// A file's path, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileName {
     Path {
         path: String,
         state: NameState,
         was: Option<String>,
-        /// The path is one in an overlay: where that is.
+        /// The path is in an overlay: the place of the overlay's mount.
         overlay: Option<String>,
-        /// btrfs: a file of another subvolume, or that subvolume, with the same inode number. Events do not tell them apart.
+        /// btrfs: a file of another subvolume, or that subvolume, with the same inode number. Events do not distinguish them.
         other: Option<String>,
     },
     /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `busy`, `not_looked_for`.
@@ -45,7 +45,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// The path, and what is to be known of it: `/data/a (deleted)`, `/data/b (was /data/a)`.
+    /// The path with notes: `/data/a (deleted)`, `/data/b (was /data/a)`.
     pub fn display(&self) -> Option<String> {
         let FileName::Path { path, state, was, overlay, other } = self else { return None };
         if let Some(other) = other {
@@ -65,7 +65,7 @@ impl FileName {
         })
     }
 
-    /// The path alone.
+    /// The path without notes.
     pub fn path(&self) -> Option<&str> {
         match self {
             FileName::Path { path, .. } => Some(path),
@@ -74,8 +74,8 @@ impl FileName {
     }
 }
 
-/// A file in a sentence or a column: `/data/film (inode 12 on mmcblk0p2 (ext4, /data))`, `inode 12 on mmcblk0p2 (ext4, /data)`. This is the
-/// one place that makes them. `path`: as [`FileName::display`] has it; `device`: its name, or its number.
+/// A file's label for a sentence or a column: `/data/film (inode 12 on mmcblk0p2 (ext4, /data))`, `inode 12 on mmcblk0p2 (ext4, /data)`.
+/// All other code uses this function for it. `path`: from [`FileName::display`]; `device`: name or number.
 pub fn file_label(path: Option<&str>, inode: u64, device: &str) -> String {
     match path {
         Some(path) => format!("{path} (inode {inode} on {device})"),
@@ -83,15 +83,15 @@ pub fn file_label(path: Option<&str>, inode: u64, device: &str) -> String {
     }
 }
 
-/// An inode that no directory names: a block device's page cache, which holds the file system's metadata, or an inode with which a file
-/// system keeps its own data. What it is, and on which device. `filesystem` says the type of a device's file system: `None` of a device
-/// that is not known, `Some("")` where it has none.
+/// The role and the device of an inode that is in no directory: a block device's page cache, which holds the file system's metadata, or an
+/// inode for a file system's own data. `filesystem` returns the type of a device's file system: `None` if the device is unknown, `Some("")`
+/// if it has none.
 pub fn own_data<'d>(
     device: Device,
     inode: u64,
     filesystem: impl Fn(Device) -> Option<&'d str>,
 ) -> Option<(&'static str, Device)> {
-    // block/bdev.c: the inode number of a block device's page cache is its dev_t, on a file system that is mounted nowhere.
+    // block/bdev.c: the inode number of a block device's page cache is its dev_t, on the kernel's own file system that is mounted nowhere.
     let cached = u32::try_from(inode).ok().map(Device).filter(|cached| cached.major() > 0);
     if let Some(cached) =
         cached.filter(|cached| *cached == device || device.major() == 0 && filesystem(device).is_none())
@@ -100,7 +100,7 @@ pub fn own_data<'d>(
         return Some((if kind.is_empty() { "block device" } else { "metadata of" }, cached));
     }
     let what = match (filesystem(device)?, inode) {
-        // fs/ext4/ext4.h: EXT4_JOURNAL_INO 8; below EXT4_FIRST_INO 11 all but the root, 2, are its own.
+        // fs/ext4/ext4.h: EXT4_JOURNAL_INO 8; below EXT4_FIRST_INO 11, all inodes but the root, 2, are the file system's own.
         ("ext3" | "ext4", 8) => "journal of",
         ("ext2" | "ext3" | "ext4", 1 | 3..=10) => "metadata of",
         // include/linux/f2fs_fs.h: F2FS_NODE_INO 1, F2FS_META_INO 2; fs/btrfs/btrfs_inode.h: BTRFS_BTREE_INODE_OBJECTID 1.
@@ -123,42 +123,42 @@ fn containers(facts: &Value) -> HashMap<u64, &str> {
     names
 }
 
-/// Where an overlay is mounted: `namespace` of another one than the recorder's is a container.
+/// The place of an overlay mount: another `namespace` than the recorder's is a container.
 fn overlay(containers: &HashMap<u64, &str>, namespace: Option<u64>) -> String {
     let Some(namespace) = namespace else { return "in an overlay".to_owned() };
     let name = containers.get(&namespace);
     name.map_or_else(|| format!("in container mnt:[{namespace}]"), |name| format!("in container {name}"))
 }
 
-/// A deleted file whose path nobody saw.
+/// A deleted file whose path was never read.
 pub const NAMELESS: &str = "a file without a name";
 
-/// One of the files that had an inode number one after the other.
+/// One of the files that had the same inode number one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Turn {
-    /// From then on the number is the next file's.
+    /// After this time the number belongs to the next file.
     until: u64,
     name: FileName,
 }
 
-/// The files that a recording touched.
+/// The files of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileNames {
-    /// In order; the last one's `until` is [`u64::MAX`].
+    /// In order of time; the last one's `until` is [`u64::MAX`].
     files: HashMap<FileId, Vec<Turn>>,
-    /// Whether the recording looked for paths.
+    /// Whether the recording included paths.
     pub looked_for: bool,
 }
 
 impl FileNames {
-    /// Of a trace's facts; empty where it has no names.
+    /// From a trace's facts; empty if they have no names.
     pub fn of_facts(facts: &Value) -> FileNames {
         let mut names = FileNames {
             files: HashMap::new(),
             looked_for: rows(facts, "search").any(|search| search["paths"] != "none"),
         };
         let containers = containers(facts);
-        // By file and time: of two rows of one time the later one counts.
+        // By file and time: of two rows with the same time, the later row counts.
         let mut found = BTreeMap::new();
         for row in rows(facts, "files") {
             let (Some(device), Some(inode)) = (text(&row["device"]).and_then(Device::parse), row["inode"].as_u64())
@@ -184,26 +184,26 @@ impl FileNames {
         names
     }
 
-    /// How many files had this inode number before the one that has it at a time.
+    /// How many files had this inode number before the file that has it at this time.
     pub fn turn(&self, device: Device, inode: u64, time: TimeNs) -> u32 {
         let turns = self.files.get(&FileId::on(device, inode));
         turns.map_or(0, |turns| turns.partition_point(|turn| turn.until < time.0) as u32)
     }
 
-    /// The file of [`FileNames::turn`].
+    /// The file for an index from [`FileNames::turn`].
     pub fn of_turn(&self, device: Device, inode: u64, turn: u32) -> Option<&FileName> {
         self.files.get(&FileId::on(device, inode))?.get(turn as usize).map(|turn| &turn.name)
     }
 
-    /// The path with what is to be known of it; `None` where there is none. Where several files had the number, all are named: the
-    /// figures beside it are theirs together. `/c (same inode number before: /b, /a)`.
+    /// The path with notes; `None` if there is none. If several files had the number, all are named, because the figures are their sum: `/c
+    /// (same inode number before: /b, /a)`.
     pub fn display(&self, device: Device, inode: u64) -> Option<String> {
         const MOST: usize = 2;
         let (last, before) = self.files.get(&FileId::on(device, inode))?.split_last()?;
         fn name(turn: &Turn) -> &str {
             turn.name.path().unwrap_or(NAMELESS)
         }
-        // Each once, the latest first. A file that is made again under its own path is that path.
+        // Each path once, the latest first. A file that was recreated under its old path counts as one file.
         let mut known = std::collections::HashSet::from([name(last)]);
         let mut others: Vec<&str> = before.iter().rev().map(name).filter(|path| known.insert(path)).collect();
         if others.is_empty() {
@@ -221,14 +221,14 @@ impl FileNames {
         })
     }
 
-    /// Of these the numbers that several files had, by different names.
+    /// Only the numbers that several files with different names had.
     pub fn reused(&self) -> FileNames {
         let several = |turns: &&Vec<Turn>| turns.iter().any(|turn| turn.name.path() != turns[0].name.path());
         let files = self.files.iter().filter(|(_, turns)| several(turns)).map(|(file, turns)| (*file, turns.clone()));
         FileNames { files: files.collect(), looked_for: self.looked_for }
     }
 
-    /// The file that had this number at a time: `/a (deleted)`. `None`: nothing is known of the number.
+    /// The file that had this number at a time: `/a (deleted)`. `None`: the number is unknown.
     pub fn display_at(&self, file: FileId, time: TimeNs) -> Option<String> {
         let device = file.device?;
         let turns = self.files.get(&file)?;
@@ -239,13 +239,13 @@ impl FileNames {
         })
     }
 
-    /// The path of one of the files that had this number.
+    /// Whether one of the files that had this number had this path.
     pub fn had_path(&self, file: FileId, path: &str) -> bool {
         let turns = self.files.get(&file).map_or(&[][..], Vec::as_slice);
         turns.iter().any(|turn| turn.name.path() == Some(path))
     }
 
-    /// Whether it is known to be a directory: the path of another file lies below its own.
+    /// Whether it is known to be a directory: another file's path lies below it.
     pub fn is_directory(&self, file: FileId) -> bool {
         let turns = self.files.get(&file).map_or(&[][..], Vec::as_slice);
         let mut all = self.files.values().flatten().filter_map(|turn| turn.name.path());
@@ -256,7 +256,7 @@ impl FileNames {
         })
     }
 
-    /// How many files that had this number were deleted in the recording.
+    /// How many files with this number were deleted during the recording.
     pub fn deleted(&self, file: FileId) -> u64 {
         let is_deleted = |turn: &&Turn| match &turn.name {
             _ if turn.until != u64::MAX => true,
@@ -267,7 +267,7 @@ impl FileNames {
         turns.iter().filter(is_deleted).count() as u64
     }
 
-    /// The same with every time later by so much.
+    /// The same names with all times shifted by `ns`.
     pub fn later_by(mut self, ns: i64) -> FileNames {
         for turn in self.files.values_mut().flatten().filter(|turn| turn.until != u64::MAX) {
             turn.until = turn.until.saturating_add_signed(ns);
@@ -275,7 +275,7 @@ impl FileNames {
         self
     }
 
-    /// Takes over what another trace knows and this one does not.
+    /// Adds what another trace knows and this one does not.
     pub fn extend(&mut self, other: FileNames) {
         self.looked_for |= other.looked_for;
         for (file, turns) in other.files {

@@ -1,7 +1,7 @@
-//! Names of what events give as numbers: files, devices, processes and the applications that they belong to.
+//! Names for the numbers in events: files, devices, processes and their applications.
 //!
-//! The agent sends them as `FS_NAMES` (docs/reference/agent-protocol.md, "Names"); they travel in the facts of a trace, under `names`.
-//! All text in them is untrusted: who prints it escapes it.
+//! The agent sends them as `FS_NAMES` (docs/reference/agent-protocol.md, "Names"); a trace has them in its facts, under `names`. All text
+//! in them is untrusted: escape it before printing.
 
 mod apps;
 mod devices;
@@ -16,7 +16,7 @@ pub(crate) use processes::{ProcessReader, Processes};
 
 use serde_json::{Map, Value};
 
-/// Arrays of `FS_NAMES` frames, put together; what is no object of arrays is left out. `None`: there is nothing.
+/// Joins the arrays of all `FS_NAMES` frames; anything but objects of arrays is left out. `None` if nothing is left.
 pub(crate) fn merged(frames: &[String]) -> Option<Value> {
     let mut all = Map::new();
     for frame in frames {

@@ -1,7 +1,7 @@
-//! From a thread to its process, and from that to its application, over time.
+//! Finds the process of a thread, and the application of a process, over time.
 //!
-//! What the agent read of processes (`FS_NAMES`) holds at the time at which it did. The trace's own events say what happened in
-//! between: `task_newtask` (a thread, or a process that is like its parent), `sched_process_exec`, `cgroup_attach_task`.
+//! The agent's readings of processes (`FS_NAMES`) hold for the time of the reading. The trace's events give the changes in between:
+//! `task_newtask` (a thread, or a process that is like its parent), `sched_process_exec`, `cgroup_attach_task`.
 
 use super::apps::{App, AppKind, Signs, app_of};
 use crate::decode::names::Names;
@@ -16,30 +16,30 @@ use std::sync::Arc;
 
 /// `CLONE_THREAD` (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;
-/// Changes of processes, and threads, that are kept.
+/// Largest number of changes of processes, and of threads.
 const MAX_LIVES: usize = 200_000;
 const MAX_THREADS: usize = 200_000;
-/// Users of one Android user are 100,000 apart (`AID_USER_OFFSET`, android_filesystem_config.h).
+/// The uids of two Android users are 100,000 apart (`AID_USER_OFFSET`, android_filesystem_config.h).
 const UIDS_A_USER: u64 = 100_000;
-/// Bytes of a text that are kept: `PATH_MAX`.
+/// Longest text that is kept, bytes: `PATH_MAX`.
 const MOST_TEXT: usize = 4096;
 const KTHREADD: ProcessId = ProcessId(2);
 
-/// A thread's process.
+/// The process of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process<'t> {
     pub pid: ProcessId,
-    /// What its first thread was called last.
+    /// Last name of its first thread.
     pub name: Option<&'t str>,
-    /// Arguments of the last program that it executed, or the program where they are not known.
+    /// Arguments of the last program that it executed; the program's path if the arguments are unknown.
     pub command: Option<&'t str>,
-    /// `None`: it stands for itself.
+    /// `None`: the process is its own application.
     pub app: Option<&'t App>,
 }
 
 impl Process<'_> {
-    /// Whether people call it so: its name, its program, its command line, or its application, with the id of a container shortened
-    /// as one likes to four letters or more.
+    /// Whether `wanted` names this process: by its name, program, command line or application. The id of a container may be shortened to
+    /// four letters or more.
     pub fn is_called(&self, wanted: &str) -> bool {
         let program = self.command.and_then(|command| command.split(' ').next());
         let file = program.map(|program| program.rsplit('/').next().unwrap_or(program));
@@ -52,7 +52,7 @@ impl Process<'_> {
     }
 }
 
-/// What is known of a process. Its children share the texts.
+/// Properties of a process. Its children share the texts.
 #[derive(Clone, Debug, Default)]
 struct Properties {
     name: Option<Arc<str>>,
@@ -67,17 +67,17 @@ struct Properties {
 #[derive(Debug)]
 struct Life {
     from: u64,
-    /// The process was there before, and changed.
+    /// A change of the process in the entry before, not a new process.
     is_change: bool,
-    /// The agent has read it since.
+    /// The agent has read the process since then.
     is_confirmed: bool,
     properties: Properties,
     app: Option<usize>,
-    /// The index of the last entry of the process, before another process has its number.
+    /// Index of the last entry of the same process; later entries belong to another process with this number.
     last: usize,
 }
 
-/// Processes of a trace; empty where it has no names.
+/// Processes of a trace; empty if it has no names.
 #[derive(Debug, Default)]
 pub struct Processes {
     lives: HashMap<ProcessId, Vec<Life>>,
@@ -85,12 +85,12 @@ pub struct Processes {
     apps: Vec<App>,
     life_count: usize,
     thread_count: usize,
-    /// Changes that were too many to keep.
+    /// Changes above the limit.
     pub dropped: u64,
 }
 
 impl Processes {
-    /// The process of a thread; `None` where the trace does not show it. `names` are the trace's.
+    /// The process of a thread; `None` if the trace does not show it. `names` are the trace's.
     pub(crate) fn get<'t>(&'t self, names: &'t Names, tid: TaskId, time: TimeNs) -> Option<Process<'t>> {
         let pid = self.pid(tid, time.0)?;
         let life = self.life(pid, time.0);
@@ -112,13 +112,13 @@ impl Processes {
         self.lives.contains_key(&pid).then_some(pid)
     }
 
-    /// The first one holds before its time too: a process is read after it was there.
+    /// The first entry also holds for earlier times: the process existed before it was read.
     fn life(&self, pid: ProcessId, time: u64) -> Option<&Life> {
         let list = self.lives.get(&pid)?;
         list.get(list.partition_point(|life| life.from <= time).saturating_sub(1))
     }
 
-    /// As the process was last: a program that it executes later is the same process.
+    /// The last entry of the process: after an `exec` it is still the same process.
     fn last_life(&self, pid: ProcessId, time: u64) -> Option<&Life> {
         self.lives.get(&pid)?.get(self.life(pid, time)?.last)
     }
@@ -153,7 +153,7 @@ impl Processes {
             self.thread(tid, time, parent);
             return;
         }
-        // The number may have been a thread's before.
+        // The number may have belonged to a thread before.
         if self.threads.contains_key(&tid) {
             self.thread(tid, time, tid.into());
         }
@@ -181,7 +181,7 @@ impl Processes {
         }
     }
 
-    /// Gives every life its application, and its last one.
+    /// Sets the application and the last entry of every entry.
     fn finish(&mut self, facts: &Value) {
         for list in self.lives.values_mut() {
             let mut last = list.len().saturating_sub(1);
@@ -229,7 +229,7 @@ impl Processes {
     }
 }
 
-/// Whether the agent would have reported nothing new.
+/// Whether the agent would report no change.
 fn same(a: &Properties, b: &Properties) -> bool {
     (&a.command, &a.cgroup, a.uid, a.mount_namespace, a.pid_namespace)
         == (&b.command, &b.cgroup, b.uid, b.mount_namespace, b.pid_namespace)
@@ -247,11 +247,11 @@ enum ProcessFields {
     Attach { pid: Field, path: Field },
 }
 
-/// Puts together what the agent read and what the events say.
+/// Joins the agent's readings with the events.
 pub(crate) struct ProcessReader<'f> {
     facts: &'f Value,
     plans: Vec<(u16, ProcessFields)>,
-    /// The oldest last.
+    /// Oldest last.
     waiting: Vec<Row>,
     found: Processes,
 }
@@ -270,7 +270,7 @@ impl<'f> ProcessReader<'f> {
         ProcessReader { facts, plans, waiting, found }
     }
 
-    /// Whether the trace says anything of processes.
+    /// Whether the trace has any data about processes.
     pub fn is_useful(&self) -> bool {
         !self.waiting.is_empty() || !self.found.threads.is_empty()
     }
@@ -307,7 +307,7 @@ impl<'f> ProcessReader<'f> {
                 if let (Some(pid), Some(path)) = (number(pid), string(path)) {
                     let task = TaskId(pid as u32);
                     let pid = self.found.pid(task, time).unwrap_or(task.into());
-                    // Of a root nothing follows: another hierarchy may say more.
+                    // The root group tells nothing: another hierarchy may tell more.
                     let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| *life.properties.cgroup != *path);
                     if path.len() > 1 && is_new {
                         self.found.change(pid, time, |properties| properties.cgroup = path);
@@ -328,7 +328,7 @@ fn number(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
-/// Where what is kept of a text ends.
+/// The position at which a kept text is cut.
 fn end_of(text: &str) -> usize {
     (0..=text.len().min(MOST_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
 }

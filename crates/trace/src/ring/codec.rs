@@ -1,13 +1,13 @@
-//! What compresses the parts of a trace.dat of version 7. Sizes are known beforehand; nothing grows beyond them.
+//! Decompresses parts of a trace.dat version 7. Sizes are known in advance; no output exceeds them.
 
 use crate::bytes::Endian;
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use ruzstd::decoding::FrameDecoder;
 
-/// Largest part that is unpacked: trace-cmd's chunks are ten pages each, its largest section but for kallsyms, which is
-/// unpacked only where it is copied, are the formats: 5 MiB with every event of a kernel.
+/// Largest part that is unpacked. trace-cmd's chunks have ten pages. Its largest section, apart from kallsyms, is the formats: 5 MiB with
+/// all events of a kernel. kallsyms is unpacked only when it is copied.
 pub(crate) const MAX_UNPACKED: u32 = 16 << 20;
-/// Largest zstd window: the memory that a decoder may take. The default levels use 8 MiB at most (zstd's manual, "windowLog").
+/// Largest zstd window, which bounds the decoder's memory. The default levels use 8 MiB at most (zstd's manual, "windowLog").
 const MAX_WINDOW: u64 = 8 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    /// By its name in the file; `None` for one that is not known.
+    /// The codec with this name in the file; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Codec> {
         match name {
             "zlib" => Some(Codec::Zlib),
@@ -26,7 +26,7 @@ impl Codec {
         }
     }
 
-    /// Unpacks exactly `out.len()` bytes; false where `packed` does not hold so many, or more.
+    /// Unpacks exactly `out.len()` bytes; false if `packed` holds fewer or more.
     pub fn unpack(self, packed: &[u8], out: &mut [u8]) -> bool {
         match self {
             Codec::Zlib => {
@@ -44,7 +44,7 @@ impl Codec {
     }
 }
 
-/// The window that a zstd frame asks for (RFC 8878, section 3.1.1.1).
+/// The window size in a zstd frame's header (RFC 8878, section 3.1.1.1).
 fn window(frame: &[u8]) -> Option<u64> {
     let le = Endian::Little;
     if le.u32(frame, 0)? != 0xFD2F_B528 {
@@ -56,7 +56,7 @@ fn window(frame: &[u8]) -> Option<u64> {
         let base = 1u64 << (10 + (byte >> 3));
         return Some(base + base / 8 * (byte & 7));
     }
-    // One segment: the window is the content's size.
+    // A single segment: the window has the size of the content.
     let at = 5 + [0, 1, 2, 4][usize::from(descriptor & 3)];
     match descriptor >> 6 {
         0 => frame.get(at).map(|&b| u64::from(b)),

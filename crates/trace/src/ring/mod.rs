@@ -1,4 +1,4 @@
-//! The kernel's ring buffer: sub-buffers into records, and records into sub-buffers.
+//! The kernel's ring buffer: reads records from sub-buffers, and writes records into sub-buffers.
 //!
 //! Source: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` (Linux 6.1): `struct buffer_data_page`,
 //! `struct ring_buffer_event`, `enum ring_buffer_type`, `RB_MISSED_EVENTS`, `RB_MISSED_STORED`, `rb_fix_abs_ts`.
@@ -10,7 +10,7 @@ use crate::ring::schema::Layout;
 
 /// `RB_MISSED_EVENTS`: events were lost between this sub-buffer and the one before.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// `RB_MISSED_STORED`: how many, a `long` behind the committed bytes.
+/// `RB_MISSED_STORED`: the count of lost events is stored as a `long` after the committed bytes.
 const MISSED_STORED: u64 = 1 << 30;
 /// The bits of the commit field that count bytes (libtraceevent's `COMMIT_MASK`, `kbuffer-parse.c`).
 const COMMIT_MASK: u64 = (1 << 27) - 1;
@@ -23,7 +23,7 @@ const DELTA_BITS: u32 = 27;
 /// Absolute times carry 59 bits; the rest comes from the sub-buffer's own time (`TS_MSB`).
 const ABSOLUTE_TOP: u64 = 0xf8 << 56;
 
-/// What the kernel says was lost before a sub-buffer.
+/// Events that the kernel lost before a sub-buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missed {
     #[default]
@@ -32,14 +32,14 @@ pub enum Missed {
     Unknown,
 }
 
-/// Position in one sub-buffer. Holds no borrow, so that page buffers can be reused.
+/// Position in one sub-buffer. It borrows nothing, so page buffers can be reused.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walker {
     at: usize,
     end: usize,
     time: u64,
     pub missed: Missed,
-    /// The sub-buffer holds less than its commit field says.
+    /// The sub-buffer holds less than its commit field states.
     pub cut: bool,
 }
 
@@ -52,12 +52,12 @@ pub(crate) enum Walked {
         end: usize,
     },
     End,
-    /// The rest of the sub-buffer makes no sense.
+    /// The rest of the sub-buffer is damaged.
     Damaged,
 }
 
 impl Walker {
-    /// Reads the header. `None` where there is not even that.
+    /// Reads the header. `None` if the page is shorter than a header.
     pub fn start(layout: &Layout, page: &[u8]) -> Option<Walker> {
         let time = layout.endian.u64(page, 0)?;
         let commit = layout.endian.uint(page, layout.commit_offset as usize, usize::from(layout.commit_size))?;
@@ -121,11 +121,11 @@ impl Walker {
                 }
                 TYPE_PADDING => {
                     if delta == 0 {
-                        // Nothing but padding up to the end.
+                        // Only padding up to the end.
                         self.at = self.end;
                         return Walked::End;
                     }
-                    // A discarded event. Its delta counts, as trace-cmd has it.
+                    // A discarded event. Its time delta counts, as in trace-cmd.
                     let Some(length) = endian.u32(page, body) else {
                         return self.damaged();
                     };
@@ -167,7 +167,7 @@ impl Walker {
     }
 }
 
-/// Zeroes what no reader takes for a record: discarded events, whose bytes are still there, and what is behind the last one.
+/// Zeroes bytes that no reader takes for a record: the contents of discarded events, and the bytes after the last record.
 pub(crate) fn forget_remains(layout: &Layout, page: &mut [u8]) {
     let (endian, size) = (layout.endian, usize::from(layout.commit_size));
     let Some(commit) = endian.uint(page, layout.commit_offset as usize, size) else { return page.fill(0) };
@@ -202,7 +202,7 @@ pub struct Encoder {
     layout: Layout,
     page: Vec<u8>,
     last: u64,
-    /// Missing before the sub-buffer that is being filled, and before the one after it.
+    /// Events missing before the sub-buffer that is being filled, and before the next one.
     missed: Missed,
     missed_next: Missed,
 }
@@ -227,14 +227,14 @@ impl Encoder {
         };
     }
 
-    /// Largest record that one sub-buffer can hold.
+    /// Size of the largest record that fits into one sub-buffer.
     pub fn room(&self) -> usize {
         // Header, a time extend, the long form's two words, and a long for a stored count.
         (self.layout.subbuf_size as usize).saturating_sub(self.layout.data_offset as usize + 8 + 8) & !3
     }
 
-    /// Adds a record. Returns a full sub-buffer where one had to be closed for it; the record is then in the next one.
-    /// A record larger than `room` is refused (`Err`).
+    /// Adds a record. If that closes a full sub-buffer, returns it; the record is then in the next one. A record larger than `room` is
+    /// refused.
     pub fn record(&mut self, time: u64, data: &[u8]) -> Result<Option<Vec<u8>>, TooLarge> {
         if data.len() > self.room() {
             return Err(TooLarge);
@@ -243,7 +243,7 @@ impl Encoder {
         let short = length > 0 && length <= TYPE_DATA_MAX as usize * 4;
         let need = 4 + length + if short { 0 } else { 4 } + 8;
         let mut full = None;
-        // Time that runs backwards, or by more than 59 bits, cannot be said within a sub-buffer.
+        // A time that runs backwards, or ahead by more than 59 bits, needs a new sub-buffer.
         let far = time < self.last || (time - self.last) >> 59 != 0;
         let no_room = self.page.len() + need > self.layout.subbuf_size as usize;
         if far || no_room || self.missed_next != Missed::Nothing {
@@ -283,7 +283,7 @@ impl Encoder {
         self.layout.endian.put_u32(&mut self.page, head);
     }
 
-    /// The sub-buffer that is being filled, cut after its last byte; `None` where it is empty.
+    /// The unfinished sub-buffer, cut after its last byte; `None` if it is empty.
     pub fn finish(&mut self) -> Option<Vec<u8>> {
         if self.page.is_empty() {
             return None;
@@ -321,7 +321,7 @@ impl Encoder {
     }
 }
 
-/// A record that no sub-buffer can hold.
+/// A record that is too large for a sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 

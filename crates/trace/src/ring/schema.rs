@@ -6,14 +6,14 @@
 use crate::bytes::{Endian, sign_extend, until_nul};
 use std::sync::Arc;
 
-/// Longest format text that is read; the kernel's own are below 64 KiB.
+/// Longest format text that is read; the kernel's are below 64 KiB.
 const MAX_TEXT: usize = 1 << 20;
-/// Fields of one event; the kernel's largest events have below 200.
+/// Largest number of fields of an event; the kernel's largest events have below 200.
 const MAX_FIELDS: usize = 4096;
-/// Memory of all formats of one trace. The 2,323 events of a 6.18 kernel without modules take 6 MiB, 2 MiB of them text.
+/// Memory limit for all formats of a trace. The 2,323 events of a 6.18 kernel without modules take 6 MiB, 2 MiB of them text.
 pub(crate) const MAX_FORMATS_MEMORY: usize = 24 << 20;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// One integer of 1, 2, 4 or 8 bytes.
@@ -22,10 +22,10 @@ pub enum FieldKind {
     Text,
     /// `count` integers of `element` bytes.
     Array { element: u32, count: u32 },
-    /// Elements of `element` bytes elsewhere in the record: the field holds `length << 16 | offset`. The offset counts
-    /// from the record's start, or from the field's end where `relative`.
+    /// Elements of `element` bytes elsewhere in the record: the field holds `length << 16 | offset`. The offset counts from the record's
+    /// start, or from the field's end if `relative`.
     Dynamic { element: u32, text: bool, relative: bool },
-    /// Anything else: bytes.
+    /// Any other type, as bytes.
     Opaque,
 }
 
@@ -33,13 +33,13 @@ pub enum FieldKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    /// As the format text has it, array brackets included (`unsigned long args[6]` gives `unsigned long[6]`).
+    /// The type in the format text, array brackets included (`unsigned long args[6]` gives `unsigned long[6]`).
     pub type_text: String,
     pub offset: u32,
     pub size: u32,
     pub signed: bool,
     pub kind: FieldKind,
-    /// One of the `common_…` fields that every event begins with.
+    /// One of the `common_…` fields at the beginning of every event.
     pub common: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Field {
 pub enum Value<'a> {
     Unsigned(u64),
     Signed(i64),
-    /// Text up to its NUL; not checked for UTF-8.
+    /// Text up to its NUL; may be invalid UTF-8.
     Text(&'a [u8]),
     Array(Array<'a>),
     Bytes(&'a [u8]),
@@ -94,7 +94,7 @@ pub struct Schema {
     /// The format file as the kernel gave it.
     pub text: String,
     pub endian: Endian,
-    /// Bytes that a record has at least.
+    /// Smallest size of a record, bytes.
     pub min_size: u32,
 }
 
@@ -123,7 +123,7 @@ impl Schema {
                 break;
             }
         }
-        // ftrace's own events end with arrays that are shorter than their format says (kernel_stack, print).
+        // ftrace's own events end with arrays that may be shorter than the format states (kernel_stack, print).
         let min_size = fields
             .iter()
             .filter(|f: &&Field| f.size > 0 && (system != "ftrace" || f.kind == FieldKind::Int))
@@ -142,7 +142,7 @@ impl Schema {
         })
     }
 
-    /// Memory that it takes, as an allocator of 16-byte steps counts.
+    /// Memory use, counted for an allocator with 16-byte steps.
     pub(crate) fn memory(&self) -> usize {
         let heap = |s: &String| (s.capacity() + 8).next_multiple_of(16).max(32);
         let names: usize = self.fields.iter().map(|f| heap(&f.name) + heap(&f.type_text)).sum();
@@ -150,7 +150,7 @@ impl Schema {
         size_of::<Schema>() + 16 + own + self.fields.capacity() * size_of::<Field>() + names
     }
 
-    /// Stands in for a format that the trace does not have.
+    /// The placeholder for a format that the trace does not have.
     pub(crate) fn unknown(endian: Endian) -> Schema {
         Schema {
             system: "unknown".to_string(),
@@ -168,7 +168,7 @@ impl Schema {
         self.fields.iter().find(|f| f.name == name)
     }
 
-    /// The value of a field; `None` where the record is too short for it.
+    /// A field's value; `None` if the record is too short.
     #[inline]
     pub fn value<'a>(&self, field: &Field, data: &'a [u8]) -> Option<Value<'a>> {
         let at = field.offset as usize;
@@ -179,7 +179,7 @@ impl Schema {
                 Some(if field.signed { Value::Signed(sign_extend(raw, size)) } else { Value::Unsigned(raw) })
             }
             FieldKind::Text => {
-                // A zero size ends with the record (ftrace:print's `buf`).
+                // Size 0: the field extends to the end of the record (ftrace:print's `buf`).
                 let end = if size == 0 { data.len() } else { at + size };
                 Some(Value::Text(until_nul(data.get(at..end)?)))
             }
@@ -209,7 +209,7 @@ impl Schema {
         }
     }
 
-    /// A field's own bytes; those that it points to where it is dynamic.
+    /// A field's bytes; for a dynamic field, the bytes that it points to.
     #[inline]
     pub fn raw<'a>(&self, field: &Field, data: &'a [u8]) -> Option<&'a [u8]> {
         let at = field.offset as usize;
@@ -225,7 +225,7 @@ impl Schema {
         }
     }
 
-    /// An integer field as it is stored, zero-extended.
+    /// An integer field's stored value, zero-extended.
     #[inline]
     pub fn uint(&self, field: &Field, data: &[u8]) -> Option<u64> {
         if field.kind != FieldKind::Int {
@@ -234,7 +234,7 @@ impl Schema {
         self.endian.uint(data, field.offset as usize, field.size as usize)
     }
 
-    /// A `long`, as system calls return it: signed, also where a 32-bit kernel's format calls it unsigned.
+    /// A `long`, as system calls return it: signed, even if a 32-bit kernel's format calls it unsigned.
     pub fn long(&self, field: &Field, data: &[u8]) -> Option<i64> {
         match self.value(field, data)? {
             Value::Signed(v) => Some(v),
@@ -245,7 +245,7 @@ impl Schema {
     }
 }
 
-/// Why a format text is not one.
+/// Why a format text is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     #[error("no \"name:\" line")]
@@ -268,7 +268,7 @@ fn parse_field(line: &str, long_size: u8) -> Result<Field, FormatError> {
         let value = value.trim();
         match key {
             "field" | "field special" => declaration = Some(value),
-            // Offsets of __rel_loc and __data_loc point with 16 bits: a record is never larger than 64 KiB.
+            // __rel_loc and __data_loc have 16-bit offsets, so a record is never larger than 64 KiB.
             "offset" => {
                 offset = value.parse::<u32>().ok().filter(|&v| v <= 0xffff);
             }
@@ -313,7 +313,7 @@ fn parse_field(line: &str, long_size: u8) -> Result<Field, FormatError> {
         if plain_char {
             FieldKind::Text
         } else {
-            // The count can be an expression or a macro's name: the size says it then.
+            // The count may be an expression or a macro's name; then it follows from the size.
             let count = brackets.trim_matches(|c| c == '[' || c == ']').trim().parse::<u32>().ok().filter(|&n| n > 0);
             let element = element.or_else(|| count.filter(|n| size % n == 0).map(|n| size / n));
             match element {
@@ -335,7 +335,7 @@ fn parse_field(line: &str, long_size: u8) -> Result<Field, FormatError> {
     Ok(Field { common: name.starts_with("common_"), name: name.to_string(), type_text, offset, size, signed, kind })
 }
 
-/// Size of one element of a C type whose size does not depend on a header.
+/// Element size of a C type that does not depend on a header.
 fn element_size(type_text: &str, long_size: u8) -> Option<u32> {
     if type_text.ends_with('*') {
         return Some(u32::from(long_size));
@@ -358,26 +358,26 @@ fn element_size(type_text: &str, long_size: u8) -> Option<u32> {
     }
 }
 
-/// Where things are in a ring sub-buffer.
+/// The layout of a ring buffer's sub-buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub endian: Endian,
-    /// Of the kernel: 4 or 8.
+    /// Size of the kernel's `long`: 4 or 8.
     pub long_size: u8,
     /// Offset and size of the commit field.
     pub commit_offset: u32,
     pub commit_size: u8,
-    /// Where the events begin.
+    /// Offset of the first event.
     pub data_offset: u32,
-    /// Whole sub-buffer, header included.
+    /// Size of a whole sub-buffer, header included.
     pub subbuf_size: u32,
 }
 
-/// Largest sub-buffer that is read: a stream's largest frame.
+/// Largest sub-buffer that is read: the size of a stream's largest frame.
 pub const MAX_SUBBUF: u32 = 1 << 20;
 
 impl Layout {
-    /// The layout without a `header_page`: a 64-bit time, a `long`, the data (`struct buffer_data_page`,
+    /// The layout if there is no `header_page`: a 64-bit time, a `long`, the data (`struct buffer_data_page`,
     /// `kernel/trace/ring_buffer.c`).
     pub fn of(endian: Endian, long_size: u8, subbuf_size: u32) -> Layout {
         let long_size = if long_size == 4 { 4 } else { 8 };
@@ -391,7 +391,7 @@ impl Layout {
         }
     }
 
-    /// Takes what the text of `events/header_page` says over what `of` assumed. `subbuf_size` 0: from the text too.
+    /// Like `of`, but the text of `events/header_page` takes precedence. `subbuf_size` 0: take that from the text too.
     pub fn parse(text: &str, endian: Endian, long_size: u8, subbuf_size: u32) -> Layout {
         let mut layout = Layout::of(endian, long_size, subbuf_size);
         let (mut commit, mut data) = (None, None);
@@ -437,7 +437,7 @@ impl Schemas {
         Schemas::default()
     }
 
-    /// Adds a format; a second one of the same id replaces the first.
+    /// Adds a format. It replaces an earlier format with the same id.
     pub fn insert(&mut self, schema: Schema) {
         let id = schema.id;
         let at = usize::from(id);
@@ -449,7 +449,7 @@ impl Schemas {
         }
     }
 
-    /// As `insert`, where what is left of `memory` is enough; false where it is not, and nothing was added.
+    /// Like `insert`, if the remaining `memory` is enough. Returns false, and adds nothing, if it is not.
     #[must_use]
     pub(crate) fn insert_within(&mut self, schema: Schema, memory: &mut usize) -> bool {
         let freed = self.get(schema.id).map_or(0, |old| old.memory());
@@ -474,7 +474,7 @@ impl Schemas {
         self.order.is_empty()
     }
 
-    /// In the order in which they came.
+    /// The formats in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Schema>> + '_ {
         self.order.iter().filter_map(|&id| self.get(id))
     }

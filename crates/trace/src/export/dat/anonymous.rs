@@ -1,8 +1,8 @@
-//! Pseudonyms for a trace that you give away: what the ring's records and our own section say in words.
+//! Replaces the texts in a trace by pseudonyms, so that it can be given away: in ring buffer records and in flashscope's own section.
 //!
-//! By allow-list. Of a record, numbers stay, and texts become pseudonyms; bytes of which no format says what they are become zero. Of
-//! the facts, texts that are known to name nothing of the user's stay. A pseudonym has its name's length, for it stands in the same
-//! place; the same name has the same one wherever it is, and in every trace that is written with the same key.
+//! An allow-list decides. In records, numbers stay and texts become pseudonyms; bytes without a known format become zero. In the facts,
+//! only texts that are known to contain nothing of the user stay. A pseudonym has the length of its name, because it takes the same place.
+//! Equal names have equal pseudonyms, also across traces that are written with the same key.
 
 use crate::formats::dat::own::Own;
 use crate::ring::schema::{Field, FieldKind, Layout, Schema, Schemas};
@@ -12,18 +12,18 @@ use sha2::{Digest, Sha256};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// The key of the pseudonyms. With it, guessed names can be checked.
+/// The key of the pseudonyms. Whoever has it can check guessed names.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// Of a file's bytes.
+    /// Derives the key from a file's bytes.
     pub fn of(bytes: &[u8]) -> Key {
         Key(Sha256::digest(bytes).into())
     }
 }
 
-/// Names and their pseudonyms, each of which is one name's alone.
+/// Names and their pseudonyms; no two names share a pseudonym.
 pub(super) struct Anonymizer {
     key: Key,
     known: RefCell<Known>,
@@ -35,7 +35,7 @@ struct Known {
     taken: HashSet<Vec<u8>>,
 }
 
-/// Top directories and others that are on every system (Filesystem Hierarchy Standard 3.0), and those of control groups.
+/// Directories that every system has (Filesystem Hierarchy Standard 3.0), and those of control groups.
 const DIRECTORIES: [&str; 44] = [
     "bin",
     "boot",
@@ -82,7 +82,7 @@ const DIRECTORIES: [&str; 44] = [
     "fs",
     "pts",
 ];
-/// File systems of the kernel's own (fs/, and what it mounts by itself).
+/// The kernel's own file systems (fs/, and those that it mounts by itself).
 const FILE_SYSTEMS: [&str; 39] = [
     "ext2",
     "ext3",
@@ -124,7 +124,7 @@ const FILE_SYSTEMS: [&str; 39] = [
     "hugetlbfs",
     "nfs",
 ];
-/// Options of a mount that stay with a number, a size or a word of this list as their value.
+/// Mount options that stay if their value is a number, a size or a word of this list.
 const OPTION_WORDS: [&str; 60] = [
     "ro",
     "rw",
@@ -187,7 +187,7 @@ const OPTION_WORDS: [&str; 60] = [
     "reuse",
     "on",
 ];
-/// Words of the facts that name nothing of the user's: values of the kernel's own settings, and of the agent's.
+/// Words in the facts that contain nothing of the user: values of kernel settings and of the agent.
 const WORDS: [&str; 52] = [
     "none",
     "mq-deadline",
@@ -242,11 +242,11 @@ const WORDS: [&str; 52] = [
     "mips64",
     "i686",
 ];
-/// Fields of records whose text says what kind of request it is (include/trace/events/block.h).
+/// Text fields of records that give the kind of a request (include/trace/events/block.h).
 const KINDS: [&str; 1] = ["rwbs"];
-/// Parts of the facts that hold texts of the agent's own alone (agent/record/groups.c, agent/record/points.c).
+/// Parts of the facts whose texts are all the agent's own (agent/record/groups.c, agent/record/points.c).
 const OWN_TEXTS: [&str; 6] = ["absent", "probe_points", "clocks", "groups", "events", "left_out_of"];
-/// Facts without which every figure is the same.
+/// Facts that no figure depends on.
 const LEFT_OUT: [&str; 3] = ["cmdline", "hostname", "nodename"];
 
 impl Anonymizer {
@@ -254,7 +254,7 @@ impl Anonymizer {
         Anonymizer { key, known: RefCell::default() }
     }
 
-    /// The pseudonym of any bytes, as long as they are.
+    /// The pseudonym of any bytes, with the same length.
     fn bytes(&self, name: &[u8]) -> Vec<u8> {
         if name.is_empty() {
             return Vec::new();
@@ -263,10 +263,10 @@ impl Anonymizer {
         if let Some(pseudonym) = known.pseudonyms.get(name) {
             return pseudonym.clone();
         }
-        // Ids of containers stay hexadecimal: that is how they are known for such.
+        // Container ids stay hexadecimal, because that is how they are recognised.
         let hexadecimal = name.len() >= 12 && name.iter().all(u8::is_ascii_hexdigit);
         let letters: &[u8] = if hexadecimal { b"0123456789abcdef" } else { b"abcdefghijklmnopqrstuvwxyz234567" };
-        // Two names of three letters may meet: the next try is another one.
+        // Pseudonyms of short names may collide; each try gives another one.
         let pseudonym = (0_u32..64)
             .map(|attempt| self.letters(name, attempt, letters))
             .find(|pseudonym| !known.taken.contains(pseudonym))
@@ -297,7 +297,7 @@ impl Anonymizer {
         String::from_utf8(self.bytes(name.as_bytes())).unwrap_or_default()
     }
 
-    /// Each part of a path by itself; what is no path is one part.
+    /// Replaces each component of a path. Text that is not a path counts as one component.
     fn path(&self, path: &[u8]) -> Vec<u8> {
         let parts: Vec<Vec<u8>> = path.split(|byte| *byte == b'/').map(|part| self.part(part)).collect();
         parts.join(&b'/')
@@ -308,7 +308,7 @@ impl Anonymizer {
             Ok("" | "." | "..") => part.to_vec(),
             Ok(text) if DIRECTORIES.contains(&text) || is_device(text) => part.to_vec(),
             Ok(text) => {
-                // Units, and how a container's group is known for one.
+                // Prefixes and suffixes of systemd units and containers stay, because they identify the kind of a group.
                 let ends = [".service", ".scope", ".slice", ".socket", ".mount"];
                 let begins =
                     ["docker-", "libpod-", "cri-containerd-", "crio-", "lxc.payload.", "machine-", "session-", "user@"];
@@ -330,12 +330,12 @@ impl Anonymizer {
         String::from_utf8(self.path(path.as_bytes())).unwrap_or_default()
     }
 
-    /// A thread's or a process's name. Those of the kernel's own threads stay: they say what kind of work it is.
+    /// A pseudonym for the name of a thread or process. Names of the kernel's own threads stay, because they tell the kind of work.
     pub fn task(&self, name: &str) -> String {
         if is_kernels(name) { name.to_owned() } else { self.text(name) }
     }
 
-    /// What a buffer of another tool's is called.
+    /// A pseudonym for the name of another tool's buffer.
     pub fn buffer<'n>(&self, name: &'n str) -> std::borrow::Cow<'n, str> {
         let own = name.is_empty() || name == crate::formats::recorded::TASKS_BUFFER || name == "requests";
         if own { name.into() } else { self.text(name).into() }
@@ -343,7 +343,7 @@ impl Anonymizer {
 
     // --- records ---------------------------------------------------------------
 
-    /// Every record of a sub-buffer, in its place.
+    /// Replaces the texts of all records in a sub-buffer, in place.
     pub fn page(&self, layout: &Layout, schemas: &Schemas, page: &mut [u8]) {
         let Some(mut walker) = Walker::start(layout, page) else { return page.fill(0) };
         let mut records = Vec::new();
@@ -376,7 +376,7 @@ impl Anonymizer {
         let Some(whole) = record.get(at..end) else { return };
         match field.kind {
             FieldKind::Int => clean[at..end].copy_from_slice(whole),
-            // Texts and codes of one byte each: not numbers.
+            // Arrays of one-byte elements may be text or codes, not numbers.
             FieldKind::Array { element, .. } if element > 1 => clean[at..end].copy_from_slice(whole),
             FieldKind::Text => put(clean, at, &self.of_field(field, crate::bytes::until_nul(whole))),
             FieldKind::Dynamic { element, text, relative } => {
@@ -417,7 +417,7 @@ impl Anonymizer {
         own.phases.marks.iter_mut().for_each(|mark| mark.name = self.text(&mark.name));
     }
 
-    /// `key`: of the object, or of the array, that it is in.
+    /// `key`: the key of the object, or of the array, that holds the value.
     fn value(&self, key: &str, value: &mut Value) {
         match value {
             Value::Array(all) => all.iter_mut().for_each(|one| self.value(key, one)),
@@ -472,7 +472,7 @@ impl Anonymizer {
     }
 }
 
-/// Of a record without a format nothing but its kind and task stays.
+/// Keeps only kind and task of a record without a format.
 fn unknown(record: &[u8]) -> Vec<u8> {
     let mut clean = vec![0; record.len()];
     let kept = record.len().min(8);
@@ -486,7 +486,7 @@ fn put(clean: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Numbers and what stands between them: `254:0`, `1.5`, `0-3`.
+/// Numbers with separators: `254:0`, `1.5`, `0-3`.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b',' | b'+'))
 }
@@ -496,12 +496,12 @@ fn is_size(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'k' | b'K' | b'M' | b'G' | b'%'))
 }
 
-/// `6.18.44-fc-v657`: a local version may be anything.
+/// `6.18.44-fc-v657`: the local version may contain any text.
 fn release(text: &str) -> String {
     text.split('-').next().filter(|version| is_number(version)).unwrap_or("0.0").to_owned()
 }
 
-/// The kernel's own names of devices, with their numbers; `mtd-0` and `ubifs_0_1` of its write-back.
+/// The kernel's own device names with their numbers, and `mtd-0` and `ubifs_0_1` of its writeback.
 fn is_device(text: &str) -> bool {
     let text = text.strip_prefix("/dev/").unwrap_or(text);
     const KINDS: [&str; 24] = [
@@ -522,7 +522,7 @@ fn is_device(text: &str) -> bool {
     })
 }
 
-/// Names of the kernel's own threads, where all of the name is of the kernel's making.
+/// Names of the kernel's own threads, if the kernel made the whole name.
 fn is_kernels(name: &str) -> bool {
     const WHOLE: [&str; 17] = [
         "swapper",

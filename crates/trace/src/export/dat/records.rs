@@ -1,7 +1,7 @@
-//! Writes a trace.dat from records: of several traces, or those of one that are wanted.
+//! Writes a trace.dat from selected records of one trace, or from several traces.
 //!
-//! The sub-buffers are made anew. The records are gone through twice: once to know how large each CPU's data is, because
-//! the header says it, and once to write; in between only one sub-buffer of each CPU is in memory.
+//! The sub-buffers are encoded again. There are two passes over the records: the first computes the size of each CPU's data, because the
+//! header states it; the second writes. Only one sub-buffer per CPU is in memory.
 
 use super::write::{Place, header, inputs_of, own_section, publish_error, put_places, write_error};
 use crate::decode::names::Names;
@@ -27,29 +27,29 @@ use std::sync::Arc;
 /// A CPU of one of the file's buffers.
 type BufferAndCpu = (usize, u16);
 
-/// Takes the next whole sub-buffer of a lane.
+/// Takes the next whole sub-buffer of a CPU.
 type PageSink<'a> = dyn FnMut(BufferAndCpu, &[u8]) -> Result<(), Error> + 'a;
 
-/// What came to be.
+/// Counts of written and dropped records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordsWritten {
     pub bytes: u64,
     pub records: u64,
-    /// Not wanted.
+    /// Records that the filter excluded.
     pub left_out: u64,
-    /// Larger than a sub-buffer holds; the file counts them as `events_not_delivered`.
+    /// Records that do not fit into a sub-buffer; the file counts them as `events_not_delivered`.
     pub too_large: u64,
 }
 
-/// Writes the records of a trace for which `keep` is true; it is asked twice about each and has to answer the same. What
-/// flashscope recorded to know the names of tasks is always kept. Facts say how many were left out.
+/// Writes the records of a trace for which `keep` is true. `keep` is called twice per record and must return the same each time. The events
+/// that flashscope recorded for task names are always kept. The facts state how many records were left out.
 pub fn write_filtered(trace: &Trace, path: &Path, keep: &dyn Fn(&Record<'_>) -> bool) -> Result<RecordsWritten, Error> {
     write_from(&[(trace, 0)], path, &|_, record| keep(record))
 }
 
-/// Writes several traces as one, on the clock of the first, of the records for which `keep` is true. Each trace but the
-/// first becomes buffer instances of its own (`trace1`, `trace1-NAME` …), so that CPUs of different machines stay apart.
-/// trace.dat has one name for a thread id: where two traces use the same, the first one's holds.
+/// Writes the records of several traces for which `keep` is true, on the clock of the first trace. Every other trace becomes buffer
+/// instances of its own (`trace1`, `trace1-NAME` …), so that CPUs of different machines stay apart. trace.dat has one name for a thread id:
+/// if two traces use the same id, the name from the first one is kept.
 pub fn write_merged(
     merged: &MergedTrace,
     path: &Path,
@@ -59,18 +59,18 @@ pub fn write_merged(
     write_from(&sources, path, keep)
 }
 
-/// A trace on its way into the file.
+/// One input trace of the file.
 struct From<'a> {
     trace: &'a Trace,
     ring: &'a Ring,
     offset_ns: i64,
-    /// Event numbers here and in the file, where they differ.
+    /// Event ids in the input → ids in the file, if they differ.
     ids: HashMap<u16, u16>,
-    /// By the name of a buffer here: its number in the file.
+    /// Names of the input's buffers → indexes in the file.
     buffers: HashMap<&'a str, usize>,
 }
 
-/// What is written: its sources, the formats of all of them, and the names of the file's buffers.
+/// The sources, their formats together, and the names of the file's buffers.
 type Joined<'a> = (Vec<From<'a>>, Schemas, Vec<String>);
 
 fn join<'a>(sources: &[(&'a Trace, i64)]) -> Result<Joined<'a>, Error> {
@@ -97,7 +97,7 @@ fn join<'a>(sources: &[(&'a Trace, i64)]) -> Result<Joined<'a>, Error> {
         })?;
         let mut numbers = HashMap::new();
         for (b, buffer) in ring.buffers.iter().enumerate() {
-            // The first one's main buffer is always there.
+            // The first trace's main buffer is always written.
             if !buffer.lanes.is_empty() || (index == 0 && b == 0) {
                 numbers.insert(buffer.name.as_str(), buffers.len());
                 buffers.push(match (index, buffer.name.as_str()) {
@@ -124,7 +124,7 @@ fn write_from(
     let mut layout = first.ring.layout;
     layout.subbuf_size = from.iter().map(|f| f.ring.layout.subbuf_size).max().unwrap_or(layout.subbuf_size);
 
-    // How many sub-buffers each CPU of each buffer takes.
+    // The number of sub-buffers for each CPU of each buffer.
     let mut pages: BTreeMap<BufferAndCpu, u64> = BTreeMap::new();
     let mut written = pass(&from, layout, keep, &mut |lane, _| {
         *pages.entry(lane).or_default() += 1;
@@ -181,18 +181,17 @@ fn write_from(
         *count += 1;
         Ok(())
     })?;
-    // The last sub-buffer is whole, and so is the file.
+    // The last sub-buffer is padded to its full size.
     file.set_len(at).map_err(failed)?;
     output.publish().map_err(|e| publish_error(first.trace, e))?;
     written.bytes = at;
     Ok(written)
 }
 
-/// Adds a trace's formats. An event that is there already with the same fields has one number; another gets a number that
-/// is free. `None`: there is none.
+/// Adds a trace's formats. An event that has the same fields in both keeps one id; another event gets a free id. `None`: no id is free.
 fn take_schemas(all: &mut Schemas, ring: &Ring) -> Option<HashMap<u16, u16>> {
     let mut ids = HashMap::new();
-    // KernelShark keeps numbers in 16 bits with a sign (`struct kshark_entry`): larger ones have no name there.
+    // KernelShark keeps ids in signed 16 bits (`struct kshark_entry`): larger ids have no name there.
     let mut free = (1..=0x7fff).rev().chain(0x8000..=u16::MAX);
     for schema in ring.schemas.iter() {
         let same = all.iter().find(|s| s.system == schema.system && s.name == schema.name && s.fields == schema.fields);
@@ -214,7 +213,7 @@ fn take_schemas(all: &mut Schemas, ring: &Ring) -> Option<HashMap<u16, u16>> {
     Some(ids)
 }
 
-/// Goes through all records once and hands on each sub-buffer that is full, filled up to its whole size.
+/// One pass over all records. Passes on every full sub-buffer, padded to its full size.
 fn pass(
     from: &[From<'_>],
     layout: Layout,
@@ -237,7 +236,7 @@ fn pass(
                 return;
             }
             let lane = (buffer, record.cpu);
-            // What is missing before a record that is left out is missing before the next one.
+            // Events missing before a record that is left out are missing before the next record.
             let gap = missed.entry(lane).or_default();
             *gap = match (*gap, record.missed) {
                 (m, Missed::Nothing) | (Missed::Nothing, m) => m,
@@ -253,7 +252,7 @@ fn pass(
             let encoder = lanes.entry(lane).or_insert_with(|| Encoder::new(layout));
             data.clear();
             data.extend_from_slice(record.data);
-            // An event without a format must not come to be read as one of another trace's.
+            // An event without a format must not get the id of another trace's event.
             let known = index == 0 || source.ring.schemas.get(record.id()).is_some();
             let id = if known { source.ids.get(&record.id()) } else { Some(&0) };
             if let Some(&id) = id
@@ -292,7 +291,7 @@ fn pass(
     Ok(written)
 }
 
-/// A trace without data that says what the header and our own section have to.
+/// A trace without data that has the contents of the header and of flashscope's own section.
 fn synthetic(
     from: &[From<'_>],
     layout: Layout,
@@ -308,7 +307,7 @@ fn synthetic(
     let mut names = Names::default();
     for (index, source) in from.iter().enumerate() {
         let mut lost = source.trace.losses();
-        // The reader of the file finds these again.
+        // Losses that the reader of the file will count again.
         for again in [
             Loss::EventsMissedAtGaps,
             Loss::GapsOfUnknownSize,
@@ -334,7 +333,7 @@ fn synthetic(
             if !names.knows(tid) {
                 names.set(tid, 0, comm.as_bytes());
             }
-            // Of the first trace the events that name tasks are in the file.
+            // The file has the first trace's events that name tasks.
             let in_events = index == 0 && own_tasks;
             if !in_events && !initial.knows(tid) {
                 initial.set(tid, 0, comm.as_bytes());

@@ -20,16 +20,15 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What came to be.
+/// Counts of the written file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     pub bytes: u64,
     pub sub_buffers: u64,
 }
 
-/// Writes a trace as `path`, which `trace-cmd report` and KernelShark open. The file appears under its name when it is
-/// complete; until then it has a name of its own in the same directory, which is removed where anything fails. The
-/// trace's own file is only read: it is refused as `path`.
+/// Writes a trace to `path`, for `trace-cmd report` and KernelShark. The file gets its name when it is complete. Until then it has a
+/// temporary name in the same directory, and is removed if anything fails. `path` must not be the trace's own file, which is only read.
 ///
 /// # Errors
 /// A trace of text, a path that cannot be written, a full disk.
@@ -37,8 +36,8 @@ pub fn write(trace: &Trace, path: &Path) -> Result<Written, Error> {
     write_as(trace, path, Rules::default()).map(|(written, _)| written)
 }
 
-/// As [`write()`], by rules of the caller's; returns the name of the file as well. What the trace is read from is an input
-/// beside those of `rules`.
+/// Like [`write()`], with the caller's rules for the output. Also returns the name of the file. The trace's own files count as inputs, in
+/// addition to those of `rules`.
 ///
 /// # Errors
 /// As [`write()`].
@@ -46,7 +45,7 @@ pub fn write_as(trace: &Trace, path: &Path, rules: Rules<'_>) -> Result<(Written
     write_with(trace, path, rules, None)
 }
 
-/// As [`write_as()`], with pseudonyms for all names. What another tool carried along (kallsyms, printk formats) is left out.
+/// Like [`write_as()`], with pseudonyms for all names. Texts that another tool stored (kallsyms, printk formats) are left out.
 ///
 /// # Errors
 /// As [`write()`].
@@ -67,7 +66,7 @@ fn write_with(
         });
     };
     let inputs = inputs_of(&[trace], rules.inputs);
-    // What root recorded shows what every user of the machine does.
+    // A recording by root shows the activity of all users of the machine.
     let private = rules.private || flashscope_output::is_root();
     let output = Output::create(path, Rules { inputs: &inputs, private, ..rules })?;
     let failed = |e: io::Error| write_error(trace, path, e);
@@ -79,7 +78,7 @@ fn write_with(
     Ok((written, named))
 }
 
-/// The files that traces are read from, and more.
+/// The files that the traces are read from, plus `more`.
 pub(super) fn inputs_of(traces: &[&Trace], more: &[HostFile]) -> Vec<HostFile> {
     let files = traces.iter().flat_map(|trace| crate::files_of(trace.path()));
     files.filter_map(|file| HostFile::of(&file)).chain(more.iter().copied()).collect()
@@ -105,7 +104,7 @@ pub(super) fn write_error(trace: &Trace, path: &Path, e: io::Error) -> Error {
     }
 }
 
-/// Where the data of one CPU of one buffer goes.
+/// The place of one CPU's data of one buffer.
 pub(super) struct Place {
     pub offset: u64,
     pub size: u64,
@@ -115,12 +114,12 @@ fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut i
     let layout = &ring.layout;
     let page = u64::from(layout.subbuf_size);
     let align = page.max(4096);
-    // The main buffer is always there; another only if it holds something.
+    // The main buffer is always written; others only if they have data.
     let buffers: Vec<_> =
         ring.buffers.iter().enumerate().filter(|(i, b)| *i == 0 || !b.lanes.is_empty()).map(|(_, b)| b).collect();
     let own = own_section(trace, ring, names).map_err(io::Error::other)?;
 
-    // Offsets stand in the header, whose size does not depend on them.
+    // The offsets are in the header; its size does not depend on them.
     let mut places: Vec<Vec<Place>> = buffers.iter().map(|_| Vec::new()).collect();
     let mut tables = vec![0u64; buffers.len()];
     let called = buffers_of(&buffers, names);
@@ -171,7 +170,7 @@ fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut i
                 };
                 sub_buffers += write_pages(&ring.file, layout, source, &clean, &mut out)?;
             }
-            // Sub-buffers that were indexed and could not be read again leave room: trace-cmd needs whole pages.
+            // Sub-buffers that were indexed but could not be read again leave a hole: trace-cmd needs whole pages.
             while out.at < place.offset + place.size {
                 out.write_all(&empty_page(layout))?;
             }
@@ -188,8 +187,8 @@ fn buffers_of<'a>(
     buffers.iter().map(|b| name(&b.name)).collect()
 }
 
-/// Copies a lane's sub-buffers, each filled up to its whole size. One that ends in the middle is closed after its last
-/// whole record: the loss is counted in our own section.
+/// Copies a lane's sub-buffers, each padded to its full size. A sub-buffer that was cut ends after its last whole record; flashscope's own
+/// section counts the loss.
 fn write_pages<W: Write>(
     file: &Arc<Input>,
     layout: &Layout,
@@ -232,7 +231,7 @@ fn empty_page(layout: &Layout) -> Vec<u8> {
     vec![0; layout.subbuf_size as usize]
 }
 
-/// Sets how many bytes are committed; what the kernel said about missing events before stays, without its count.
+/// Sets the number of committed bytes. The kernel's flag for missing events before stays, without its count.
 fn set_commit(layout: &Layout, page: &mut [u8], bytes: usize) {
     let (at, size) = (layout.commit_offset as usize, usize::from(layout.commit_size));
     let Some(old) = layout.endian.uint(page, at, size) else { return };
@@ -248,10 +247,10 @@ fn set_commit(layout: &Layout, page: &mut [u8], bytes: usize) {
 
 pub(super) fn own_section(trace: &Trace, ring: &Ring, anonymizer: Option<&Anonymizer>) -> serde_json::Result<Vec<u8>> {
     let mut losses = trace.base_losses.clone();
-    // Damaged sub-buffers are written repaired, so that a reader of the file will not find them.
+    // Damaged sub-buffers are written repaired, so a reader of the file will not see the damage.
     let all = trace.losses();
     losses.set(Loss::SubBuffersDamaged, all.get(Loss::SubBuffersDamaged));
-    // A name of unknown time must not become the first one of a task that the events name.
+    // A name without a time must not become the first name of a task that the events name.
     let (initial, names) = (&trace.initial_names, trace.names());
     let tasks = initial.last().into_iter().filter_map(|(tid, comm)| {
         let first = if initial.knows(tid) { Some(comm) } else { names.get(tid, 0) };
@@ -271,7 +270,7 @@ pub(super) fn own_section(trace: &Trace, ring: &Ring, anonymizer: Option<&Anonym
     own::encode(&own)
 }
 
-/// Everything before our own section.
+/// Everything before flashscope's own section.
 pub(super) fn header(
     trace: &Trace,
     ring: &Ring,
@@ -297,7 +296,7 @@ fn header_of(
     h.extend_from_slice(b"6\0");
     h.push(u8::from(e == Endian::Big));
     h.push(layout.long_size);
-    // trace-cmd 3.1.6 walks CPU data in steps of this: the sub-buffer's size, whatever the kernel's page is.
+    // trace-cmd 3.1.6 reads CPU data in steps of this size: the sub-buffer's size, whatever the kernel's page size is.
     e.put_u32(&mut h, layout.subbuf_size);
 
     let header_page = if ring.header_page.is_empty() { header_page_text(layout) } else { ring.header_page.clone() };
@@ -344,10 +343,10 @@ fn header_of(
         o.push(0);
         put_option(&mut h, e, option::BUFFER, &o);
     }
-    // trace-cmd 3.1.6 parses this text as a string although the clock comes once more below: without its NUL it reads on
-    // into what happens to follow in memory, and sometimes takes the clock for another.
+    // trace-cmd 3.1.6 reads this text as a string, although the clock follows once more below. Without its NUL it reads beyond the text and
+    // sometimes takes another clock.
     put_option(&mut h, e, option::TRACECLOCK, format!("[{}]\n\0", ring.clock).as_bytes());
-    // It names the machine.
+    // The text contains the machine's name.
     if !ring.uname.is_empty() && anonymizer.is_none() {
         put_option(&mut h, e, option::UNAME, text_option(&ring.uname).as_bytes());
     }
@@ -363,7 +362,7 @@ fn header_of(
     Ok(h)
 }
 
-/// What `events/header_event` says on every kernel since 2.6.31; nothing reads it.
+/// The text of `events/header_event` on every kernel since 2.6.31; no tool reads it.
 const HEADER_EVENT: &str = "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\
     \tarray       :   32 bits\n\n\tpadding     : type == 29\n\ttime_extend : type == 30\n\
     \ttime_stamp : type == 31\n\tdata max type_len  == 28\n";
@@ -382,11 +381,11 @@ fn header_page_text(layout: &Layout) -> String {
     )
 }
 
-/// `pid comm` lines: the last name of every task. trace-cmd has one name for a task, flashscope one for every time.
+/// `pid comm` lines with the last name of every task. trace-cmd has one name for a task, flashscope one for each time.
 fn cmdlines(trace: &Trace, anonymizer: Option<&Anonymizer>) -> String {
     let mut out = String::new();
     for (tid, comm) in trace.names().last() {
-        // The line is the unit: what would break it is left out.
+        // A name with a line break is left out, because each line is one entry.
         let comm = anonymizer.map_or(Cow::Borrowed(comm), |names| names.task(comm).into());
         let comm: String = comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         if tid != TaskId(0) && !comm.trim().is_empty() {
@@ -396,7 +395,7 @@ fn cmdlines(trace: &Trace, anonymizer: Option<&Anonymizer>) -> String {
     out
 }
 
-/// Per-CPU statistics as `per_cpu/cpuN/stats` prints them, the way `trace-cmd record` stores them.
+/// Per-CPU statistics in the form of `per_cpu/cpuN/stats`, as `trace-cmd record` stores them.
 fn put_stats(h: &mut Vec<u8>, e: Endian, trace: &Trace, instance: u64, name: &str) {
     let mut any = false;
     for (_, cpu) in stats_by_cpu(&trace.stats).filter(|(i, _)| *i == instance) {
@@ -444,7 +443,7 @@ pub(super) fn put_places(out: &mut Vec<u8>, e: Endian, places: &[Place]) {
     }
 }
 
-/// Knows how many bytes were written.
+/// A writer that counts its bytes.
 struct Counted<'a, W> {
     out: &'a mut W,
     at: u64,
