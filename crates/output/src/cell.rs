@@ -1,9 +1,9 @@
-//! A cell of a CSV file that a spreadsheet opens.
+//! Cells of CSV files for spreadsheets.
 
 use std::borrow::Cow;
 
-/// Text as a cell: one that a spreadsheet would take for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage
-/// return, and is no number) has an apostrophe before it, unless `raw`. Quoted as RFC 4180 says, where it has to be.
+/// Text as a CSV cell. Unless `raw`, an apostrophe precedes text that a spreadsheet would take for a formula (it begins with
+/// `=`, `+`, `-`, `@`, a tab or a carriage return, and is no number). Quoted as RFC 4180 says, where necessary.
 pub fn cell(text: &str, raw: bool) -> Cow<'_, str> {
     let formula = !raw && text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text);
     if !formula && !text.contains([',', '"', '\n', '\r']) {
@@ -12,7 +12,7 @@ pub fn cell(text: &str, raw: bool) -> Cow<'_, str> {
     Cow::Owned(format!("\"{}{}\"", if formula { "'" } else { "" }, text.replace('"', "\"\"")))
 }
 
-/// A number as a spreadsheet reads it: no name of one (`-inf`) is any.
+/// Whether a spreadsheet reads it as a number; names of numbers (`-inf`) are none.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c)) && text.parse::<f64>().is_ok()
 }

@@ -1,10 +1,10 @@
-//! Why something cannot be written.
+//! Errors of writing files.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something cannot be written.
+/// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     #[error("{}: cannot {action}: {source}; name another file", path.display())]
@@ -42,7 +42,7 @@ impl OutputError {
         OutputError::Io { path: path.to_owned(), action, source }
     }
 
-    /// What the system said, where it said something.
+    /// The kind of the system's error; `None` for an error that no system call returned.
     pub fn kind(&self) -> Option<io::ErrorKind> {
         match self {
             OutputError::Io { source, .. } => Some(source.kind()),

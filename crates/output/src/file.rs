@@ -1,8 +1,8 @@
-//! A file that is whole under its name, or not there.
+//! Writes files that are either complete or absent.
 //!
-//! What is written lies beside the file, under an unpredictable name, until it is whole; then it is renamed. What is no
-//! regular file (a device, a FIFO, a pipe) is written through instead, because a rename would replace it. An input is never
-//! an output. Limits: where others can write to a directory, they can also replace the finished file there.
+//! Data goes to a temporary file with an unpredictable name in the same directory, which is renamed when it is complete. A
+//! device, a FIFO or a pipe is written directly, because a rename would replace it. An input is never used as output.
+//! Limit: where others can write to the directory, they can also replace the finished file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,12 +24,12 @@ use crate::error::OutputError;
 use crate::place::{self, Found, Place, kind};
 use crate::temporary::{random, temporary};
 
-/// After this time without the other end of a FIFO, a message is printed.
+/// After waiting this long for the other end of a FIFO, a message is printed.
 pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
-/// How often a reader is looked for.
+/// Interval between checks for a FIFO's reader.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A file of this machine by what it is, whatever it is called. (Files of traces: `flashscope_trace::FileId`.)
+/// Identifies a file of this machine, whatever its name. (Files of traces: `flashscope_trace::FileId`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostFile {
     device: u64,
@@ -37,7 +37,7 @@ pub struct HostFile {
 }
 
 impl HostFile {
-    /// The file that a path leads to, links followed. `None`: there is none.
+    /// The file at a path, links followed. `None`: there is none.
     pub fn of(path: &Path) -> Option<HostFile> {
         std::fs::metadata(path).ok().map(|meta| HostFile { device: meta.dev(), inode: meta.ino() })
     }
@@ -47,7 +47,7 @@ impl HostFile {
     }
 }
 
-/// What becomes of a file that has the name already.
+/// What happens to a file that already has the name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// It is replaced.
@@ -55,33 +55,33 @@ pub enum Existing {
     Replace,
     /// It is kept as `NAME.old`, in place of an earlier one.
     KeepAsOld,
-    /// It stays, and the new file is called `NAME.SUFFIX`, or `NAME.SUFFIX.2` and so on.
+    /// It keeps its name; the new file is called `NAME.SUFFIX`, or `NAME.SUFFIX.2` and so on.
     Stays(&'static str),
 }
 
-/// How a file is written.
+/// Options for writing a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules<'a> {
-    /// What the command reads.
+    /// Files that the command reads: none of them is overwritten.
     pub inputs: &'a [HostFile],
-    /// Only its owner may read it.
+    /// Only the owner may read it.
     pub private: bool,
-    /// It is written at positions, which a pipe cannot take: it becomes one then when it is whole.
+    /// It is written at positions. A pipe cannot do that: it gets the data when all of it is written.
     pub positions: bool,
     pub existing: Existing,
 }
 
-/// Where the bytes are until the file is whole.
+/// Where the data is until the file is complete.
 enum Way {
-    /// Under a name of its own beside the file.
+    /// In a temporary file in the same directory.
     Beside { place: Box<Place>, temporary: String },
-    /// In the file itself, which is none that a rename could replace.
+    /// In the file itself: a device, a FIFO or a pipe, which a rename would replace.
     Through,
-    /// In a file without a name, because they come in any order.
+    /// In a file without a name, because it is written in any order.
     Spooled(File),
 }
 
-/// A file that is being written. Dropped before [`Output::publish`], it leaves nothing.
+/// A file that is being written. If it is dropped before [`Output::publish`], nothing is left behind.
 pub struct Output<'a> {
     path: PathBuf,
     file: File,
@@ -90,10 +90,10 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Opens `path` for writing, as `rules` say.
+    /// Opens `path` for writing according to `rules`.
     ///
     /// # Errors
-    /// As [`OutputError`] says; then nothing has been made or changed.
+    /// See [`OutputError`]; nothing has been created or changed then.
     pub fn create(path: &Path, rules: Rules<'a>) -> Result<Output<'a>, OutputError> {
         let place = place::find(path)?;
         let old = match &place.found {
@@ -109,7 +109,7 @@ impl<'a> Output<'a> {
                 _ => return Output::through(path, place, rules),
             },
         };
-        // What was not readable to others does not become so by being written anew.
+        // Rewriting a file must not make it readable to others.
         let mode = if rules.private { 0o600 } else { old.unwrap_or(0o666) | 0o600 };
         leftovers(&place.dir, &place.name);
         let (file, temporary) =
@@ -117,11 +117,11 @@ impl<'a> Output<'a> {
         Ok(Output { path: path.to_owned(), file, way: Way::Beside { place: Box::new(place), temporary }, rules })
     }
 
-    /// Whether [`Output::create`] and [`Output::publish`] would take `path`, before the work that the output is for. Nothing stays
-    /// behind, and no device or FIFO is opened.
+    /// Whether [`Output::create`] and [`Output::publish`] would accept `path`; called before the work. It leaves nothing behind, and
+    /// opens no device or FIFO.
     ///
     /// # Errors
-    /// As [`Output::create`]; and where the file that has the name cannot be replaced or kept.
+    /// As [`Output::create`]; and where the existing file cannot be replaced or kept.
     pub fn check(path: &Path, rules: Rules<'a>) -> Result<(), OutputError> {
         if !Output::is_through(path) {
             let output = Output::create(path, rules)?;
@@ -145,11 +145,11 @@ impl<'a> Output<'a> {
             flags |= OFlags::NOFOLLOW;
             foreign_node(path, &place, stat)?;
             if kind(stat) == FileType::BlockDevice {
-                // The kernel refuses one that is mounted or otherwise in use (block/bdev.c, bd_prepare_to_claim).
+                // With O_EXCL the kernel refuses a device that is mounted or in use (block/bdev.c, bd_prepare_to_claim).
                 flags |= OFlags::EXCL;
             }
         } else {
-            // `> FILE` and `>> FILE` of the shell that opened it: what is there stays.
+            // The shell opened it with `> FILE` or `>> FILE`: its content stays.
             flags |= OFlags::APPEND;
         }
         let file = open_through(path, &place, flags)?;
@@ -169,12 +169,12 @@ impl<'a> Output<'a> {
         Ok(Output { path: path.to_owned(), file: spool, way: Way::Spooled(file), rules })
     }
 
-    /// Where the bytes go: for what writes at positions.
+    /// The open file, for writing at positions.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// As it was named.
+    /// The path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -188,10 +188,10 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Makes the file appear under its name, whole; returns the name that it has.
+    /// Gives the complete file its name, and returns the path it has.
     ///
     /// # Errors
-    /// Where its last bytes do not fit, or the name is now something else; what was there before is there still.
+    /// Where its last bytes do not fit, or the name now stands for something else; the earlier file is unchanged.
     pub fn publish(mut self) -> Result<PathBuf, OutputError> {
         let path = std::mem::take(&mut self.path);
         let failed = |action: &'static str, error: io::Error| OutputError::io(&path, action, error);
@@ -210,7 +210,7 @@ impl<'a> Output<'a> {
         Ok(path)
     }
 
-    /// Writes a whole file at once.
+    /// Writes a whole file in one step.
     ///
     /// # Errors
     /// As [`Output::create`] and [`Output::publish`].
@@ -236,13 +236,13 @@ impl Drop for Output<'_> {
         if let Way::Beside { place, temporary } = &self.way
             && is_file(&place.dir, OsStr::new(temporary), &self.file)
         {
-            // Nothing can be done about a file that cannot be removed. Once it is published it has another name.
+            // Nothing can be done if the file cannot be removed. A published file has another name.
             let _ = unlinkat(&place.dir, temporary.as_str(), AtFlags::empty());
         }
     }
 }
 
-/// Refuses a node that somebody else can have put there for us to write to.
+/// Refuses a device or FIFO that another user can have put there.
 fn foreign_node(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputError> {
     let (me, owner) = (rustix::process::geteuid().as_raw(), stat.st_uid);
     let what = match kind(stat) {
@@ -256,10 +256,10 @@ fn foreign_node(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputErr
     Ok(())
 }
 
-/// What a command's signal handler sets, where it has one.
+/// The flag that the command's signal handler sets, if it has one.
 static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Lets this flag, once it is set, end a wait for the reader of a FIFO. The command's handler sets it, and does not end the command.
+/// A set `flag` ends a wait for the reader of a FIFO. The command's signal handler sets it instead of ending the command.
 pub fn ends_waits(flag: &Arc<AtomicBool>) {
     ASKED_TO_STOP.get_or_init(|| Arc::clone(flag));
 }
@@ -268,7 +268,7 @@ fn is_asked_to_stop() -> bool {
     ASKED_TO_STOP.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// A message says that a FIFO without a reader is waited for. A signal ends the wait; one that has ended a recording before
+/// Prints a message while it waits for the reader of a FIFO. A signal ends the wait; a signal that ended the recording before
 /// does not.
 fn open_through(path: &Path, place: &Place, flags: OFlags) -> Result<File, OutputError> {
     let failed = |errno: Errno| OutputError::io(path, "open", errno.into());
@@ -289,7 +289,7 @@ fn open_through(path: &Path, place: &Place, flags: OFlags) -> Result<File, Outpu
                 fcntl_setfl(&fifo, flags).map_err(failed)?;
                 return Ok(fifo.into());
             }
-            // A pipe without a name gets no new reader.
+            // A pipe without a name cannot get a new reader.
             Err(Errno::NXIO) if matches!(place.found, Found::Magic) => return Err(failed(Errno::PIPE)),
             Err(Errno::NXIO) => {}
             Err(errno) => return Err(failed(errno)),
@@ -302,7 +302,7 @@ fn open_through(path: &Path, place: &Place, flags: OFlags) -> Result<File, Outpu
     }
 }
 
-/// Whether a name is that of an open file.
+/// Whether a name leads to this open file.
 fn is_file(dir: &OwnedFd, name: &OsStr, file: &File) -> bool {
     match (statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), fstat(file)) {
         (Ok(named), Ok(open)) => HostFile::of_stat(&named) == HostFile::of_stat(&open),
@@ -310,7 +310,7 @@ fn is_file(dir: &OwnedFd, name: &OsStr, file: &File) -> bool {
     }
 }
 
-/// What a file that is not whole yet is called: `.NAME.flashscope-RANDOM`. Long names are cut: a name has 255 bytes.
+/// The beginning of a temporary file's name: `.NAME.flashscope-RANDOM`. Long names are cut: a name has at most 255 bytes.
 fn unfinished(name: &OsStr) -> OsString {
     use std::os::unix::ffi::OsStrExt as _;
     let bytes = name.as_bytes();
@@ -320,7 +320,7 @@ fn unfinished(name: &OsStr) -> OsString {
     begin
 }
 
-/// Makes the file of that name, and holds a lock on it for as long as it is open: so a later command knows it is in use.
+/// Creates a temporary file, and locks it while it is open, so that a later command knows that it is in use.
 fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, String)> {
     let begin = unfinished(name);
     let Some(begin) = begin.to_str() else { return beside(dir, OsStr::new("output"), mode) };
@@ -332,9 +332,9 @@ fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, S
             Err(Errno::EXIST) => continue,
             Err(errno) => return Err(errno),
         };
-        // Not every file system has locks; a leftover there is then taken for one that is in use.
+        // On a file system without locks, a leftover file counts as one in use.
         let _ = flock(&file, FlockOperation::LockExclusive);
-        // Who removes leftovers may have been quicker than the lock.
+        // Another process may have removed it as a leftover before it was locked.
         if is_file(dir, OsStr::new(&temporary), &file) {
             return Ok((file, temporary));
         }
@@ -342,7 +342,7 @@ fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, S
     Err(Errno::EXIST)
 }
 
-/// Gives the finished file its name, and returns it.
+/// Gives the finished file its name, and returns that name.
 fn appear(
     path: &Path,
     place: &Place,
@@ -383,7 +383,7 @@ fn appear(
     if is_file(dir, &called, file) { Ok(called) } else { Err(replaced()) }
 }
 
-/// Whether a finished file can get its name, as far as that shows before: what has the name, or that of the earlier file, goes.
+/// Whether a finished file could get its name: an existing file of that name, or of the kept one's, can be replaced.
 fn can_appear(path: &Path, place: &Place, existing: Existing) -> Result<(), OutputError> {
     let Found::There(stat) = &place.found else { return Ok(()) };
     if matches!(existing, Existing::Stays(_)) {
@@ -419,7 +419,7 @@ fn old_name(name: &OsStr) -> OsString {
     old
 }
 
-/// The old file gets a second name before it loses the first: it is never without one.
+/// The old file gets its second name before it loses the first: it always has one.
 fn keep_as_old(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
     let old = old_name(name);
     match statat(dir, &old, AtFlags::SYMLINK_NOFOLLOW) {
@@ -429,13 +429,13 @@ fn keep_as_old(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
         Ok(_) => return Err(Errno::EXIST),
     }
     match linkat(dir, name, dir, &old, AtFlags::empty()) {
-        // File systems without hard links.
+        // The file system has no hard links.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => renameat(dir, name, dir, &old),
         done => done,
     }
 }
 
-/// Renames to `base`, or to `base.2` and so on where that name is taken: nothing is ever replaced.
+/// Renames to `base`, or to `base.2` and so on where that name is taken; it never replaces a file.
 fn aside(dir: &OwnedFd, from: &OsStr, base: &OsStr) -> rustix::io::Result<OsString> {
     for n in 1..10_000 {
         let mut name = base.to_owned();
@@ -459,7 +459,7 @@ fn aside(dir: &OwnedFd, from: &OsStr, base: &OsStr) -> rustix::io::Result<OsStri
 /// Renames a file to `PATH.SUFFIX` in the same directory, or to `PATH.SUFFIX.2` and so on; returns the new name.
 ///
 /// # Errors
-/// Where `from` is not there or the directory cannot be written.
+/// Where `from` does not exist or the directory is not writable.
 pub fn set_aside(from: &Path, path: &Path, suffix: &str) -> Result<PathBuf, OutputError> {
     let place = place::find(from)?;
     let mut base = path.file_name().unwrap_or_default().to_owned();
@@ -468,8 +468,8 @@ pub fn set_aside(from: &Path, path: &Path, suffix: &str) -> Result<PathBuf, Outp
     Ok(from.with_file_name(name))
 }
 
-/// Removes what killed processes left of writing `path`. Only what is ours: a regular file of our user with one name, of the
-/// form that we give, which no process holds.
+/// Removes temporary files that killed processes left beside `path`. Only our own: regular files of our user with one link, a
+/// name of our form, and no process that holds the lock.
 pub fn remove_leftovers(path: &Path) {
     if let Ok(place) = place::find(path) {
         leftovers(&place.dir, &place.name);
@@ -499,11 +499,11 @@ fn remove_leftover(dir: impl AsFd, name: &OsStr) {
     }
 }
 
-/// Gives a finished file in the directory of `to` that name, by the same rules as one that was written there; returns the name
-/// that it has.
+/// Gives a finished file in the directory of `to` that name, by the same rules as a file that was written there; returns the
+/// path it has.
 ///
 /// # Errors
-/// As [`Output::publish`]; then it is where it was.
+/// As [`Output::publish`]; the file keeps its name then.
 pub fn adopt(from: &Path, to: &Path, rules: Rules<'_>) -> Result<PathBuf, OutputError> {
     let mut rules = rules;
     rules.positions = false;
@@ -516,7 +516,7 @@ pub fn adopt(from: &Path, to: &Path, rules: Rules<'_>) -> Result<PathBuf, Output
     Ok(path_of(to, &place, &name))
 }
 
-/// Where a file is that was to be called `path`, and has this name: a link may have led into another directory.
+/// The path of a file that was requested as `path` and got `name`: a link may have led into another directory.
 fn path_of(path: &Path, place: &Place, name: &OsStr) -> PathBuf {
     if name == place.name {
         return path.to_owned();
@@ -525,10 +525,10 @@ fn path_of(path: &Path, place: &Place, name: &OsStr) -> PathBuf {
     dir.map_or_else(|_| path.with_file_name(name), |dir| dir.join(name))
 }
 
-/// Makes a file where there is none; no link is followed. `private`: only its owner may read it.
+/// Creates a file that does not exist yet; follows no link. `private`: only its owner may read it.
 ///
 /// # Errors
-/// Where something has the name, or a directory of the path is a link that is not followed.
+/// Where the name exists, or a directory of the path is a link that is not followed.
 pub fn create_new(path: &Path, private: bool) -> Result<File, OutputError> {
     let place = place::find(path)?;
     let mode = Mode::from_raw_mode(if private { 0o600 } else { 0o666 });
@@ -542,7 +542,7 @@ fn is_ours(stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == me
 }
 
-/// Whether there is a file of ours: a regular one of our user, with one name, to which no link of somebody else leads.
+/// Whether the path leads to our own file: a regular one of our user with one link, reached without another user's links.
 pub fn is_own(path: &Path) -> bool {
     match place::find(path).map(|place| place.found) {
         Ok(Found::There(stat)) => is_ours(&stat),
@@ -550,13 +550,13 @@ pub fn is_own(path: &Path) -> bool {
     }
 }
 
-/// Reads a file of ours that an earlier process left, `most` bytes of it at most; refuses what [`is_own`] does not hold of.
+/// Reads our own file ([`is_own`]), `most` bytes at most, that an earlier process left.
 ///
 /// # Errors
-/// Where it is not there, not ours or longer.
+/// Where it does not exist, is not our own or is longer.
 pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let place = place::find(path).map_err(|e| io::Error::other(e.to_string()))?;
-    // A FIFO would be waited for.
+    // Without O_NONBLOCK the open would wait on a FIFO.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(&place.dir, &place.name, flags, Mode::empty())?;
     if !is_ours(&fstat(&file)?) {

@@ -1,4 +1,4 @@
-//! Opens a file that a user named. A message says that a FIFO without a writer is waited for.
+//! Opens an input file. Prints a message while it waits for the writer of a FIFO.
 
 use std::fs::File;
 use std::io;
@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use crate::file::SAID_AFTER;
 
-/// Opens a file for reading. `open` of a FIFO returns once somebody writes to it (fs/pipe.c, `fifo_open`); signals end the wait
-/// as they end the command.
+/// Opens a file for reading. `open` of a FIFO returns when a writer opens it (fs/pipe.c, `fifo_open`); a signal ends the wait
+/// and the command.
 ///
 /// # Errors
 /// As [`File::open`].

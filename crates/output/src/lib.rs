@@ -1,7 +1,7 @@
-//! Everything that leaves the command: files, standard output and error, and names made harmless for where they go.
+//! All output of the command: files, standard output, standard error, and names escaped for their destination.
 //!
-//! It is a crate of its own because `trace`, `target` and `report` all write, and none of them may use another: one set of
-//! rules for files needs a place below all three. Limits: it knows no format and no option of the command line.
+//! A crate of its own, because `trace`, `target` and `report` all write and none may depend on another. Limits: it knows no
+//! file format and no option of the command line.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cell;
@@ -32,17 +32,17 @@ pub fn is_root() -> bool {
 /// Bytes that this process may still write to the file system of an open file (`f_bavail`; with root's rights `f_bfree`).
 ///
 /// # Errors
-/// Where it cannot be looked at.
+/// `fstatvfs` failed.
 pub fn free_bytes_of(file: &std::fs::File) -> std::io::Result<u64> {
     let all = rustix::fs::fstatvfs(file)?;
     let blocks = if is_root() { all.f_bfree } else { all.f_bavail };
     Ok(blocks.saturating_mul(all.f_frsize))
 }
 
-/// Bytes that the file system of an open file has.
+/// Size in bytes of the file system that an open file lies on.
 ///
 /// # Errors
-/// Where it cannot be looked at.
+/// `fstatvfs` failed.
 pub fn total_bytes_of(file: &std::fs::File) -> std::io::Result<u64> {
     let all = rustix::fs::fstatvfs(file)?;
     Ok(all.f_blocks.saturating_mul(all.f_frsize))

@@ -1,7 +1,7 @@
-//! Where a path leads, without following a link that somebody else can have put there.
+//! Resolves a path without following a link that another user can have created.
 //!
-//! Directories are opened one by one, each relative to the one before. So nobody can swap one for a link between a look and
-//! the use of it.
+//! Directories are opened one by one, each relative to the one before. So nobody can replace one by a link between its check
+//! and its use.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ use rustix::io::Errno;
 
 use crate::error::OutputError;
 
-/// As many links as the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
+/// The kernel follows as many links (`MAXSYMLINKS`, include/linux/namei.h).
 const LINKS: usize = 40;
 
-/// What is there under the last name.
+/// What the last name of the path stands for.
 pub(crate) enum Found {
     Nothing,
     /// Also a link of /proc, which only the kernel can follow.
@@ -27,12 +27,12 @@ pub(crate) enum Found {
     Magic,
 }
 
-/// A directory, held open, and a name in it that is no link.
+/// An open directory, and a name in it that is no link.
 pub(crate) struct Place {
     pub dir: OwnedFd,
     pub name: OsString,
     pub found: Found,
-    /// Somebody else can put files into the directory.
+    /// Another user can create files in the directory.
     pub shared: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Whether another user than root and us can create names in a directory.
+/// Whether a user other than root and ours can create names in a directory.
 fn others_may_write(dir: &Stat) -> bool {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let foreign = dir.st_uid != 0 && dir.st_uid != user;
@@ -52,7 +52,7 @@ fn open_dir(at: impl std::os::fd::AsFd, name: impl rustix::path::Arg) -> rustix:
     openat(at, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The names of a path that are still to be gone through.
+/// The components of a path that are still to be resolved.
 fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -61,10 +61,10 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// Goes along a path.
+/// Resolves a path.
 ///
 /// # Errors
-/// A directory of it that is not there, a link in a directory that others can write to, and a path that names no file.
+/// A directory that does not exist, a link in a directory that others can write to, and a path that names no file.
 pub(crate) fn find(path: &Path) -> Result<Place, OutputError> {
     let failed = |action: &'static str, errno: Errno| OutputError::io(path, action, errno.into());
     let begin = |absolute: bool| open_dir(CWD, if absolute { "/" } else { "." });

@@ -1,24 +1,24 @@
-//! Names for lines that people type or paste: a shell's command, fstab, a udev rule, tmpfiles.d.
+//! Quotes names for lines that people type or paste: shell commands, fstab, udev rules, tmpfiles.d.
 //!
-//! A name comes from a trace, so anybody can have chosen it. `None` means that it cannot be written there so that the line
-//! still means what it seems to: the line is then not offered.
+//! A name comes from a trace, so it can be hostile. `None`: the name cannot be quoted safely in this kind of line, and the
+//! line is not offered.
 
 use crate::acts;
 
-/// Most characters of a word as it is written. What is shown ends after 2,000 ([`crate::visible`]), and a quotation that is cut there is
-/// open: what follows it would be read as another command.
+/// Most characters of a quoted word. Text is cut after 2,000 ([`crate::visible`]), and a cut quotation stays open: the shell would
+/// read the text behind it as another command.
 const LONGEST: usize = 500;
 
 fn is_too_long(word: &str) -> bool {
     word.chars().nth(LONGEST).is_some()
 }
 
-/// Letters, digits and what no reader of such lines takes for anything but itself.
+/// Whether it has only letters, digits and characters that are special in no such line.
 fn plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_./:-".contains(&c))
 }
 
-/// A word of a POSIX shell: as it is where it is plain, else in single quotes, in which nothing is special but the quote.
+/// A word of a POSIX shell: unchanged where it is plain, else in single quotes.
 pub fn shell(word: &str) -> Option<String> {
     let more = |c: u8| c.is_ascii_alphanumeric() || b"_./:-@%+,".contains(&c);
     if word.is_empty() || word.chars().any(acts) {
@@ -32,24 +32,24 @@ pub fn shell(word: &str) -> Option<String> {
     Some(format!("'{dash}{}'", word.replace('\'', r"'\''"))).filter(|quoted| !is_too_long(quoted))
 }
 
-/// A word that need not be a file's name, such as a mapped device's or a task's number: one that begins with a dash would be an option.
-/// The kernel's own paths have no `..`: such a path would lead away from where it seems to lie.
+/// A word that need not be a file's name, such as a mapped device's or a task's number. `None` where it begins with a dash, as
+/// options do, or is a path with `.` or `..`: the kernel's own paths have neither, and it would lead elsewhere.
 pub fn argument(word: &str) -> Option<String> {
     let leads_away = word.starts_with('/') && word.split('/').any(|part| matches!(part, "." | ".."));
     if word.starts_with('-') || leads_away { None } else { shell(word) }
 }
 
-/// A file below /sys that a line writes to. A part of its path is a device's name, which must lead nowhere else.
+/// A file below /sys that a line writes to. Its path has a device's name, which must not lead elsewhere.
 pub fn sysfs_file(path: &str) -> Option<String> {
     path.strip_prefix("/sys/")?.split('/').all(|part| !matches!(part, "" | "." | "..")).then(|| shell(path))?
 }
 
-/// Where a file system is mounted.
+/// The directory a file system is mounted on.
 pub fn mount_point(path: &str) -> Option<String> {
     if path.starts_with('/') { argument(path) } else { None }
 }
 
-/// A file of this machine, as a word of a shell; where that cannot be, its name as it can be shown, in quotes that say so.
+/// A file of this machine as a word of a shell; where it cannot be quoted, a placeholder with its escaped name.
 pub fn shell_path(path: &std::path::Path) -> String {
     let text = path.to_str().and_then(shell);
     text.unwrap_or_else(|| format!("FILE (its name cannot be typed: \"{}\")", crate::visible(&path.to_string_lossy())))
@@ -71,8 +71,8 @@ pub fn fstab(field: &str) -> Option<String> {
     Some(out).filter(|field| !is_too_long(field))
 }
 
-/// The name of a directory below /sys/class: a part of paths, of a udev match (where `*?[|` and quotes have a meaning that no
-/// escape takes away) and of tmpfiles.d (where `%` has one). Only what is plain in all of them.
+/// The name of a directory below /sys/class. It is used in paths, in udev matches (`*?[|` and quotes are special and cannot be
+/// escaped) and in tmpfiles.d (`%` is special). `None` unless it is plain in all of them.
 pub fn sysfs(name: &str) -> Option<&str> {
     (plain(name) && !name.contains('/') && !name.starts_with(['.', '-'])).then_some(name)
 }

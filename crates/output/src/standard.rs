@@ -1,14 +1,14 @@
-//! Standard output and standard error. A reader that has gone is no failure; a disk that is full is one, of one line.
+//! Standard output and standard error. A pipe whose reader has ended is no failure; a full disk is one, told in one line.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use crate::visible;
 
-/// What keeps text from standard output.
+/// Why text could not be written to standard output.
 #[derive(Debug, thiserror::Error)]
 pub enum StdoutError {
-    /// The reader of the pipe has had enough: the command ends, quietly.
+    /// The reader of the pipe has ended: the command ends without a message.
     #[error("standard output: its reader has ended")]
     Closed,
     #[error("standard output: {0}; free some space, or send it elsewhere")]
@@ -27,24 +27,24 @@ impl From<io::Error> for StdoutError {
 /// Writes to standard output.
 ///
 /// # Errors
-/// As [`StdoutError`] says.
+/// See [`StdoutError`].
 pub fn print(text: fmt::Arguments<'_>) -> Result<(), StdoutError> {
-    // In one piece: a table would else be as many calls as it has cells.
+    // In one write: a table would otherwise take one call for each cell.
     print_bytes(text.to_string().as_bytes())
 }
 
-/// As [`print()`], of what need not be text.
+/// As [`print()`], for bytes that need not be text.
 ///
 /// # Errors
-/// As [`StdoutError`] says.
+/// See [`StdoutError`].
 pub fn print_bytes(bytes: &[u8]) -> Result<(), StdoutError> {
     Ok(io::stdout().lock().write_all(bytes)?)
 }
 
-/// What is still kept back goes out; the last thing that a command does.
+/// Writes out the buffered rest. A command calls it last.
 ///
 /// # Errors
-/// As [`StdoutError`] says.
+/// See [`StdoutError`].
 pub fn flush() -> Result<(), StdoutError> {
     Ok(io::stdout().lock().flush()?)
 }
@@ -54,13 +54,13 @@ pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
 }
 
-/// One line on standard error, `flashscope: ` before it. What of it would act on a terminal is shown escaped. Where standard
+/// Writes one line to standard error, after `flashscope: `. Characters that control a terminal are escaped. Where standard
 /// error is closed or full, the text is lost.
 pub fn note(text: &str) {
     note_with(text, &[]);
 }
 
-/// As [`note`], with lines below it, each indented behind a bar.
+/// As [`note`], with more lines below, each indented behind a bar.
 pub fn note_with(text: &str, below: &[String]) {
     let below = below.iter().map(|line| format!("    | {}\n", visible(line)));
     let said = format!("flashscope: {}\n", visible(text)) + &below.collect::<String>();

@@ -1,4 +1,4 @@
-//! Files without a name, for what does not fit into memory: they are gone with the process.
+//! Files without a name, for data that does not fit into memory. They vanish with the process.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-/// 128 random bits, as 32 hexadecimal digits: for names that nobody can foresee.
+/// 128 random bits as 32 hexadecimal digits, for names that nobody can guess.
 ///
 /// # Errors
 /// Where the kernel gives no random numbers.
@@ -20,7 +20,7 @@ pub fn random() -> io::Result<String> {
 /// A file in `dir` that only this process can open, for reading and writing.
 ///
 /// # Errors
-/// Where none can be made there.
+/// Where no file can be created there.
 pub fn temporary(dir: &Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     match openat(rustix::fs::CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {

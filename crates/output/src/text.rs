@@ -1,13 +1,13 @@
-//! Names and sentences that others chose, made visible.
+//! Makes untrusted names and sentences safe to print.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Shown characters of an untrusted name or sentence at most.
+/// Most characters that are shown of an untrusted name or sentence.
 const MAX_CHARS: usize = 2000;
 
-/// Characters that act instead of being seen: controls (C0, DEL, C1), and format characters that hide or reorder text
-/// (Unicode 15, general category Cf in the blocks that a name could plausibly abuse).
+/// Characters that control the output instead of being shown: controls (C0, DEL, C1), and format characters that hide or
+/// reorder text (Unicode 15, general category Cf in the blocks that a name could plausibly abuse).
 #[inline]
 pub fn acts(c: char) -> bool {
     if c.is_ascii() {
@@ -18,8 +18,8 @@ pub fn acts(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// One line of text that a terminal or a page may show: what would act is written out (`\x1b`, `\u{202e}`), and what is
-/// longer than any name ends in "…".
+/// One line of text that is safe on a terminal or a page: control characters are written out (`\x1b`, `\u{202e}`), and text
+/// of more than 2,000 characters is cut and ends in "…".
 pub fn visible(text: &str) -> Cow<'_, str> {
     if text.len() > MAX_CHARS
         && let Some((end, _)) = text.char_indices().nth(MAX_CHARS)
@@ -29,7 +29,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text)
 }
 
-/// As [`visible`], of any length.
+/// As [`visible`], without a limit of length.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(acts) {
         return Cow::Borrowed(text);
@@ -50,7 +50,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 /// JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does not. They become `\u` escapes, which mean the same
 /// to a parser. Line feeds between values stay.
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
-    // Most results have nothing else, and are long: a byte is looked at faster than a character.
+    // Most results are long and plain ASCII: checking bytes is faster than checking characters.
     if json.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
         return Cow::Borrowed(json);
     }
