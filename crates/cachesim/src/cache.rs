@@ -1,10 +1,10 @@
-//! The page cache: which pages of which files are there, in order of use, never more than the budget.
+//! The page cache: the cached pages of all files in order of use, never more than the budget.
 
 use foldhash::HashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// One cached page, a link of two lists: of all pages by their last use, and of its file's.
+/// One cached page, linked in two lists: all pages by their last use, and the pages of its file.
 #[derive(Clone, Copy)]
 struct Slot {
     file: u32,
@@ -15,14 +15,14 @@ struct Slot {
     previous_of_file: u32,
     /// PG_readahead: the next read-ahead begins when this page is used.
     marked: bool,
-    /// Not PG_uptodate: it is there, and its first reader reads it from the device.
+    /// Not PG_uptodate: the page is in the cache, and its first reader reads it from the device.
     empty: bool,
-    /// A fault has mapped it, or mapped it around itself.
+    /// A fault mapped it, or the fault-around of another page did.
     mapped: bool,
     used: bool,
 }
 
-/// What a cached page's flags say.
+/// Flags of a cached page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
     pub marked: bool,
@@ -30,7 +30,7 @@ pub struct Flags {
     pub mapped: bool,
 }
 
-/// A page that left.
+/// A page that left the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
     pub file: u32,
@@ -70,7 +70,7 @@ impl PageCache {
         self.by_page.contains_key(&(file, page))
     }
 
-    /// The page was used. Says whether it is there.
+    /// Marks the page as used just now. Returns whether it is cached.
     pub fn touch(&mut self, file: u32, page: u64) -> bool {
         let Some(&slot) = self.by_page.get(&(file, page)) else { return false };
         self.slots[slot as usize].used = true;
@@ -81,7 +81,7 @@ impl PageCache {
         true
     }
 
-    /// `None` where the page is not there.
+    /// `None` where the page is not cached.
     pub fn flags(&self, file: u32, page: u64) -> Option<Flags> {
         let Slot { marked, empty, mapped, .. } = self.slots[*self.by_page.get(&(file, page))? as usize];
         Some(Flags { marked, empty, mapped })
@@ -105,7 +105,7 @@ impl PageCache {
         }
     }
 
-    /// Takes in a page that is not there. What had to leave for it is returned.
+    /// Adds a page that is not cached yet. Returns the page that was evicted for it.
     pub fn insert(&mut self, file: u32, page: u64, marked: bool) -> Option<Removed> {
         debug_assert!(!self.has(file, page));
         let removed = if self.by_page.len() >= self.budget { self.remove_slot(self.oldest) } else { None };
@@ -149,13 +149,13 @@ impl PageCache {
         self.remove_slot(slot)
     }
 
-    /// Any page of the file, to be removed next.
+    /// Any cached page of the file, for a caller that removes them all.
     pub fn any_of(&self, file: u32) -> Option<u64> {
         let slot = *self.of_file.get(file as usize)?;
         (slot != NONE).then(|| self.slots[slot as usize].page)
     }
 
-    /// Every page that is there: its file, and whether it was used.
+    /// Calls `page` for every cached page, with its file and whether it was used.
     pub fn each(&self, mut page: impl FnMut(u32, bool)) {
         for &slot in self.by_page.values() {
             let slot = &self.slots[slot as usize];

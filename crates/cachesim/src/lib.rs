@@ -1,12 +1,12 @@
-//! What the page cache would have done: reads and faults go in, page-cache events come out. Nothing is read or printed here.
+//! A model of the page cache: reads and faults go in, page-cache events come out. It reads no files and prints nothing.
 //!
-//! The rules are those of five kernels ([`Kernel`]), each in a file of its own under `kernel/` that names the functions it
-//! follows and the patch level they were read at. A [`Simulator`] holds the cache, within its budget, and what the kernel
-//! keeps for every open file.
+//! It follows five kernels ([`Kernel`]). Each has a file under `kernel/` that names the kernel functions it follows and the
+//! patch level they were read at. A [`Simulator`] holds the cache, within its budget, and the read-ahead state of every open
+//! file.
 //!
 //! Not modelled: large folios (JFFS2, UBIFS, YAFFS2 and squashfs have none on any of these kernels), congestion of control
 //! groups, `MADV_HUGEPAGE`, errors of the device. Eviction is plain least-recently-used, not the kernel's two lists with their
-//! workingset: it matters only where the budget is smaller than what is read.
+//! workingset: it matters only where the budget is smaller than the pages read.
 //!
 //! ```
 //! use flashscope_cachesim::{Access, Kernel, OpenId, Settings, Simulator};
@@ -30,5 +30,5 @@ pub use mapping::ubifs::{BulkReads, LARGEST_NODE, NodePlaces, NodeRuns};
 pub use simulator::{FileNumber, Simulator};
 pub use types::{Access, Cause, Choice, Kernel, MapAdvice, OpenId, PageEvent, PageStep, Settings};
 
-/// Bytes of a page of the page cache, as on every board here.
+/// Bytes of a page of the page cache on every supported board.
 pub const PAGE_BYTES: u64 = 4096;

@@ -1,4 +1,4 @@
-//! Accesses in, page-cache events out.
+//! The simulator: takes accesses and reports page-cache events.
 
 use crate::PAGE_BYTES;
 use crate::cache::PageCache;
@@ -9,15 +9,15 @@ use crate::types::{Access, Cause, Kernel, MapAdvice, OpenId, PageEvent, PageStep
 use flashscope_trace::FileId;
 use foldhash::HashMap;
 
-/// Open files and files that are kept at once; the oldest are forgotten, which costs their windows (sizes, in files' case).
+/// Most open files, and most files, kept at once. The oldest are forgotten: an open file loses its window, a file its size.
 const MAX_OPEN: usize = 1 << 16;
-/// Pages: nothing in a window's arithmetic comes near the end of 64 bits with it.
+/// Largest window, pages: keeps its arithmetic far from the end of 64 bits.
 const MAX_WINDOW: u64 = 1 << 40;
 
-/// A read or write moves no more (`MAX_RW_COUNT`, include/linux/fs.h).
+/// Most bytes of one read or write (`MAX_RW_COUNT`, include/linux/fs.h).
 const MAX_CALL_BYTES: u64 = (i32::MAX as u64) / PAGE_BYTES * PAGE_BYTES;
 
-/// Pages between two faults of a sequential mapping that are taken to be read: 2 MiB, more than windows and blocks of squashfs hold.
+/// Pages between two faults of a sequential mapping that still count as read: 2 MiB, more than windows and squashfs blocks hold.
 const MOST_BETWEEN: u64 = 512;
 
 /// A page cache under one kernel's rules.
@@ -32,9 +32,9 @@ pub struct Simulator {
     windows_forgotten: u64,
     tells_uses: bool,
     tells_blocks: bool,
-    /// What squashfs keeps beside the page cache.
+    /// The block that squashfs keeps outside the page cache.
     buffer: Buffer,
-    /// Files on a mount with `bulk_read`.
+    /// State of files on a mount with `bulk_read`.
     bulk: HashMap<u32, (InARow, NodeRuns)>,
 }
 
@@ -52,7 +52,7 @@ struct Known {
 type FileKey = (u32, u64);
 
 fn key(file: FileId) -> FileKey {
-    // Device numbers have 32 bits, of which u32::MAX is none that the kernel gives out (12 bits of majors).
+    // Device numbers have 32 bits; the kernel never assigns u32::MAX (12 bits of majors).
     (file.device.map_or(u32::MAX, |device| device.0), file.inode)
 }
 
@@ -79,12 +79,12 @@ impl Simulator {
         }
     }
 
-    /// Pages that reads and faults take are reported as well, each where its time comes between those that are added.
+    /// Also reports the pages that reads and faults use, in order with the pages that are added.
     pub fn tell_uses(&mut self) {
         self.tells_uses = true;
     }
 
-    /// Blocks of squashfs that are read are reported as well.
+    /// Also reports the blocks of squashfs that are read.
     pub fn tell_blocks(&mut self) {
         self.tells_blocks = true;
     }
@@ -98,25 +98,25 @@ impl Simulator {
         number
     }
 
-    /// Says how large a file is. Without it a file ends behind the last byte that was read or written, and nothing is read ahead.
+    /// Sets a file's size. Without it a file ends behind the last byte read or written, and nothing is read ahead.
     pub fn set_size(&mut self, file: FileId, bytes: u64) {
         let number = self.number(file);
         self.known[number as usize].size = bytes;
     }
 
-    /// Says that a file lies on squashfs, and how large its blocks are: pages come by blocks then.
+    /// Sets the block size of a file on squashfs: its pages are then read by blocks.
     pub fn set_squashfs_block(&mut self, file: FileId, bytes: u64) {
         let number = self.number(file);
         self.known[number as usize].squashfs = Squashfs::new(bytes, self.kernel);
     }
 
-    /// Says that a file lies on UBIFS mounted with `bulk_read`, and how its data nodes lie.
+    /// Sets the places of data nodes of a file on UBIFS mounted with `bulk_read`.
     pub fn set_bulk_read(&mut self, file: FileId, runs: NodeRuns) {
         let number = self.number(file);
         self.bulk.insert(number, (InARow::default(), runs));
     }
 
-    /// What bulk reads have done so far.
+    /// Sums of all bulk reads so far.
     pub fn bulk_reads(&self) -> BulkReads {
         let mut all = BulkReads::default();
         for (row, _) in self.bulk.values() {
@@ -135,7 +135,7 @@ impl Simulator {
         self.files.get(&key(file)).is_some_and(|&number| self.cache.has(number, page))
     }
 
-    /// A page that was there before anything was recorded.
+    /// Adds a page that was cached before the recording began.
     pub fn preload(&mut self, file: FileId, page: u64) {
         let number = self.number(file);
         if !self.cache.has(number, page) {
@@ -144,7 +144,7 @@ impl Simulator {
         }
     }
 
-    /// Pages that are there and that nothing has used, by file.
+    /// Number of cached pages that nothing has used, by file.
     pub fn unused(&self) -> Vec<(FileId, u64)> {
         let mut unused: Vec<(FileId, u64)> = self.known.iter().map(|known| (known.file, 0)).collect();
         self.cache.each(|file, used| unused[file as usize].1 += u64::from(!used));
@@ -159,23 +159,23 @@ impl Simulator {
         }
     }
 
-    /// Open files whose window was forgotten, because more than 65,536 had one: each that goes on begins anew.
+    /// Open files whose window was forgotten because more than 65,536 had one. Each begins with a new window.
     pub fn windows_forgotten(&self) -> u64 {
         self.windows_forgotten
     }
 
-    /// One access; `out` gets what comes and goes, in order.
+    /// Plays one access; `out` gets the page events in order.
     pub fn apply(&mut self, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         let number = self.number(file);
         self.apply_to(FileNumber(number), open, access, out);
     }
 
-    /// The file's number, for a caller with many accesses of it.
+    /// The file's number, for a caller with many accesses to it.
     pub fn number_of(&mut self, file: FileId) -> FileNumber {
         FileNumber(self.number(file))
     }
 
-    /// As [`Simulator::apply`], of a file by its number.
+    /// As [`Simulator::apply`], with the file's number.
     pub fn apply_to(&mut self, file: FileNumber, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         let number = file.0;
         let file = self.known[number as usize].file;
@@ -195,7 +195,7 @@ impl Simulator {
                 return;
             }
             Access::DropAll => {
-                // The inode leaves with its pages, and what it knew with it.
+                // The inode leaves with its pages, and its bulk-read state with it.
                 if let Some((row, _)) = self.bulk.get_mut(&number) {
                     *row = row.of_a_new_inode();
                 }
@@ -262,7 +262,7 @@ impl Simulator {
                 rules.read(m, offset..offset.saturating_add(length));
             }
             Access::Fault { page, advice: MapAdvice::Sequential } if self.settings.faults_of_another => {
-                // The pages since the last fault were there and left no event; another window faults on some of them.
+                // The pages since the last fault were read without an event; another window may fault on some of them.
                 let last = m.ra.faulted.filter(|&last| last < page && page - last <= MOST_BETWEEN);
                 for touched in last.map_or(page, |last| last + 1)..=page {
                     if !m.flags(touched).is_some_and(|flags| flags.mapped) {
@@ -317,7 +317,7 @@ impl Simulator {
     }
 }
 
-/// The window of a file that was just opened.
+/// The window of a newly opened file.
 fn fresh(ra_pages: u64) -> Window {
     Window { start: 0, size: 0, async_size: 0, ra_pages, mmap_miss: 0, faulted: None, prev_pos: None, random: false }
 }

@@ -1,4 +1,4 @@
-//! What goes into a simulation and what comes out of it.
+//! Input and output types of a simulation.
 
 use flashscope_trace::FileId;
 
@@ -17,16 +17,16 @@ pub enum Kernel {
     V7_2,
 }
 
-/// The model that was taken for a kernel.
+/// The model chosen for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub kernel: Kernel,
-    /// The kernel is of the very line that the model follows; else the model is the nearest one.
+    /// The kernel belongs to the line that the model follows; else the model is the nearest one.
     pub exact: bool,
 }
 
-/// What stands for an open file: the kernel keeps a window for each, not for each file. Any number of the caller's choice, such
-/// as a descriptor, or a task where descriptors are not known.
+/// Identifies an open file: the kernel keeps a window for each open, not for each file. The caller chooses the number, such as a
+/// descriptor, or a task where descriptors are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(pub u64);
 
@@ -37,56 +37,56 @@ pub enum MapAdvice {
     Normal,
     Random,
     Sequential,
-    /// None, on a mapping with `PROT_EXEC` of these pages of the file (`end` is behind the last): since 6.17 kernels read such
-    /// ones their own way.
+    /// No advice, on a mapping with `PROT_EXEC` of these pages of the file (`end` is behind the last). Kernels since 6.17 read ahead
+    /// differently for it.
     Executable {
         first: u64,
         end: u64,
     },
 }
 
-/// What a task does with a file. Offsets and lengths are in bytes.
+/// An operation of a task on a file. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The file is opened (again): its window begins anew, with the knob's value of now.
+    /// The file is opened (again): it gets a new window of the knob's current value.
     Open,
     Read {
         offset: u64,
         length: u64,
     },
-    /// A mapped page is touched that is not mapped yet.
+    /// A touch of a page that is not mapped yet.
     Fault {
         page: u64,
         advice: MapAdvice,
     },
-    /// Pages written come into the cache; the file grows where the write ends behind it.
+    /// Written pages enter the cache; the file grows where the write ends behind it.
     Write {
         offset: u64,
         length: u64,
     },
-    /// Pages come for no read, fault or advice: the file system brings them in for itself (JFFS2's garbage collection,
+    /// Pages enter without a read, fault or advice: the file system reads them itself (JFFS2's garbage collection,
     /// `jffs2_gc_fetch_page`, fs/jffs2/fs.c; a symlink's target, `page_get_link`, fs/namei.c; both of 6.1).
     Brought {
         page: u64,
         pages: u64,
     },
-    /// `POSIX_FADV_NORMAL`, `_RANDOM`, `_SEQUENTIAL`.
+    /// `POSIX_FADV_NORMAL`; `_RANDOM` and `_SEQUENTIAL` follow.
     AdviseNormal,
     AdviseRandom,
     AdviseSequential,
-    /// `POSIX_FADV_WILLNEED`, `readahead()` and `MADV_WILLNEED`; a length of 0 is the rest of the file.
+    /// `POSIX_FADV_WILLNEED`, `readahead()` and `MADV_WILLNEED`; a length of 0 means the rest of the file.
     WillNeed {
         offset: u64,
         length: u64,
     },
-    /// Pages leave for a reason of their own (truncation, `POSIX_FADV_DONTNEED`).
+    /// Pages are removed (truncation, `POSIX_FADV_DONTNEED`).
     Drop {
         page: u64,
         pages: u64,
     },
-    /// All pages of the file leave (`drop_caches`, unlinking).
+    /// All pages of the file are removed (`drop_caches`, unlinking).
     DropAll,
-    /// The file has so many bytes from now on, for a reason of its own (it was cut, or grew without a [`Access::Write`]).
+    /// The file's size changes without an [`Access::Write`]: it was truncated or extended.
     Resized {
         bytes: u64,
     },
@@ -108,26 +108,26 @@ pub enum PageStep {
     Added {
         cause: Cause,
     },
-    /// For want of room. `used`: it was read, mapped or written while it was there.
+    /// Evicted because the cache was full. `used`: it was read, mapped or written while cached.
     Evicted {
         used: bool,
     },
-    /// By [`Access::Drop`] or [`Access::DropAll`].
+    /// Removed by [`Access::Drop`] or [`Access::DropAll`].
     Dropped {
         used: bool,
     },
-    /// The file system read less than the kernel had made room for (squashfs).
+    /// The file system read fewer pages than the kernel had added (squashfs).
     TakenBack {
         used: bool,
     },
-    /// Its block of squashfs, whose first page this is, is read from the device: only where [`crate::Simulator::tell_blocks`] requested it.
+    /// The squashfs block that begins with this page is read from the device. Only with [`crate::Simulator::tell_blocks`].
     Block,
-    /// A read or fault takes it, and waits where it is not read in yet: only where [`crate::Simulator::tell_uses`] requested it. What
-    /// was added before it in the same access was asked of the device before the wait.
+    /// A read or fault uses it, and waits for it where it is not read in yet. Pages that were added before it in the same access were
+    /// requested from the device before the wait. Only with [`crate::Simulator::tell_uses`].
     Used,
 }
 
-/// One page comes or goes.
+/// A page enters or leaves the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageEvent {
     pub file: FileId,
@@ -136,23 +136,23 @@ pub struct PageEvent {
 }
 
 impl PageEvent {
-    /// Whether the device is read for it.
+    /// Whether the page is read from the device.
     pub fn is_read(&self) -> bool {
         matches!(self.step, PageStep::Added { cause: Cause::Request | Cause::ReadAhead })
     }
 }
 
-/// Settings of the kernel. Every value is taken as it is; those that are beyond reason are bounded by the cache.
+/// Settings of the kernel. No value is refused; the cache bounds excessive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Largest window: `read_ahead_kb` in pages.
     pub readahead_pages: u64,
     /// The device's best request in pages (`bdi->io_pages`): 0 for MTD, `max_sectors_kb` of a block device.
     pub io_pages: u64,
-    /// Room of the cache.
+    /// Size of the cache, pages.
     pub budget_pages: usize,
-    /// Faults are those of another window: one on a page that is mapped already under this one does not happen. Which process
-    /// has it mapped is not distinguished. A sequential mapping (`MADV_SEQUENTIAL`) is taken to be read in order: the pages between
+    /// The faults were recorded under another window: one on a page that is already mapped under this window does not happen.
+    /// Processes are not distinguished. A sequential mapping (`MADV_SEQUENTIAL`) is assumed to be read in order: the pages between
     /// two faults were read too, and fault where this window did not bring them in, or marked them.
     pub faults_of_another: bool,
 }

@@ -1,4 +1,4 @@
-//! The generations of rules, and which one stands for a kernel that is named.
+//! The rules of each kernel generation, and the choice of one for a kernel's release.
 
 mod v2_6_37;
 mod v5_10;
@@ -25,7 +25,7 @@ impl Kernel {
         }
     }
 
-    /// The source that was read, with its patch level.
+    /// The kernel source that the model follows, with its patch level.
     pub fn source(self) -> &'static str {
         match self {
             Kernel::V2_6_37 => v2_6_37::SOURCE,
@@ -69,7 +69,7 @@ impl Kernel {
     }
 }
 
-/// What differs between kernels. `from` is a byte, `index` a page, `pages` how many the caller still wants.
+/// The rules that differ between kernels. `from` is a byte, `index` a page, `pages` how many pages the caller still wants.
 pub(crate) trait Rules: Sync {
     /// A miss: `page_cache_sync_ra`.
     fn sync(&self, m: &mut Mapping, index: u64, pages: u64);
@@ -77,20 +77,20 @@ pub(crate) trait Rules: Sync {
     /// A marked page is used: `page_cache_async_ra`. It clears the mark itself.
     fn on_mark(&self, m: &mut Mapping, index: u64, pages: u64);
 
-    /// `read()` of a range of bytes that is not empty.
+    /// `read()` of a range of bytes, not empty.
     fn read(&self, m: &mut Mapping, bytes: Range<u64>);
 
-    /// A fault that found its page not mapped: `filemap_fault`.
+    /// A fault on a page that is not mapped: `filemap_fault`.
     fn fault(&self, m: &mut Mapping, index: u64, advice: MapAdvice) {
         fault(self, m, index, advice);
     }
 
-    /// A fault that found its page not cached, on an executable mapping of these pages. `None`: it is like any other.
+    /// A fault on a page that is not cached, in an executable mapping of these pages. `None`: treated as any other fault.
     fn executable(&self, _m: &mut Mapping, _index: u64, _first: u64, _end: u64) -> Option<()> {
         None
     }
 
-    /// The pages of a window, of which the last `ahead` are its asynchronous part: `do_page_cache_ra`.
+    /// Adds a window's pages, of which the last `ahead` are its asynchronous part: `do_page_cache_ra`.
     fn add_window(&self, m: &mut Mapping, start: u64, size: u64, ahead: u64) {
         m.add_within(start, size, ahead);
     }
@@ -101,7 +101,7 @@ pub(crate) trait Rules: Sync {
     }
 }
 
-/// When `file_ra_state.prev_pos` moves on within a read.
+/// When a read updates `file_ra_state.prev_pos`.
 #[derive(Clone, Copy, PartialEq)]
 enum PreviousMoves {
     /// With each batch of folios that is copied (6.1).

@@ -1,5 +1,5 @@
-//! One open file while a kernel's rules run on it: `struct address_space` and `struct file_ra_state` in one, with the
-//! primitives that the generations share.
+//! One open file under a kernel's rules: `struct address_space` and `struct file_ra_state` together, with the operations that
+//! all generations share.
 
 pub mod squashfs;
 pub mod ubifs;
@@ -18,20 +18,20 @@ pub struct Window {
     pub async_size: u64,
     /// Largest window, pages.
     pub ra_pages: u64,
-    /// Misses of mapped reads, less their hits.
+    /// Misses of mapped reads minus their hits.
     pub mmap_miss: u64,
-    /// Page of the last fault on a sequential mapping, where faults of another window are played.
+    /// Page of the last fault on a sequential mapping, with [`crate::Settings::faults_of_another`].
     pub faulted: Option<u64>,
-    /// Byte behind the last read (which byte exactly is a matter of the kernel); `None` before the first.
+    /// Byte behind the last read (kernels differ in which byte exactly); `None` before the first.
     pub prev_pos: Option<u64>,
     pub random: bool,
 }
 
 /// Pages of one fault-around: `fault_around_bytes`, 64 KiB since Linux 3.15 (mm/memory.c).
 const FAULT_AROUND_PAGES: u64 = 16;
-/// `MMAP_LOTSAMISS` (mm/filemap.c): more misses than hits by that much, and mapped reads no longer read around.
+/// `MMAP_LOTSAMISS` (mm/filemap.c): with this many more misses than hits, mapped reads no longer read around.
 pub const MMAP_LOTS_OF_MISSES: u64 = 100;
-/// 2 MiB: `force_page_cache_ra` goes by such pieces.
+/// 2 MiB: `force_page_cache_ra` reads in pieces of this size.
 const CHUNK_PAGES: u64 = (2 << 20) / PAGE_BYTES;
 
 pub struct Mapping<'a> {
@@ -42,15 +42,15 @@ pub struct Mapping<'a> {
     pub ra: &'a mut Window,
     /// `bdi->io_pages`.
     pub io_pages: u64,
-    /// How the file system reads where it is squashfs; else pages come alone.
+    /// How squashfs reads this file; `None` on other file systems, where pages are read singly.
     pub squashfs: Option<Squashfs>,
-    /// How it reads where it is UBIFS mounted with `bulk_read`.
+    /// How UBIFS mounted with `bulk_read` reads this file; else `None`.
     pub bulk: Option<Bulk<'a>>,
-    /// First page that the caller asks for, and the one behind the last: what comes beside them is read-ahead.
+    /// First page that the caller requested, and the page behind the last: all others are read-ahead.
     pub requested: (u64, u64),
-    /// [`PageStep::Used`] is reported.
+    /// Whether [`PageStep::Used`] is reported.
     pub tells_uses: bool,
-    /// [`PageStep::Block`] is reported.
+    /// Whether [`PageStep::Block`] is reported.
     pub tells_blocks: bool,
     pub buffer: &'a mut Buffer,
     /// File, page, step.
@@ -78,7 +78,7 @@ impl Mapping<'_> {
         self.cache.touch(self.file, page);
     }
 
-    /// The reader takes the page: here it waits for it.
+    /// The reader uses the page: it waits here until the page is read.
     pub fn uses(&mut self, page: u64) {
         if self.tells_uses {
             (self.out)(self.file, page, PageStep::Used);
@@ -92,7 +92,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
+    /// Brings in a page that is used and was not read ahead: adds it where it is missing, and reads it (`read_folio`).
     pub fn bring(&mut self, page: u64) {
         let flags = self.flags(page);
         if flags.is_none() {
@@ -129,14 +129,14 @@ impl Mapping<'_> {
         Some(self.size.checked_sub(1)? / PAGE_BYTES)
     }
 
-    /// A page that was added and not filled leaves again.
+    /// Removes a page that was added and not filled.
     pub fn take_back(&mut self, page: u64) {
         if let Some(removed) = self.cache.remove(self.file, page) {
             (self.out)(self.file, page, PageStep::TakenBack { used: removed.used });
         }
     }
 
-    /// `page_cache_ra_unbounded`: the missing pages of a range, `marked` the one that gets PG_readahead (where it was missing).
+    /// `page_cache_ra_unbounded`: adds the missing pages of a range; page `marked` gets PG_readahead where it was missing.
     /// A range longer than the whole cache is cut: a kernel would run out of memory first.
     pub fn add_range(&mut self, start: u64, pages: u64, marked: Option<u64>) {
         let pages = pages.min(self.cache.budget() as u64);
@@ -153,8 +153,8 @@ impl Mapping<'_> {
         }
     }
 
-    /// `do_page_cache_ra` (before 5.10 `__do_page_cache_readahead`): the same within the file. The marker's place is counted
-    /// from the end of what is left of the range; one that comes before its begin is none (unsigned arithmetic).
+    /// `do_page_cache_ra` (before 5.10 `__do_page_cache_readahead`): [`Mapping::add_range`] cut at the file's end. The marker's place
+    /// counts from the end of the cut range; a place before its begin means no marker (unsigned arithmetic).
     pub fn add_within(&mut self, start: u64, pages: u64, lookahead: u64) {
         let Some(end) = self.end_index().filter(|&end| start <= end) else { return };
         let pages = pages.min(end - start + 1);
@@ -191,13 +191,13 @@ impl Mapping<'_> {
         pages
     }
 
-    /// `index - prev_index` of the kernel's sequential test is 0 or 1.
+    /// The kernel's test for a sequential read: `index - prev_index` is 0 or 1.
     pub fn follows(&self, index: u64) -> bool {
         self.ra.prev_pos.is_some_and(|pos| index.wrapping_sub(pos / PAGE_BYTES) <= 1)
     }
 
-    /// `do_fault_around`: the pages about a fault that are there are mapped, which leaves no event. Marked ones are skipped
-    /// (`next_uptodate_page`). Each counts as a hit of mapped reads.
+    /// `do_fault_around`: maps the cached pages around a fault, which leaves no event. Marked ones are skipped
+    /// (`next_uptodate_page`). Each mapped page counts as a hit of mapped reads.
     pub fn map_around(&mut self, page: u64) {
         let first = page / FAULT_AROUND_PAGES * FAULT_AROUND_PAGES;
         self.cache.set_mapped(self.file, page);

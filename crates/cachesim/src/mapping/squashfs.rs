@@ -1,4 +1,4 @@
-//! squashfs: what is compressed together comes together. A page that is read brings in its whole block.
+//! squashfs: reading a page brings in the whole compressed block that holds it.
 //!
 //! Up to 5.19 pages were read one by one: `squashfs_readpage`, `squashfs_readpage_block` (fs/squashfs/file.c, file_direct.c with
 //! CONFIG_SQUASHFS_FILE_DIRECT as Debian has it; 5.10.223), which fill what is missing of the block beside the page. From 6.0 on
@@ -10,11 +10,11 @@
 //!   be short, and not marked as read (`res == expected`), so that it is read again. Boards with 6.12.95 do not do that any more
 //!   (`start` goes along with the blocks).
 //!
-//! What is not read of the window's pages leaves the cache again (`read_pages`). Tails in fragments are read as blocks are.
+//! Pages of the window that are not read leave the cache again (`read_pages`). Tails in fragments are read as blocks are.
 //!
-//! A block is unpacked into the page cache itself where all of its pages could be had. Where one is there already, or locked, it goes
-//! through a buffer that squashfs keeps (`squashfs_read_cache`, `squashfs_get_datablock`; cache.c), one for each processor
-//! (`squashfs_max_decompressors`, decompressor_multi_percpu.c): here one, which the next page of the block finds.
+//! A block is unpacked straight into the page cache where all its pages are available. Where one is cached already, or locked, it
+//! is unpacked into a buffer of squashfs (`squashfs_read_cache`, `squashfs_get_datablock`; cache.c). There is one for each processor
+//! (`squashfs_max_decompressors`, decompressor_multi_percpu.c); the model has one, where the next page of the block finds it.
 
 use super::Mapping;
 use crate::PAGE_BYTES;
@@ -23,14 +23,14 @@ use crate::types::Kernel;
 #[derive(Clone, Copy, Debug)]
 pub struct Squashfs {
     block_pages: u64,
-    /// It has an `aops->readahead`.
+    /// The kernel's squashfs has an `aops->readahead`.
     by_readahead: bool,
-    /// A last block that is shorter than the first of its window is read in vain.
+    /// A last block that is shorter than the first of its window is read and thrown away.
     tail_in_vain: bool,
 }
 
 impl Squashfs {
-    /// `None` for what is no size of a block: squashfs has powers of two from 4 KiB to 1 MiB.
+    /// `None` for an invalid block size: squashfs has powers of two from 4 KiB to 1 MiB.
     pub fn new(block_bytes: u64, kernel: Kernel) -> Option<Squashfs> {
         let valid = block_bytes.is_power_of_two() && (PAGE_BYTES..=1 << 20).contains(&block_bytes);
         let (by_readahead, tail_in_vain) = (kernel >= Kernel::V6_1, kernel == Kernel::V6_1);
@@ -42,10 +42,10 @@ impl Squashfs {
     }
 }
 
-/// What squashfs keeps beside the page cache.
+/// The block that squashfs keeps outside the page cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffer {
-    /// File and first page of the block in it.
+    /// File and first page of that block.
     block: Option<(u32, u64)>,
 }
 
@@ -75,14 +75,14 @@ fn read_run(m: &mut Mapping, squashfs: Squashfs, first: u64, end: u64) {
     if squashfs.by_readahead {
         readahead(m, squashfs, first, end);
     } else {
-        // Each page that is not read in yet brings in its block; the others of the run are locked meanwhile and come in turn.
+        // Each page that is not read in yet brings in its block; the others of the run are locked meanwhile and follow in turn.
         for page in first..end {
             read_folio(m, page);
         }
     }
 }
 
-/// `squashfs_read_folio`: the page, and what of its block is missing or not read in yet.
+/// `squashfs_read_folio`: reads the page and the missing or unread pages of its block.
 pub fn read_folio(m: &mut Mapping, page: u64) {
     let (Some(squashfs), Some(end)) = (m.squashfs, m.end_index()) else { return };
     let first = page / squashfs.block_pages * squashfs.block_pages;
@@ -93,7 +93,7 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
     }
     let mut all = true;
     for near in first..=(first + squashfs.block_pages - 1).min(end) {
-        // Until pages came by `squashfs_readahead`, one that was not read in yet was locked by its window.
+        // Before `squashfs_readahead`, an unread page was locked by its window.
         let could_be_had = m.flags(near).is_none_or(|flags| flags.empty && squashfs.by_readahead);
         all &= near == page || could_be_had;
         m.add(near, false);

@@ -1,21 +1,20 @@
-//! UBIFS mounted with `bulk_read`: from the third page in a row on, a page that is read brings in those whose data nodes follow
-//! its own in one LEB.
+//! UBIFS mounted with `bulk_read`: from the third page in a row on, reading a page also brings in the pages whose data nodes
+//! follow its node in the same LEB.
 //!
 //! `ubifs_read_folio`, `ubifs_bulk_read`, `ubifs_do_bulk_read` (fs/ubifs/file.c), `ubifs_tnc_get_bu_keys` (fs/ubifs/tnc.c) of
 //! Linux 6.1.192; 5.10 to 7.2 do the same with pages or folios. What shows in the cache:
-//! - what is in a row is kept for the inode, not for the open file (`ui->last_page_read`, `ui->read_in_a_row`), and counts pages
-//!   that are read in, not those that are found;
+//! - the row is counted for the inode, not for the open file (`ui->last_page_read`, `ui->read_in_a_row`), and counts pages that
+//!   are read in, not cached ones;
 //! - a new inode's `last_page_read` is 0: page 1 follows page 0 although page 0 was not read;
-//! - at most 32 nodes (`UBIFS_MAX_BULK_READ`) that lie one behind the other in one LEB. The buffer is no bound of its own: it holds
-//!   32 nodes of the largest size or a whole LEB (`c->max_bu_buf_len`), but where 129.5 KiB could not be had in one piece;
-//! - pages that are there and read in are passed over, one that is locked ends the bulk read: `page_cache_ra_unbounded` adds a whole
-//!   window, locked, before it reads it, so that within a window each page is read alone (and its bulk read reads up to 32 nodes
-//!   of flash and keeps one);
-//! - at the file's end it is switched off.
+//! - a bulk read has at most 32 nodes (`UBIFS_MAX_BULK_READ`) that follow each other in one LEB. The buffer sets no other limit: it
+//!   holds 32 nodes of the largest size or a whole LEB (`c->max_bu_buf_len`), except where 129.5 KiB could not be allocated;
+//! - cached pages are skipped, and a locked page ends the bulk read. `page_cache_ra_unbounded` adds a whole window, locked, before
+//!   it reads it. So each page of a window is read alone, while its bulk read reads up to 32 nodes of flash and keeps one;
+//! - at the file's end bulk reading is switched off.
 //!
-//! 2.6.37 put a window's pages into the cache one by one (`read_pages`, mm/readahead.c), so that they are not there yet.
+//! 2.6.37 added a window's pages one by one (`read_pages`, mm/readahead.c), so later ones are not cached yet.
 //!
-//! LEB boundaries cannot be derived: [`NodeRuns`] has what is known of them.
+//! LEB boundaries cannot be derived: [`NodeRuns`] holds the known ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,50 +24,50 @@ use crate::PAGE_BYTES;
 
 /// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
 const MOST_NODES: u64 = 32;
-/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h), bytes: a header of 48 before a block that was not compressed.
+/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h), bytes: a header of 48 before an uncompressed block.
 pub const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
-/// Pages read in a row that switch it on.
+/// Pages read in a row that switch bulk reading on.
 const IN_A_ROW: u64 = 3;
 
-/// First and last page of flash of the data nodes of a file's pages.
+/// By page of a file: the first and last page of flash of its data node.
 pub type NodePlaces = BTreeMap<u64, (u64, u64)>;
 
-/// Which of a file's pages have data nodes that lie one behind the other in one LEB.
+/// The runs of a file's pages whose data nodes follow each other in one LEB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRuns {
-    /// First page of a run, and the page behind the last that is known to be of it; ascending.
+    /// First page of each run, and the page behind its last known one; ascending.
     runs: Vec<(u64, u64)>,
-    /// Nodes of a LEB: how long a run is taken to be whose end is not known.
+    /// Nodes of a LEB: the assumed length of a run whose end is not known.
     in_a_leb: u64,
-    /// Bytes of a node, and of a page of flash.
+    /// Bytes of a node.
     node_bytes: u64,
     page_bytes: u64,
-    /// Of those that are known.
+    /// Places of the nodes that are known.
     places: Arc<NodePlaces>,
 }
 
-/// Pages of flash that are read.
+/// Pages of flash that a read takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Touched {
     pages: u64,
-    /// Those of which only a part is wanted.
+    /// Pages of flash that are read in part only.
     in_part: u64,
 }
 
 impl NodeRuns {
-    /// `runs`: first page and the page behind the last that is known, in any order. Without any the file fills LEBs from its
-    /// first page on, `in_a_leb` nodes each.
+    /// `runs`: first page of each and the page behind its last known one, in any order. Without runs, the file is assumed to fill
+    /// LEBs from its first page on, `in_a_leb` nodes each.
     pub fn new(mut runs: Vec<(u64, u64)>, in_a_leb: u64) -> NodeRuns {
         runs.sort_unstable();
         NodeRuns { runs, in_a_leb: in_a_leb.max(1), node_bytes: LARGEST_NODE, page_bytes: 2048, places: Arc::default() }
     }
 
-    /// Nodes of so many bytes on pages of flash of so many; else the largest ones on pages of 2 KiB.
+    /// Sets the sizes of a node and of a page of flash, bytes. The default is the largest nodes and pages of 2 KiB.
     pub fn of_nodes(self, node_bytes: u64, page_bytes: u64) -> NodeRuns {
         NodeRuns { node_bytes: node_bytes.max(1), page_bytes: page_bytes.max(1), ..self }
     }
 
-    /// With nodes at known places.
+    /// Sets the known places of nodes.
     pub fn at(self, places: Arc<NodePlaces>) -> NodeRuns {
         NodeRuns { places, ..self }
     }
@@ -89,15 +88,15 @@ impl NodeRuns {
         (first, self.runs.get(next).map_or(end, |&(first, _)| end.min(first)))
     }
 
-    /// Pages of flash from the node of `page` on to the last of so many, where it is known where those lie.
+    /// Pages of flash for `nodes` nodes from that of `page` on; `None` where the place of the first or the last is not known.
     fn known(&self, page: u64, nodes: u64) -> Option<u64> {
         let (first, _) = self.places.get(&page)?;
         let (_, last) = self.places.get(&page.checked_add(nodes.checked_sub(1)?)?)?;
         Some(last.checked_sub(*first)?.saturating_add(1))
     }
 
-    /// What reading so many nodes from that of `page` on takes from flash: where their places are not known, a run begins with a page
-    /// of flash (a LEB does, and so does what comes behind padding), and one node follows the other.
+    /// Pages of flash read for `nodes` nodes from that of `page` on. Where their places are not known, a run is assumed to begin with
+    /// a page of flash (a LEB does, and so does data behind padding), and nodes to follow each other.
     fn touched(&self, page: u64, nodes: u64) -> Touched {
         let begin = (page - self.run(page).0).saturating_mul(self.node_bytes);
         let end = begin.saturating_add(nodes.saturating_mul(self.node_bytes));
@@ -127,7 +126,7 @@ pub struct BulkReads {
 }
 
 impl BulkReads {
-    /// What was done since then.
+    /// The reads since `before`.
     pub fn since(self, before: BulkReads) -> BulkReads {
         BulkReads {
             reads: self.reads - before.reads,
@@ -141,7 +140,7 @@ impl BulkReads {
     }
 }
 
-/// `struct ubifs_inode`, as far as it goes here.
+/// The fields of `struct ubifs_inode` that bulk reading uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InARow {
     last_page_read: u64,
@@ -151,18 +150,18 @@ pub struct InARow {
 }
 
 impl InARow {
-    /// What is counted stays.
+    /// A new inode of the same file: its state is reset, the counters stay.
     pub fn of_a_new_inode(self) -> InARow {
         InARow { done: self.done, ..InARow::default() }
     }
 }
 
-/// A file on such a mount, while a kernel's rules run on it.
+/// A file on a mount with `bulk_read`, while a kernel's rules run on it.
 #[derive(Clone, Copy)]
 pub struct Bulk<'a> {
     pub row: InARow,
     pub runs: &'a NodeRuns,
-    /// A window's pages are all in the cache, locked, before the first of them is read.
+    /// All pages of a window are added, locked, before the first of them is read.
     pub windows_locked: bool,
 }
 
@@ -191,7 +190,7 @@ fn read_run(m: &mut Mapping, first: u64, end: u64) {
     }
 }
 
-/// `ubifs_read_folio` of a page that is there and locked.
+/// `ubifs_read_folio` of a cached, locked page.
 pub fn read_folio(m: &mut Mapping, page: u64) {
     m.cache.set_empty(m.file, page, false);
     let Some(mut bulk) = m.bulk else { return };
@@ -214,7 +213,7 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
     m.bulk = Some(bulk);
 }
 
-/// `ubifs_do_bulk_read`; whether it brought the page in.
+/// `ubifs_do_bulk_read`; returns whether it read the page.
 fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     let row = &mut bulk.row;
     let Some(last) = m.end_index().filter(|&last| page <= last) else {
@@ -224,7 +223,7 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     };
     let nodes = MOST_NODES.min(bulk.runs.run(page).1 - page).min(last - page + 1);
     let touched = bulk.runs.touched(page, nodes);
-    // The key behind the file's last is looked at only while there is room for it (`bu->eof`).
+    // The key behind the file's last is read only while there is room for it (`bu->eof`).
     if nodes < MOST_NODES && page + nodes - 1 == last {
         (row.read_in_a_row, row.bulk_read) = (1, false);
     }
@@ -237,7 +236,7 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     true
 }
 
-/// The rest of `ubifs_do_bulk_read`: pages from `next` on, up to `end`, or to one that is locked. Returns the last of them.
+/// The rest of `ubifs_do_bulk_read`: fills pages from `next` up to `end` or a locked page. Returns the last page filled.
 fn fill(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64) -> u64 {
     while next < end {
         match m.flags(next) {
