@@ -121,7 +121,7 @@ losses! {
     PhasesUnmatched => "phases_unmatched", Context,
         "ends of a phase without its beginning";
     LinesMalformed => "lines_malformed", Data,
-        "lines of a text log that are not in its format";
+        "lines of a text log that are not in its format, or that are cut where the file ends";
     FieldsNotRead => "fields_not_read", Context,
         "lines of a text whose fields were not parsed, because there are too many kinds of lines; their text is complete";
     OwnSectionDamaged => "own_section_damaged", Context,

@@ -92,6 +92,29 @@ fn variants_and_what_is_no_line() {
     assert_eq!((losses.get(Loss::LinesMalformed), losses.get(Loss::TimesBackwards)), (2, 1));
 }
 
+/// A log that was cut within its last line says less than was written, and never another number.
+#[test]
+fn a_last_line_that_is_cut_is_counted_as_that() {
+    let dir = TempDir::new("flashmon-cut");
+    for text in [
+        "1.000000000;R;7;dd\n1.000100000;R;22655;cat\n",
+        "1.000000000;R;7;dd;100;145000;0;0\n1.000100000;E;3;sync;101;2000000;1;12345\n",
+    ] {
+        let first = text.find('\n').unwrap() + 1;
+        for end in first..text.len() {
+            let trace = Trace::open(&dir.file("cut", &text.as_bytes()[..end])).unwrap();
+            let cut = u64::from(end > first);
+            assert_eq!(trace.losses().get(Loss::LinesMalformed), cut, "{:?}", &text[..end]);
+            let records = events(&trace).iter().filter(|e| !matches!(e.kind, EventKind::FlashDone { .. })).count();
+            assert_eq!(records, 1, "{:?}", &text[..end]);
+        }
+        assert!(Trace::open(&dir.file("whole", text.as_bytes())).unwrap().losses().is_empty());
+    }
+    let view = |text: &str| flashscope_trace::flashmon::read_spatial(&dir.file("view", text.as_bytes()));
+    assert_eq!(view("1 2 3\n4 5 60\n").unwrap().len(), 2);
+    assert!(view("1 2 3\n4 5 6").unwrap_err().to_string().contains("the line's end"));
+}
+
 #[test]
 fn a_line_without_end_and_any_bytes() {
     let dir = TempDir::new("flashmon");

@@ -263,7 +263,8 @@ impl Log {
             }
             let text = trim(&line);
             if !text.is_empty() {
-                f(parse_line(text));
+                // Without its end a line was cut, perhaps within a number, which would then be another one.
+                f(parse_line(text).filter(|_| line.ends_with(b"\n")));
             }
         }
     }
@@ -414,9 +415,14 @@ fn spatial_view(path: &Path, mut reader: impl BufRead) -> Result<Vec<BlockCounts
         }
         let text = trim(&line);
         if !text.is_empty() {
-            let counts = parse_spatial(text).ok_or_else(|| {
+            let counts = parse_spatial(text).filter(|_| line.ends_with(b"\n")).ok_or_else(|| {
                 let shown: String = text.escape_ascii().to_string().chars().take(40).collect();
-                Error::malformed(path, at, "reads, writes and erases of a block", format!("\"{shown}\""))
+                Error::malformed(
+                    path,
+                    at,
+                    "reads, writes and erases of a block, and the line's end",
+                    format!("\"{shown}\""),
+                )
             })?;
             if blocks.len() == MAX_BLOCKS {
                 return Err(Error::malformed(path, at, format!("at most {MAX_BLOCKS} blocks"), "more"));
