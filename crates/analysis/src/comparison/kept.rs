@@ -21,6 +21,10 @@ pub enum KeptError {
     TooManyValues,
     #[error("a report of schema {schema}, which this version does not read ({source}); make it again from its trace")]
     OtherSchema { schema: u64, source: serde_json::Error },
+    #[error(
+        "a report whose `schema` (the version of its form) is missing or no whole number; make it again from its trace"
+    )]
+    NoSchema,
     #[error("a report in JSON that cannot be read ({source}); make it again from its trace")]
     Damaged { source: serde_json::Error },
 }
@@ -35,13 +39,16 @@ pub fn run_of_json(title: &str, text: &[u8]) -> Result<Option<RunFigures>, KeptE
         return Err(KeptError::TooManyValues);
     }
     if let Err(source) = read {
-        let is_report = look.schema > 0 || look.stages || look.counts && look.by_task;
+        let is_report = look.schema.is_some() || look.stages || look.counts && look.by_task;
         return if is_report { Err(KeptError::Damaged { source }) } else { Ok(None) };
     }
     if reader.end().is_err() {
         return Ok(None);
     }
-    let other = |source| KeptError::OtherSchema { schema: look.schema, source };
+    let other = |source| match look.schema {
+        Some(schema) => KeptError::OtherSchema { schema, source },
+        None => KeptError::NoSchema,
+    };
     Ok(Some(match look {
         Look { stages: true, .. } => RunFigures::of_block(&serde_json::from_slice::<BlockReport>(text).map_err(other)?),
         Look { counts: true, by_task: true, .. } => {
@@ -55,7 +62,7 @@ pub fn run_of_json(title: &str, text: &[u8]) -> Result<Option<RunFigures>, KeptE
 #[derive(Default)]
 struct Look {
     values: u64,
-    schema: u64,
+    schema: Option<u64>,
     /// `block.stages` and `counts` are objects, `by_task` is a list.
     stages: bool,
     counts: bool,
@@ -120,7 +127,7 @@ impl<'de> Visitor<'de> for Counted<'_> {
 
     fn visit_u64<E: de::Error>(mut self, number: u64) -> Result<(), E> {
         if self.1 == Place::Schema {
-            self.0.schema = number;
+            self.0.schema = Some(number);
         }
         self.count()
     }
@@ -184,6 +191,16 @@ mod tests {
         ] {
             let error = run(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("a report of schema {schema}, which this version")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_report_without_a_number_of_its_schema_is_of_no_schema() {
+        for schema in ["", "\"schema\": \"5\", ", "\"schema\": null, ", "\"schema\": -1, ", "\"schema\": 1.5, "] {
+            for rest in ["\"block\": {\"stages\": {}}", "\"counts\": {}, \"by_task\": []"] {
+                let error = run_of_json("r", format!("{{{schema}{rest}}}").as_bytes()).unwrap_err().to_string();
+                assert!(error.starts_with("a report whose `schema`") && error.ends_with("from its trace"), "{error}");
+            }
         }
     }
 
