@@ -1,4 +1,4 @@
-//! A format to copy: a line a request, `time,device,operation,sector,bytes,tid,task,end`, times in seconds.
+//! A format to copy: one line per request, `time,device,operation,sector,bytes,tid,task,end`, times in seconds.
 //!
 //! It is compiled for tests only. CONTRIBUTING.md describes the steps.
 
@@ -26,12 +26,13 @@ pub(super) const FORMAT: Format = Format {
     }),
 };
 
-/// Completions that wait for later lines at most; of more, the earliest is handed over too early and counts as `times_backwards`.
+/// Largest number of completions that wait for later lines. Above it the earliest one is reported too early and counts as
+/// `times_backwards`.
 const MAX_PENDING: usize = 1 << 16;
 
 #[derive(Default)]
 struct Requests {
-    /// Completions, which belong behind lines that are still to come: time, thread, text.
+    /// Completions that are to be reported after later lines: time, thread, text.
     pending: BinaryHeap<Reverse<(u64, u32, String)>>,
 }
 
@@ -63,7 +64,7 @@ impl Requests {
         Some(())
     }
 
-    /// Hands over the completions up to a time.
+    /// Reports the completions up to a time.
     fn complete_until(&mut self, now: u64, f: &mut dyn FnMut(Item<'_>)) {
         while self.pending.peek().is_some_and(|Reverse(first)| first.0 <= now) || self.pending.len() > MAX_PENDING {
             let Some(Reverse((time, tid, text))) = self.pending.pop() else { return };
@@ -72,7 +73,7 @@ impl Requests {
     }
 }
 
-/// One event, as the kernel would have printed it.
+/// Makes one event, with the text that the kernel would have printed.
 fn event(name: &str, time: u64, tid: TaskId, text: &str, f: &mut dyn FnMut(Item<'_>)) -> Option<()> {
     let parsed = of_event("block", name, text.as_bytes())?;
     f(Item::Event { cpu: 0, time: Some(time), tid, flags: b"", text: text.as_bytes(), parsed: &parsed });

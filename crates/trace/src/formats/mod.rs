@@ -1,4 +1,4 @@
-//! The formats that traces come in: one table of them, how they are recognised, and a module for each.
+//! The table of input formats, their recognition, and a module for each format.
 
 pub(crate) mod blktrace;
 pub mod dat;
@@ -35,33 +35,33 @@ use text::Dialect;
 use text_file::Text;
 use wrapped::{Understood, Wrap};
 
-/// A format, as help texts and docs/reference/formats.md list it.
+/// A format, as listed in help texts and docs/reference/formats.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub name: &'static str,
-    /// `yes`, `no`, or how far.
+    /// `yes`, `no`, or how much of the format is read.
     pub read: &'static str,
     pub written: &'static str,
-    /// How it is recognised; empty for one that is only written.
+    /// How the format is recognised; empty for formats that are only written.
     pub recognised_by: &'static str,
     pub(crate) reader: Reader,
 }
 
-/// How a format is read.
+/// The reader of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// Recognised by its first bytes.
+    /// Recognised by the first bytes.
     Bytes { is: fn(&[u8]) -> bool, open: Open },
-    /// Text, recognised by how many of its first lines the dialect understands.
+    /// Text, recognised by the number of its first lines that the dialect understands.
     Lines(Dialect),
-    /// Not read, or by the reader of another row.
+    /// Not read, or read by the reader of another row.
     None,
 }
 
 pub(crate) type Open = fn(&Path, Input) -> Result<Opened, Error>;
 
-/// Every format that is read or written: the one place where a new one is registered. Where two dialects understand as many lines, the
-/// first is taken. `make reference` writes it into docs/reference.
+/// Every format that is read or written. A new format is registered here only. If two dialects understand equally many lines, the first one
+/// is taken. `make reference` writes this table to docs/reference.
 pub const TABLE: &[Format] = &[
     stream::FORMAT,
     dat::VERSION_6,
@@ -79,7 +79,7 @@ pub const TABLE: &[Format] = &[
     Format { name: "Parquet", read: "no", written: "yes", recognised_by: "", reader: Reader::None },
 ];
 
-/// The formats that are read, for a help text: a line each.
+/// The formats that are read, one line each, for a help text.
 pub fn help() -> String {
     let read = TABLE.iter().filter(|format| format.read != "no");
     let line = |format: &Format| {
@@ -89,7 +89,7 @@ pub fn help() -> String {
     read.map(line).collect()
 }
 
-/// The table of docs/reference/formats.md: its head, and a row for each format.
+/// The table in docs/reference/formats.md: heading, and one row per format.
 pub fn table() -> String {
     let row =
         |f: &Format| format!("| {} | {} | {} | {} |\n", f.name, f.read, f.written, f.recognised_by.replace('|', "\\|"));
@@ -97,7 +97,7 @@ pub fn table() -> String {
     format!("| format | read | written | recognised by |\n|---|---|---|---|\n{}", rows.replace("|  |", "| |"))
 }
 
-/// A trace of this text in one dialect, whatever other dialects make of it.
+/// Opens the text with one dialect, without trying the others.
 #[cfg(test)]
 fn trace_of(format: &Format, text: &[u8]) -> crate::Trace {
     let Reader::Lines(dialect) = format.reader else { panic!("{} is not read as lines", format.name) };
@@ -109,15 +109,15 @@ fn trace_of(format: &Format, text: &[u8]) -> crate::Trace {
 /// The beginning of a file.
 pub(crate) struct Head {
     bytes: Vec<u8>,
-    /// Its first lines, where it is text: as their tool printed them.
+    /// The first lines of a text, in the form in which the tool printed them.
     text: Vec<u8>,
 }
 
 impl Head {
-    /// Bytes by which formats are distinguished.
+    /// Number of bytes that recognition looks at.
     pub const SIZE: usize = 64 << 10;
 
-    /// The first bytes of something: `SIZE` of them, or all.
+    /// The first bytes of an input: `SIZE` of them, or all.
     pub fn of(bytes: Vec<u8>) -> Head {
         let whole = bytes.len() < Head::SIZE;
         let mut lines: Vec<&[u8]> = text::without_mark(&bytes).split_inclusive(|&b| b == b'\n').take(256).collect();
@@ -144,13 +144,13 @@ impl Head {
         &self.bytes
     }
 
-    /// Whole lines, without their ends.
+    /// Whole lines, without line ends.
     fn lines(&self) -> Vec<&[u8]> {
         self.text.split_inclusive(|&b| b == b'\n').map(text::without_end).collect()
     }
 }
 
-/// Opens what begins with these bytes; `None` where no format is recognised by its bytes.
+/// The reader for these first bytes; `None` if no format is recognised by its bytes.
 fn of_bytes(head: &Head) -> Option<Open> {
     TABLE.iter().find_map(|format| match format.reader {
         Reader::Bytes { is, open } => is(head.bytes()).then_some(open),
@@ -158,18 +158,18 @@ fn of_bytes(head: &Head) -> Option<Open> {
     })
 }
 
-/// What a text is.
+/// The kind of a text.
 enum Chosen {
     Dialect(Dialect, Wrap),
-    /// Of a latency tracer.
+    /// Text of a latency tracer.
     Latency,
     None,
 }
 
-/// Text is in the dialect that understands most of its first lines. Others may stand among them, as in what is pasted from
-/// a terminal, but not four times as many.
+/// Chooses the dialect that understands most of the first lines. Fewer than four times as many other lines may be among them, as in text
+/// pasted from a terminal.
 fn choose(head: &Head) -> Chosen {
-    // The text of an archive is cut by its heads, and not all of it is the trace's.
+    // An archive's headings cut its text, and not all of the text belongs to the trace.
     if is_archive(head) || text::has_lone_returns(head.bytes()) {
         return Chosen::None;
     }
@@ -215,7 +215,7 @@ fn choose(head: &Head) -> Chosen {
     }
 }
 
-/// Opens what its contents say it is, packed or not.
+/// Opens a file, packed or not, by its contents.
 pub(crate) fn open(path: &Path, input: Input) -> Result<Opened, Error> {
     let head = Head::read(&input).map_err(|e| Error::io(path, "read", e))?;
     let Some(packing) = Packing::of(head.bytes()) else { return open_plain(path, input, &head) };
@@ -245,13 +245,13 @@ fn open_plain(path: &Path, input: Input, head: &Head) -> Result<Opened, Error> {
     }
 }
 
-/// Whether it is worth reading on in what begins so: a trace, or a packed file that may hold one.
+/// Whether to read on after this beginning: it is a trace, or a packed file that may contain one.
 pub(crate) fn begins_as_known(path: &Path, head: Head) -> Result<(), Error> {
     let spatial = flashmon::looks_like(head.bytes()) == Looks::Spatial;
     if spatial || Packing::of(head.bytes()).is_some() { Ok(()) } else { is_known(path, &head) }
 }
 
-/// Whether what begins so is a trace, or is refused for what it is.
+/// Ok if this beginning is a trace; otherwise an error that names the kind of file.
 fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
     if of_bytes(head).is_some() || !matches!(choose(head), Chosen::None) {
         return Ok(());

@@ -1,7 +1,7 @@
-//! gzip, xz and zstd around a trace: unpacked once, into a file that has no name, in bounded memory.
+//! gzip, xz and zstd around a trace: unpacked once, into a nameless file, in bounded memory.
 //!
-//! The beginning is unpacked first, and what is no trace ends there. Recordings pack to a seventh up to a seventeenth, and one
-//! of a single repeated call to a 66th: what grows far beyond that is made to fill a disk, or to take hours.
+//! The beginning is unpacked first; a file that is not a trace is rejected there. Recordings shrink to 1/7 up to 1/17 of their size, and a
+//! recording of a single repeated call to 1/66. A file that grows far beyond that is made to fill a disk, or to take hours.
 
 use super::{Format, Head, Reader};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Unpacked before the format inside is recognised.
+/// Packed files are unpacked before the format inside is recognised.
 pub(crate) const FORMAT: Format = Format {
     name: "any of them packed with gzip, xz or zstd",
     read: "yes",
@@ -19,21 +19,21 @@ pub(crate) const FORMAT: Format = Format {
     reader: Reader::None,
 };
 
-/// Unpacked bytes that are kept in memory; more go into a file.
+/// Unpacked bytes that stay in memory; more go to a file.
 const IN_MEMORY: usize = 1 << 20;
-/// Unpacked bytes that are never too many.
+/// Unpacked size that is always allowed.
 const ALWAYS: u64 = 64 << 20;
-/// The packed size up to which no more than that is unpacked: an optimised build reports on 64 MiB of any format within 10 s.
+/// Packed size up to which only `ALWAYS` bytes may be unpacked: an optimised build reports on 64 MiB of any format within 10 s.
 const SMALL: u64 = 1 << 20;
-/// How many times its packed size a trace may have beyond that.
+/// Unpacked bytes that each further packed byte allows.
 const MOST_TIMES: u64 = 100;
-/// Memory that xz may take, KiB: its highest level has a dictionary of 64 MiB.
+/// Memory limit for xz, KiB: its highest level has a dictionary of 64 MiB.
 const XZ_MEMORY_KIB: u32 = 80 << 10;
-/// Window of a zstd frame, bytes: what every decoder should accept, and no encoder exceed by itself (RFC 8878, section 3.1.1.1.2). The
-/// decoder keeps twice as much. `zstd --long` and `--ultra` ask for up to 128 MiB and more.
+/// Largest window of a zstd frame, bytes: every decoder should accept it, and encoders do not exceed it by default (RFC 8878, section
+/// 3.1.1.1.2). The decoder keeps twice as much. `zstd --long` and `--ultra` need up to 128 MiB and more.
 const ZSTD_WINDOW: u64 = 8 << 20;
 
-/// What a file is packed with.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Gzip,
@@ -59,7 +59,7 @@ impl Packing {
         }
     }
 
-    /// What to say where that takes too much memory.
+    /// The message if the decoder would need too much memory.
     fn too_wide(self) -> String {
         match self {
             Packing::Zstd => format!(
@@ -84,7 +84,7 @@ impl Packing {
     }
 }
 
-/// The frames of a zstd file, one after the other.
+/// The frames of a zstd file in sequence.
 struct Frames<R: io::BufRead> {
     packed: R,
     frame: Option<Box<ruzstd::decoding::FrameDecoder>>,
@@ -124,19 +124,19 @@ impl<R: io::BufRead> Read for Frames<R> {
     }
 }
 
-/// Bytes that so many packed ones may be once they are unpacked.
+/// Largest unpacked size for this packed size, bytes.
 pub(crate) fn most(packed: u64) -> u64 {
     ALWAYS.saturating_add(packed.saturating_sub(SMALL).saturating_mul(MOST_TIMES))
 }
 
-/// What to say of a packed file that unpacks to more.
+/// The message for a packed file that exceeds its limit.
 fn too_large(packing: Packing, packed: u64, most: u64) -> String {
     let name = packing.name();
     let what = format!("if you trust it, unpack it ({name} -dc FILE >TRACE) and give what comes out");
     format!("{}; {what}", grows_too_far(packed, most))
 }
 
-/// What a file does that has packed parts and unpacks to more.
+/// The part of the message that is also true for a file with packed parts.
 pub(crate) fn grows_too_far(packed: u64, most: u64) -> String {
     format!(
         "unpacks to more than {} MiB, which is the limit for {packed} packed bytes (few recordings pack so well)",
@@ -144,14 +144,14 @@ pub(crate) fn grows_too_far(packed: u64, most: u64) -> String {
     )
 }
 
-/// What came out.
+/// The result of unpacking.
 pub(crate) struct Unpacked {
     pub input: Input,
-    /// The packed file is cut or damaged: this is what comes before that.
+    /// The packed file is cut or damaged: `input` has the data before that place.
     pub cut: bool,
 }
 
-/// Unpacks a file of a trace whose files have so many packed bytes together. `wanted` says of its beginning whether it is to be unpacked at all.
+/// Unpacks one file of a trace. `whole`: packed bytes of all files of the trace. `wanted` decides by the beginning whether to go on.
 pub(crate) fn unpack(
     path: &Path,
     input: &Input,
@@ -160,7 +160,7 @@ pub(crate) fn unpack(
     wanted: impl FnOnce(&Head) -> Result<(), Error>,
 ) -> Result<Unpacked, Error> {
     let size = input.size().map_err(|e| Error::io(path, "read", e))?;
-    // Each file has its share of what the trace may unpack to.
+    // Each file gets its share of the trace's limit.
     let whole = whole.max(size).max(1);
     let most = (u128::from(most(whole)) * u128::from(size) / u128::from(whole)) as u64;
     let mut reader = packing.reader(input.reader()).map_err(|e| Error::io(path, "read", e))?;
@@ -194,7 +194,7 @@ pub(crate) fn unpack(
     Ok(Unpacked { input: Input::Unpacked { file, packed: size }, cut })
 }
 
-/// Reads so many bytes, or up to the end or to where the packed data stops making sense.
+/// Reads up to `wanted` bytes; stops at the end, or where the packed data is damaged.
 fn fill(
     path: &Path,
     packing: Packing,
@@ -223,7 +223,7 @@ fn fill(
     Ok(())
 }
 
-/// A file that only this process has, in the directory for temporary files. `path` is what is to be kept in it.
+/// Makes a file without a name in the directory for temporary files. `path` is for messages: the input that the file will hold.
 pub(crate) fn nameless(path: &Path) -> Result<File, Error> {
     let dir = std::env::temp_dir();
     flashscope_output::temporary(&dir).map_err(|e| Error::Unsupported {

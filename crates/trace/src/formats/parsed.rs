@@ -1,7 +1,7 @@
-//! Records made of what a format says of its events: lines of text, messages of a protobuf.
+//! Makes records from events of other formats: lines of text, or messages of a protobuf.
 //!
-//! An event becomes a record whose format is made up: `text` (all that stands behind the time), `flags`, and a field for
-//! each value that was found. Two events with the same name and the same names and kinds of values have one format.
+//! An event becomes a record with a generated schema: `text` (all text after the time), `flags`, and a field for each value that was found.
+//! Two events with equal names, and equal names and types of fields, share one schema.
 
 use super::repeated::{Backwards, Repeated, Step, range};
 use crate::bytes::Endian;
@@ -24,9 +24,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// gzip's first bytes in base64: Chrome's trace viewer packs its JSON so.
+/// gzip's first bytes in base64: Chrome's trace viewer packs its JSON in this form.
 pub(crate) const PACKED: &[u8] = b"H4sI";
-/// Formats that are made up; an event beyond, or beyond [`MAX_FORMATS_MEMORY`], has its text only.
+/// Largest number of generated schemas; an event above this, or above [`MAX_FORMATS_MEMORY`], keeps its text only.
 const MAX_SCHEMAS: usize = 4096;
 
 /// A field's value.
@@ -45,11 +45,11 @@ pub(crate) struct Parsed<'a> {
     pub fields: Vec<(&'a str, Value<'a>)>,
 }
 
-/// What a pass over a source meets.
+/// An item that a parser reports.
 pub(crate) enum Item<'a> {
     Event {
         cpu: u16,
-        /// `None`: the format has none for it.
+        /// `None`: the format has no time for it.
         time: Option<u64>,
         tid: TaskId,
         flags: &'a [u8],
@@ -61,43 +61,43 @@ pub(crate) enum Item<'a> {
         comm: &'a [u8],
         time: u64,
     },
-    /// This thread is a user's: it is of another's process.
+    /// This thread belongs to another thread's process, so it is not a kernel thread.
     UserTask {
         tid: TaskId,
     },
-    /// Events are missing on this CPU before its next one; `None`: how many is not said.
+    /// Events are missing on this CPU before its next one; `None`: the number is unknown.
     Lost {
         cpu: u16,
         events: Option<u64>,
     },
     /// Another loss that the format reports.
     Loss(Loss, u64),
-    /// The event before has a number of its own, so that a missing one is known (blkparse).
+    /// The previous event has a sequence number, so missing events are known (blkparse).
     Numbered,
     /// A line or message that was not understood.
     Malformed(&'a [u8]),
 }
 
-/// Why a text of most dialects has no event.
+/// The usual reason why a text has no event.
 pub(crate) const NOTHING_RECORDED: &str = "nothing was recorded, or its events were not switched on; record again";
 
-/// One input format whose events become records of made-up formats. Text has one already: [`super::text_file::Text`].
+/// An input format whose events become records with generated schemas. For text use [`super::text_file::Text`].
 pub(crate) trait Parser: Debug + Send + Sync {
     fn kind(&self) -> TraceKind;
-    /// The kernel's name of the clock; `unknown` where the format does not say it.
+    /// The kernel's name of the clock; `unknown` if the format does not tell it.
     fn clock(&self) -> &str;
-    /// The key of its facts.
+    /// The key of the format's facts.
     fn key(&self) -> &'static str;
-    /// As messages call it: "ftrace's text".
+    /// The format's name in messages: "ftrace's text".
     fn title(&self) -> &'static str;
 
-    /// Why it may have no event, and what to do.
+    /// Why a trace may have no event, and what to do.
     fn why_no_event(&self) -> &'static str {
         NOTHING_RECORDED
     }
-    /// Hands everything over, in the order in which it is to be read.
+    /// Reports all items, in the order in which they are to be read.
     fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()>;
-    /// More facts of its own.
+    /// Adds facts of the format's own.
     fn facts(&self, _into: &mut serde_json::Value) {}
 }
 
@@ -108,21 +108,21 @@ pub(crate) struct Log {
     schemas: Vec<Arc<Schema>>,
     by_signature: HashMap<Vec<u8>, usize>,
     cpus: u32,
-    /// Every event has a number of its own.
+    /// Every event has a sequence number.
     is_numbered: bool,
     backwards: Backwards,
 }
 
-/// The format of events beyond [`MAX_SCHEMAS`].
+/// Index of the schema for events beyond [`MAX_SCHEMAS`].
 const REST: usize = 0;
-/// Characters of a line that was not understood, in a message.
+/// Number of characters that a message shows of a malformed line.
 const SHOWN: usize = 60;
 
-/// What the first pass finds out.
+/// The results of the first pass.
 struct Survey {
     schemas: Vec<Arc<Schema>>,
     by_signature: HashMap<Vec<u8>, usize>,
-    /// Left for formats, bytes.
+    /// Bytes left for schemas.
     memory: usize,
     names: Names,
     losses: Losses,
@@ -132,7 +132,7 @@ struct Survey {
     with_time: u64,
     without_time: u64,
     numbered: u64,
-    /// Nanoseconds: 1, or 1000 where no time has a fraction of a microsecond.
+    /// Resolution of the times in ns: 1, or 1000 if all times are whole microseconds.
     finest: u64,
     highest_cpu: u16,
     malformed: u64,
@@ -227,7 +227,7 @@ impl Survey {
         }
     }
 
-    /// Why there is nothing to report; `None`: there are events.
+    /// Why there is nothing to report; `None` if there are events.
     fn nothing(&self, title: &str, why: &str) -> Option<String> {
         if self.with_time + self.without_time > 0 {
             return None;
@@ -247,7 +247,7 @@ impl Survey {
     }
 }
 
-/// The task that an event of a clone, an `exec` or a rename is of, as `crate::decode::tasks` takes it from records.
+/// Notes the task names in an event of a clone, an `exec` or a rename, like `crate::decode::tasks` for records.
 fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u64>) {
     let task = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
         Value::Unsigned(n) => Some(TaskId(u32::try_from(n).ok()?)),
@@ -280,7 +280,7 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u
     }
 }
 
-/// Reads everything once: formats, names of tasks, losses. A file without one event that is understood is refused.
+/// Reads everything once: schemas, task names, losses. A file without any understood event is refused.
 pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
     let mut survey = Survey::new();
     parser.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
@@ -321,7 +321,7 @@ impl Source for Log {
         Box::new(self.schemas.iter())
     }
 
-    /// A text says nothing of lines that were left out.
+    /// Text does not show lines that were deleted.
     fn counts_missing(&self) -> bool {
         self.is_numbered
     }
@@ -330,7 +330,7 @@ impl Source for Log {
         true
     }
 
-    /// In the order of the parser; what is there twice once.
+    /// Records in the parser's order; repeated events only once.
     fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
         let (mut scratch, mut data) = (Vec::new(), Vec::new());
         let mut repeated = Repeated::new(self.backwards);
@@ -363,7 +363,7 @@ impl Source for Log {
     }
 }
 
-/// What a source says of an event: its text, and its fields. blkparse prints the device before the time, which is not in the text.
+/// All that a source tells of an event: its text and its fields. blkparse prints the device before the time, so the text lacks it.
 struct Said<'a> {
     text: &'a [u8],
     parsed: &'a Parsed<'a>,
@@ -377,7 +377,7 @@ impl Hash for Said<'_> {
     }
 }
 
-/// Whether it is a step of a bio or a request that cannot come twice at one time, as those of zone appends can.
+/// How often the event can occur at one time. Most steps of bios and requests with sectors occur once; those of zone appends may repeat.
 fn step(parsed: &Parsed<'_>) -> Step {
     let field = |name: &str| parsed.fields.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     let has_a_place = ["nr_sector", "new_sector"].iter().any(|name| matches!(field(name), Some(Value::Unsigned(1..))));
@@ -393,7 +393,7 @@ fn step(parsed: &Parsed<'_>) -> Step {
     }
 }
 
-/// System, name, and the names and kinds of the fields.
+/// System, name, and the names and types of the fields.
 fn signature<'s>(parsed: &Parsed<'_>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
     scratch.clear();
     scratch.extend_from_slice(parsed.system.as_bytes());
@@ -410,7 +410,7 @@ fn signature<'s>(parsed: &Parsed<'_>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
     scratch
 }
 
-/// The format that a kernel would have printed for such lines.
+/// A format text like the kernel's, for a generated schema.
 fn format_text(parsed: &Parsed<'_>, id: u16) -> String {
     let mut out = format!(
         "name: {}\nID: {id}\nformat:\n\
@@ -436,14 +436,14 @@ fn format_text(parsed: &Parsed<'_>, id: u16) -> String {
     out
 }
 
-/// That format, at this place among all of them.
+/// The generated schema with index `at`.
 fn made_up(parsed: &Parsed<'_>, at: usize) -> Arc<Schema> {
     let text = format_text(parsed, at as u16 + 1);
-    // What is made up here can be read; its place is kept if not: the numbers of those behind it count on it.
+    // Generated text always parses. If it did not, a placeholder keeps the index, because later indexes depend on it.
     Arc::new(Schema::parse(parsed.system, &text, Endian::Little, 8).unwrap_or(Schema::unknown(Endian::Little)))
 }
 
-/// A record of that format.
+/// Encodes a record with a generated schema.
 fn encode(out: &mut Vec<u8>, id: u16, tid: TaskId, text: &[u8], flags: &[u8], fields: &[(&str, Value<'_>)]) {
     let fixed: usize = 16 + fields.iter().map(|(_, v)| if matches!(v, Value::Text(_)) { 4 } else { 8 }).sum::<usize>();
     out.clear();

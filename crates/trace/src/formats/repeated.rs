@@ -1,42 +1,42 @@
-//! Events that a source has twice: a text that was pasted twice, two captures that overlap in one file, a line that was copied.
+//! Finds events that a source has twice: text pasted twice, overlapping captures in one file, a copied line.
 //!
-//! Two events are one where all that the source says of them is the same: time to its last digit, CPU, thread, name, text and flags.
-//! How much evidence that is depends on where they stand:
+//! Two events are equal if everything in the source is equal: time to the last digit, CPU, thread, name, text and flags. Their position
+//! decides whether equal events are one event:
 //!
-//! - Where times have run backwards, and the event was already there before: a second copy begins again at earlier times. That
-//!   holds for events of every kind.
-//! - At the same time, and times did not run backwards: only for bios and requests with sectors. The block layer does not do the same
-//!   step of the same sectors twice within the resolution of any clock (a microsecond in text). A wake-up, a system call, or the end of
-//!   a flush may come twice; and zone appends are queued at their zone's begin, whatever comes before them. Completions of the same
-//!   sectors come twice where so many requests of them were issued: two threads read one sector.
+//! - Times ran backwards, and the event occurred before that. Then it is a copy: a second copy starts again at earlier times. This holds
+//!   for events of every kind.
+//! - Both have one time, and times did not run backwards. Then only bios and requests with sectors are copies. The block layer does not do
+//!   one step of the same sectors twice within the resolution of a clock (a microsecond in text). A wake-up, a system call, or the end of a
+//!   flush may occur twice. Zone appends are all queued at the beginning of their zone. Completions of the same sectors occur as often as
+//!   requests for them were issued: two threads may read one sector.
 //!
-//! Memory is bounded, and nothing is kept of a source whose times never run backwards. Of one whose times do, events are remembered
-//! from the earliest time that came too late.
+//! Memory is bounded. Nothing is kept for a source whose times never run backwards. For other sources, events are kept from the earliest
+//! time that came after a later one.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Events that are remembered where times run backwards; of more, a copy is not seen (the losses have `times_backwards`).
+/// Largest number of kept events, if times run backwards. Above it copies are not found (the losses have `times_backwards`).
 const MAX_SEEN: usize = 1 << 20;
-/// Events of one moment that are compared.
+/// Events with one time that are compared.
 const MAX_MOMENT: usize = 256;
-/// Ranges of sectors whose requests are counted.
+/// Ranges of sectors with a count of requests.
 const MAX_RANGES: usize = 1 << 16;
 
-/// What an event is, as far as it may come twice at one time.
+/// How often an event can occur at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It may.
+    /// Any number of times.
     Any,
-    /// It may not.
+    /// Once.
     Once,
-    /// Nor may this one; a request of these sectors (a hash of device and range) was issued.
+    /// Once; it issues a request for these sectors (a hash of device and range).
     Issued(u64),
-    /// As often as requests of these sectors are under way, in a text without copies of other steps.
+    /// As often as requests for these sectors are in flight, in a text without other copies.
     Completed(u64),
 }
 
-/// The earliest time that came after a later one: what a first pass finds.
+/// The earliest time that came after a later one, from a first pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backwards {
     last: u64,
@@ -52,20 +52,21 @@ impl Backwards {
     }
 }
 
-/// Finds them in one pass.
+/// Finds repeated events in one pass.
 #[derive(Debug)]
 pub(super) struct Repeated {
     from: Option<u64>,
     last: u64,
-    /// Times have run backwards so often.
+    /// How often times have run backwards.
     stretch: u32,
-    /// In which stretch an event was first.
+    /// The stretch in which an event occurred first.
     seen: HashMap<u64, u32>,
-    /// Of the time of the last event: bios and requests with sectors.
+    /// Hashes of bios and requests with sectors at the time of the last event.
     moment: Vec<u64>,
-    /// Requests under way, by their sectors.
+    /// Requests in flight, by their sectors.
     issued: HashMap<u64, u32>,
-    /// A step that cannot come twice did: the text has copies. A request whose completion was lost would make a second one of a copy.
+    /// A step that can occur only once was repeated, so the text has copies. Then completions are not compared with issued requests: after
+    /// a lost completion, a copy would count as the second one.
     has_copies: bool,
     pub count: u64,
 }
@@ -84,7 +85,7 @@ impl Repeated {
         }
     }
 
-    /// Whether this event (CPU, thread, name, text or fields, and flags) was there before; it is counted then.
+    /// Whether this event (CPU, thread, name, text or fields, and flags) is a repetition, which is counted.
     pub fn is(&mut self, time: u64, event: impl Hash, step: Step) -> bool {
         let once = step != Step::Any;
         if time != self.last {
@@ -143,7 +144,7 @@ impl Repeated {
     }
 }
 
-/// Device and range of a request.
+/// A hash of a request's device and range.
 pub(super) fn range(request: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     request.hash(&mut hasher);

@@ -1,27 +1,27 @@
-//! Dialects of text: each says of a line what it is.
+//! Dialects of text traces. A dialect classifies lines.
 
 use super::parsed::Item;
 use crate::kind::TraceKind;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Longest line that is read; the kernel's own are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
+/// Longest line that is read; the kernel's lines are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
 pub(crate) const MAX_LINE: usize = 16 << 10;
 
-/// One way of printing a trace. A new one implements [`Lines`]; `example.rs` shows how.
+/// A form of text. A new dialect implements [`Lines`]; `example.rs` shows how.
 #[derive(Clone, Copy)]
 pub(crate) struct Dialect {
-    /// `FtraceText` for a new one, unless a command must distinguish it.
+    /// `FtraceText` for a new dialect, unless a command must distinguish it.
     pub kind: TraceKind,
-    /// A word without spaces: the facts that this reader makes are below it in JSON.
+    /// One word: the key of the reader's facts in JSON.
     pub key: &'static str,
-    /// As messages call it.
+    /// The name in messages.
     pub title: &'static str,
-    /// The kernel's name of the clock, `unknown` where the text does not say it.
+    /// The kernel's name of the clock; `unknown` if the text does not tell it.
     pub clock: &'static str,
-    /// Why a text of it may have no event, and what to do.
+    /// Why a text may have no event, and what to do.
     pub why_no_event: &'static str,
-    /// A reader for one pass.
+    /// Makes a reader for one pass.
     pub lines: fn() -> Box<dyn Lines>,
 }
 
@@ -33,19 +33,19 @@ impl fmt::Debug for Dialect {
 
 /// Reads lines in the order of the text.
 pub(crate) trait Lines {
-    /// One line without its end. Says nothing of one that carries nothing (a comment, a ruler).
+    /// Reads one line without its end. Reports nothing for a line without content (a comment, a ruler).
     fn line(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>));
 
-    /// The beginning of a line beyond [`MAX_LINE`].
+    /// Gets the beginning of a line that is longer than [`MAX_LINE`].
     fn too_long(&mut self, begin: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         f(Item::Malformed(begin));
     }
 
-    /// The end of the text, for a reader that holds events back until their time has come.
+    /// Called at the end of the text. A reader that delays events reports the rest here.
     fn end(&mut self, _f: &mut dyn FnMut(Item<'_>)) {}
 }
 
-/// A line without what ends it, and without the marks of a quotation in a mail (`> `, `>> `).
+/// Removes the line end and the quotation marks of mails (`> `, `>> `).
 pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     let mut text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -55,7 +55,7 @@ pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     text
 }
 
-/// Signs that a page's source has by name.
+/// Characters that a web page's source may write by name.
 const ENTITIES: [(&[u8], u8); 7] = [
     (b"&lt;", b'<'),
     (b"&gt;", b'>'),
@@ -66,16 +66,16 @@ const ENTITIES: [(&[u8], u8); 7] = [
     (b"&nbsp;", b' '),
 ];
 
-/// A line as its tool printed it. Terminals colour words (`ESC [ … m`), web pages have blanks of their own (U+00A0) and names for
-/// some signs (`&lt;idle&gt;`), and tables have tabs between columns: those are a line's where three are in it, and its first blank
-/// is one or two are before its time.
+/// The line in the form in which its tool printed it. Removes colours of terminals (`ESC [ … m`), and replaces non-breaking spaces (U+00A0)
+/// and named characters (`&lt;idle&gt;`) of web pages. Replaces the tabs between a table's columns: if the line has at least three, and
+/// its first blank is a tab or two tabs are before the end of the time.
 pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
     if !line.iter().any(|b| matches!(b, b'\t' | 0x1b | 0xc2 | b'&')) {
         return Cow::Borrowed(line);
     }
     let count = |text: &[u8]| text.iter().filter(|&&b| b == b'\t').count();
     let blank = line.iter().position(|b| matches!(b, b' ' | b'\t'));
-    // Of a name with a blank: two are before what ends the time.
+    // Two tabs before the end of the time: the name has a blank.
     let time = line.windows(2).position(|w| matches!(w, b": " | b":\t")).unwrap_or(0);
     let first = blank.is_some_and(|at| at > 0 && (line[at] == b'\t' || count(&line[..time]) >= 2));
     let columns = count(line) >= 3 && first;
@@ -110,19 +110,19 @@ pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The beginning of a text without the byte order mark that editors of Windows put there.
+/// Removes the byte order mark that Windows editors put at the beginning of a text.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Whether lines end with a carriage return alone, as on the first Macs.
+/// Whether lines end with a lone carriage return, as on the first Macs.
 pub(crate) fn has_lone_returns(text: &[u8]) -> bool {
     let alone = text.windows(2).filter(|w| w[0] == b'\r' && w[1] != b'\n').count();
     let ends = text.iter().filter(|&&b| b == b'\n').count();
     alone > 1 && alone > ends && !text.contains(&0)
 }
 
-/// Whether most lines have a time with a comma before its decimals, as programs print numbers in some languages.
+/// Whether most lines have times with a decimal comma, as programs print in some languages.
 pub(crate) fn has_decimal_commas(lines: &[&[u8]]) -> bool {
     let has = |line: &&&[u8]| {
         line.split(u8::is_ascii_whitespace).any(|word| {

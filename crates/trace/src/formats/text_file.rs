@@ -1,4 +1,4 @@
-//! A file of text: read line by line in bounded memory, each line handed to its dialect.
+//! Reads a text file line by line in bounded memory, and passes each line to its dialect.
 
 use super::parsed::{Item, Parser};
 use super::text::{Dialect, MAX_LINE, plain, without_end, without_mark};

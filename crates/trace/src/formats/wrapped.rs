@@ -1,35 +1,35 @@
-//! Lines that a terminal, a mail or a forum has broken, put together again.
+//! Joins lines that a terminal, a mail or a forum has broken.
 //!
-//! A line that is none of the dialect, with the one behind it, may be one. A terminal breaks at its last column, inside of
-//! words too; mails and forums break between words. The beginning of the text shows which: what makes more lines
-//! events. Nothing is joined where no more of them are.
+//! If a line is not understood, it is tried together with the next line. A terminal breaks at its last column, also inside words; mails and
+//! forums break between words. The beginning of the text decides: the way that gives more events is used. Lines are joined only if that
+//! gives more events.
 //!
-//! A line that was broken may be an event all the same, without its last fields. So an event waits for the line behind it, which
-//! belongs to it if the event ends at the terminal's last column, or if its first word had no room there.
+//! A broken line may still be an event, without its last fields. So an event waits for the next line. That line belongs to it if the event
+//! ends at the terminal's last column, or if the line's first word did not fit into the event's line.
 
 use super::parsed::Item;
 use super::text::{Dialect, Lines, MAX_LINE};
 
-/// How lines are broken.
+/// The way in which lines are broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrap {
     Not,
-    /// Behind so many bytes; blanks there may be lost.
+    /// After this number of bytes; blanks at that place may be lost.
     Column(usize),
-    /// At a blank; the longest line that begins an event has so many bytes.
+    /// At a blank; the longest line that begins an event has this number of bytes.
     Words(usize),
 }
 
-/// Pieces of one line at most.
+/// Largest number of pieces of one line.
 const MAX_PIECES: usize = 6;
-/// Blanks at a piece's end that were lost.
+/// Largest number of lost blanks at the end of a piece.
 const LOST_BLANKS: usize = 2;
-/// The same where the line was broken in the blanks that fill a column: the next piece begins with others.
+/// The same, if the line was broken in the blanks that fill a column: then the next piece begins with blanks.
 const LOST_FILLING: usize = 24;
 /// Shorter lines are not broken.
 const SHORTEST: usize = 40;
 
-/// What a dialect makes of some lines.
+/// Counts of events and malformed lines for a dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Understood {
     pub events: usize,
@@ -51,7 +51,7 @@ impl Understood {
     }
 }
 
-/// How these lines are broken; `None`: no way makes more of them events, and leaves few lines, or less than half as many as
+/// How these lines are broken. `None` unless joining gives more events, and also leaves few malformed lines, or less than half as many as
 /// before: a mail has prose around the trace.
 pub(crate) fn found(dialect: &Dialect, lines: &[&[u8]]) -> Option<(Wrap, Understood)> {
     let longest = lines.iter().map(|line| line.len()).max().filter(|&len| len >= SHORTEST)?;
@@ -65,7 +65,7 @@ pub(crate) fn found(dialect: &Dialect, lines: &[&[u8]]) -> Option<(Wrap, Underst
     is_better.then_some(best)
 }
 
-/// A reader of such lines.
+/// A reader for lines that are broken in this way.
 pub(crate) fn reader(dialect: &Dialect, wrap: Wrap) -> Box<dyn Lines> {
     let lines = (dialect.lines)();
     match wrap {
@@ -74,7 +74,7 @@ pub(crate) fn reader(dialect: &Dialect, wrap: Wrap) -> Box<dyn Lines> {
     }
 }
 
-/// Whether a word of a line is a time of microseconds at least, as it stands in front of an event.
+/// Whether the line has a word that is a time with at least microseconds, as before an event.
 fn has_time(line: &[u8]) -> bool {
     let is_time = |word: &[u8]| {
         let mut parts = word.strip_suffix(b":").unwrap_or(word).split(|&b| b == b'.');
@@ -88,10 +88,10 @@ fn has_time(line: &[u8]) -> bool {
 struct Joined {
     lines: Box<dyn Lines>,
     wrap: Wrap,
-    /// The beginning of a line.
+    /// The beginning of a line that may continue.
     buffer: Vec<u8>,
     pieces: usize,
-    /// The beginning is an event by itself.
+    /// The beginning alone is an event.
     is_event: bool,
     /// Bytes of the last piece.
     last: usize,
@@ -105,7 +105,7 @@ enum Said {
 }
 
 impl Joined {
-    /// What the dialect says of a line. Reading one twice changes nothing.
+    /// How the dialect classifies a line. A line may be read twice without effect.
     fn said(&mut self, line: &[u8]) -> Said {
         let mut said = Said::Nothing;
         self.lines.line(line, &mut |item| match item {
@@ -116,7 +116,7 @@ impl Joined {
         said
     }
 
-    /// Nothing belongs to the beginning any more.
+    /// Reports the beginning alone: no further piece belongs to it.
     fn give_up(&mut self, f: &mut dyn FnMut(Item<'_>)) {
         let begin = std::mem::take(&mut self.buffer);
         match self.pieces {
@@ -135,15 +135,15 @@ impl Joined {
         self.last = line.trim_ascii_end().len();
     }
 
-    /// Whether a line may belong to the event in front of it: its first word had no room there.
+    /// Whether a line may continue the event before it, because its first word did not fit there.
     fn had_no_room(&self, line: &[u8]) -> bool {
-        // A line of a terminal has exactly as many columns: `join` sees to it.
+        // `join` checks that a terminal's line is full.
         let Wrap::Words(width) = self.wrap else { return true };
         let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
         word.is_some_and(|word| self.last + 1 + word.len() > width)
     }
 
-    /// Adds a piece. False: this line does not go on so.
+    /// Adds a piece. Returns false if the line cannot continue like this.
     fn join(&mut self, line: &[u8]) -> bool {
         match self.wrap {
             Wrap::Column(width) => {

@@ -1,8 +1,8 @@
-//! What `blkparse` prints without `-f`: one step of a bio or a request a line.
+//! The text of `blkparse` without `-f`: one step of a bio or a request per line.
 //!
-//! `8,16   1        1     0.000000000  5529  Q  WS 274432 + 8 [fio]`: device, CPU, number, seconds, process, step, letters,
-//! range, name. The kernel's `blk` tracer with the option blk_classic prints the same without the number. Times count from
-//! the first step, so that the clock is blkparse's own.
+//! `8,16   1        1     0.000000000  5529  Q  WS 274432 + 8 [fio]`: device, CPU, number, seconds, process, step, letters, range, name.
+//! The kernel's `blk` tracer with the option blk_classic prints the same without the number. Times count from the first step, so the clock
+//! is blkparse's own.
 
 use super::lane::{MAX_COUNTERS, MAX_GAP};
 use crate::formats::ftrace::{blk_event, time};
@@ -33,11 +33,11 @@ pub(crate) const DIALECT: Dialect = Dialect {
 
 #[derive(Default)]
 struct Reader {
-    /// The next number of each device and CPU.
+    /// The next number for each device and CPU.
     next: HashMap<(Vec<u8>, u16), u64>,
-    /// There was a step.
+    /// The text has had a step.
     in_steps: bool,
-    /// The text has come to the sums behind the steps.
+    /// The text has reached the sums after the steps.
     in_summary: bool,
 }
 
@@ -51,7 +51,7 @@ impl Lines for Reader {
         self.in_summary = false;
         self.in_steps = true;
         self.count(&head, f);
-        // Behind a completion stands its error, and who was interrupted is not said.
+        // A completion ends with its error, so the interrupted task has no name.
         let comm = parsed.fields.iter().find_map(|(key, value)| match value {
             Value::Text(comm) if *key == "comm" => Some(*comm),
             _ => None,
@@ -61,25 +61,25 @@ impl Lines for Reader {
         }
         let (cpu, tid) = (head.cpu, head.tid);
         f(Item::Event { cpu, time: Some(head.time_ns), tid, flags: b"", text: head.payload, parsed: &parsed });
-        // Messages have no number of their own; nothing is matched by them.
+        // Messages have no number of their own.
         if head.number.is_some_and(|n| n > 0) || head.number.is_some() && head.action == b"m" {
             f(Item::Numbered);
         }
     }
 }
 
-/// The step of a line, where blkparse printed it by itself.
+/// The step in a line, if the line has blkparse's own form.
 fn step<'a>(head: &Head<'a>) -> Option<Parsed<'a>> {
     if head.digits == 9 { blk_event(head.device, head.action, head.rest) } else { None }
 }
 
 impl Reader {
-    /// The kernel numbers the steps of each device and CPU.
+    /// Checks the number: the kernel numbers the steps of each device and CPU.
     fn count(&mut self, head: &Head<'_>, f: &mut dyn FnMut(Item<'_>)) {
         // Messages have no number; the tracer prints none.
         let Some(number) = head.number.filter(|&n| n > 0 && head.action != b"m") else { return };
         let mut key = (head.device.to_vec(), head.cpu);
-        // blkparse prints the disk in a remap of a partition's trace, which has the partition's number.
+        // In a remap of a partition's trace, blkparse prints the disk but the partition's number.
         if let Some(origin) = origin(head) {
             let origin = (origin.to_vec(), head.cpu);
             let before = |key| self.next.get(key).map(|next| number.wrapping_sub(*next));
@@ -101,12 +101,12 @@ impl Reader {
         }
     }
 
-    /// A line that is no step.
+    /// A line without a step.
     fn other(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         let trimmed = text.trim_ascii();
         if let Some(rest) = trimmed.strip_prefix(b"Skips:") {
-            // `Skips: 2 forward (1,234 -   0.5%)`: records that blkparse found missing. Their numbers show already where
-            // the text is whole.
+            // `Skips: 2 forward (1,234 -   0.5%)`: records that blkparse found missing. The numbers show them already, if the text is
+            // complete.
             self.in_summary = true;
             if !rest.trim_ascii().starts_with(b"0 forward") && self.next.is_empty() {
                 f(Item::Loss(Loss::GapsOfUnknownSize, 1));
@@ -121,7 +121,7 @@ impl Reader {
     }
 }
 
-/// Of a remap, the device that the I/O came from: `WS 18285248 + 8 <- (253,1) 18283200`.
+/// For a remap: the device from which the I/O came: `WS 18285248 + 8 <- (253,1) 18283200`.
 fn origin<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
     let rest = head.rest;
     let begin = rest.iter().position(|&b| b == b'(').filter(|_| head.action == b"A")? + 1;
@@ -134,31 +134,31 @@ fn is_summary(text: &[u8]) -> bool {
     named && text.ends_with(b"):") || text.starts_with(b"Throughput (R/W)") || text.starts_with(b"Events (")
 }
 
-/// `kworker/0:1H (42)`: whose sums follow, with -s.
+/// `kworker/0:1H (42)`: with -s, the sums of this program follow.
 fn is_program(text: &[u8]) -> bool {
     let pid = text.strip_suffix(b")").and_then(|text| text.rsplit(|&b| b == b'(').next());
     pid.is_some_and(|pid| !pid.is_empty() && pid.iter().all(|b| b.is_ascii_digit() || matches!(b, b',' | b' ')))
         && text.contains(&b' ')
 }
 
-/// `Input file sda.blktrace.0 added`: what blkparse says of its input.
+/// `Input file sda.blktrace.0 added`: blkparse's message about its input.
 fn is_file(text: &[u8]) -> bool {
     text.starts_with(b"Input file ") && text.ends_with(b" added")
 }
 
-/// What stands before a step's letters.
+/// The part of a line before the letters of the step.
 struct Head<'a> {
     device: &'a [u8],
     cpu: u16,
     number: Option<u64>,
     time_ns: u64,
-    /// Of the time's fraction; blkparse and the kernel print nine.
+    /// Number of decimals of the time; blkparse and the kernel print nine.
     digits: usize,
     tid: TaskId,
     action: &'a [u8],
-    /// Behind the action.
+    /// After the action.
     rest: &'a [u8],
-    /// From the action on.
+    /// The action and all text after it.
     payload: &'a [u8],
 }
 
@@ -166,7 +166,7 @@ fn head(text: &[u8]) -> Option<Head<'_>> {
     let mut rest = text;
     let device = word(&mut rest)?;
     let comma = device.iter().position(|&b| b == b',')?;
-    // blkparse gives the minor number a column: `8,0   ` and `8,16  `.
+    // blkparse aligns the minor number: `8,0   ` and `8,16  `.
     let minor = &device[comma + 1..];
     let digits = |bytes: &[u8]| !bytes.is_empty() && bytes.len() <= 7 && bytes.iter().all(u8::is_ascii_digit);
     if !digits(&device[..comma]) || !digits(minor) {
@@ -185,7 +185,7 @@ fn head(text: &[u8]) -> Option<Head<'_>> {
     (action.len() <= 2).then_some(Head { device, cpu, number, time_ns, digits, tid, action, rest, payload })
 }
 
-/// The next word, and what stands behind it.
+/// Takes the next word off `rest`.
 fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let text = rest.trim_ascii_start();
     let end = text.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(text.len());
@@ -198,9 +198,9 @@ fn number(text: &[u8]) -> Option<u64> {
     digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-/// Whether lines have blkparse's heads, and steps of a kind are not as it prints them by itself: `-f` or `-F` changed them.
+/// Whether lines have blkparse's heads but not its own form of steps: `-f` or `-F` changed them.
 pub(crate) fn has_changed_columns(lines: &[&[u8]]) -> bool {
-    /// Steps as they are printed by themselves, and others.
+    /// Number of steps in blkparse's own form, and in others.
     #[derive(Default)]
     struct Count {
         own: usize,
@@ -216,12 +216,12 @@ pub(crate) fn has_changed_columns(lines: &[&[u8]]) -> bool {
     if has_bytes_for_sectors(lines) {
         return true;
     }
-    // One that is cut is no other format.
+    // A single line may be cut: it does not show another format.
     let own: usize = kinds.values().map(|count| count.own).sum();
     kinds.values().any(|count| count.other > count.own && (count.other > 1 || own == 0))
 }
 
-/// Whether sizes are in bytes (`%N`) where blkparse prints sectors: bios that follow one another on the device show it.
+/// Whether sizes are in bytes (`%N`), where blkparse prints sectors: consecutive bios on a device show it.
 fn has_bytes_for_sectors(lines: &[&[u8]]) -> bool {
     let (mut last, mut bytes) = (HashMap::<&[u8], u64>::new(), 0usize);
     for head in lines.iter().filter_map(|line| head(line)).filter(|head| head.action == b"Q") {
@@ -250,8 +250,8 @@ fn is_action(word: &[u8]) -> bool {
     )
 }
 
-/// Whether most of these lines are of blkparse with a format of its own (`-f`): a step's letter with a device, a time or a
-/// kind of request, but not where blkparse puts them by itself.
+/// Whether most of these lines are from blkparse with a custom format (`-f`): a step's letter with a device, a time or a kind of request,
+/// but not in blkparse's own places.
 pub(crate) fn of_another_format(lines: &[&[u8]]) -> bool {
     let is_one = |line: &&[u8]| {
         let is_csv = !line.contains(&b' ');

@@ -1,4 +1,4 @@
-//! Records into typed events, and into records with a schema.
+//! Decodes blktrace's records to typed events, and to records with a schema.
 
 use super::record::{CGROUP, HEADER_MIN, Raw, V7, V8};
 use crate::bytes::{Endian, until_nul};
@@ -15,14 +15,14 @@ use std::sync::Arc;
 const TN_PROCESS: u32 = 0;
 const TN_MESSAGE: u32 = 2;
 
-/// What a record's process is called, where it is a note that says so.
+/// The name of a process; `None` unless the record is a note with one.
 #[inline(always)]
 pub(super) fn process<'a>(raw: &Raw<'a>) -> Option<&'a [u8]> {
     let note = raw.is_notify() && raw.header.action_low() & 0xff == TN_PROCESS;
     note.then(|| until_nul(raw.cgroup_and_pdu().1)).filter(|name| !name.is_empty())
 }
 
-/// Seconds and nanoseconds of the wall clock that a note gives beside its own time (`trace_note_time`).
+/// The wall clock in a note, as seconds and nanoseconds (`trace_note_time`); the note's own time is the trace's.
 pub(super) fn wall_clock_ns(raw: &Raw<'_>) -> Option<u64> {
     if !raw.is_notify() || raw.header.action_low() & 0xff != 1 {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn cpu(raw: &Raw<'_>) -> u16 {
     u16::try_from(raw.header.cpu()).unwrap_or(u16::MAX)
 }
 
-/// Turns records into events.
+/// Turns records into typed events.
 pub(super) struct Typer {
     event: Event,
     unknown: u64,
@@ -55,12 +55,12 @@ impl Typer {
         losses.add(Loss::RecordsMalformed, self.short);
     }
 
-    /// The typed form; `None` where it has none (names of processes, the wall clock, actions that are not known).
+    /// The typed form; `None` for records without one (names of processes, the wall clock, unknown actions).
     #[inline(always)]
     pub fn event(&mut self, raw: &Raw<'_>) -> Option<&Event> {
         let h = &raw.header;
         if h.is_notify() {
-            // Not the record itself: it stays in registers.
+            // The record itself is not passed on, so that it stays in registers.
             return self.note(h.action_low(), TimeNs(h.time()), cpu(raw), TaskId(h.pid()), raw.cgroup_and_pdu().1);
         }
         let Some(action) = BlockAction::from_code((h.action_low() & !CGROUP) as u16) else {
@@ -76,7 +76,7 @@ impl Typer {
             flags: flags(h.action() >> 16, h.bytes()),
             sector: h.sector(),
             bytes: u64::from(h.bytes()),
-            // The kernel's negative number, cut to 16 bits.
+            // The kernel's negative error number, cut to 16 bits.
             error: i32::from(h.error() as i16),
             cgroup: 0,
             detail: BlockDetail::None,
@@ -114,8 +114,8 @@ impl Typer {
     }
 }
 
-/// What a request is. What moves nothing and writes nothing is no read, whatever its category says (a plug, an empty flush):
-/// blkparse prints such as `N` (`fill_rwbs`).
+/// The flags of a request. A step that moves no data and is not a write is not a read either, whatever its category (a plug, an empty
+/// flush): blkparse prints `N` for it (`fill_rwbs`).
 #[inline(always)]
 fn flags(categories: u64, bytes: u32) -> RequestFlags {
     let flags = RequestFlags::from_categories(categories);
@@ -125,7 +125,7 @@ fn flags(categories: u64, bytes: u32) -> RequestFlags {
     }
 }
 
-/// Whether an action of this kind carries more than its range.
+/// Whether this kind of action has data besides its range.
 #[inline(always)]
 fn has_detail(action: BlockAction) -> bool {
     use BlockAction::*;
@@ -134,7 +134,7 @@ fn has_detail(action: BlockAction) -> bool {
     DETAILED >> action as u32 & 1 != 0
 }
 
-/// What an action carries; `None`: its PDU is too short. PDUs of remap, split and unplug are big-endian on every machine
+/// The data of an action; `None` if its PDU is too short. PDUs of remap, split and unplug are big-endian on every machine
 /// (`kernel/trace/blktrace.c`: `cpu_to_be32`, `cpu_to_be64`).
 fn detail(action: BlockAction, pdu: &[u8]) -> Option<BlockDetail> {
     let be = Endian::Big;
@@ -149,10 +149,10 @@ fn detail(action: BlockAction, pdu: &[u8]) -> Option<BlockDetail> {
     })
 }
 
-/// Bytes before the kernel's record in a [`crate::Record`]: the usual common fields, where the PDU lies, the control group.
+/// Bytes in a [`crate::Record`] before the kernel's record: the common fields, the place of the PDU, the control group.
 const PREFIX: usize = 24;
 
-/// A record with the fields of [`schemas`]: the kernel's bytes, unchanged, behind the prefix.
+/// Makes a record with the fields of [`schemas`]: the prefix, then the kernel's bytes unchanged.
 pub(super) fn put_record(data: &mut Vec<u8>, raw: &Raw<'_>) {
     let (cgroup, pdu) = raw.cgroup_and_pdu();
     let e = raw.endian;
@@ -167,7 +167,7 @@ pub(super) fn put_record(data: &mut Vec<u8>, raw: &Raw<'_>) {
     data.extend_from_slice(raw.bytes);
 }
 
-/// Formats of both versions' records, as a kernel would have described them.
+/// Schemas for records of both versions, in the form of kernel formats.
 pub(super) fn schemas(endian: Endian) -> Result<[Arc<Schema>; 2], FormatError> {
     let v7 = [("action", "u32", 4), ("pid", "u32", 4), ("device", "u32", 4), ("cpu", "u32", 4)];
     let v8 = [("pid", "u32", 4), ("action", "u64", 8), ("device", "u32", 4), ("cpu", "u32", 4)];

@@ -1,4 +1,4 @@
-//! Records out of one file, or out of the parts of a file that one CPU wrote.
+//! Reads records from one file, or from the parts of a file that one CPU wrote.
 
 use super::record::{HEADER_MAX, HEADER_MIN, Header, Raw, kind};
 use crate::bytes::Endian;
@@ -7,53 +7,53 @@ use crate::input::Input;
 use std::io;
 use std::sync::Arc;
 
-/// Read ahead in all lanes together; a lane reads at least `SMALLEST` at once.
+/// Bytes read ahead by all lanes together; one lane reads at least `SMALLEST` bytes at once.
 const READ_AHEAD: usize = 4 << 20;
 const SMALLEST: usize = 16 << 10;
 const LARGEST: usize = 128 << 10;
-/// Pairs of a device and a CPU whose records are counted, of one lane or text.
+/// Largest number of pairs of device and CPU whose records are counted, per lane or text.
 pub(super) const MAX_COUNTERS: usize = 4096;
-/// A jump in the numbers beyond this is another recording, or damage: no count of what is missing.
+/// A larger jump in the numbers is another recording or damage, and does not count as missing records.
 pub(super) const MAX_GAP: u32 = 1 << 24;
 
-/// Where a lane's records lie.
+/// The place of a lane's records.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub input: Arc<Input>,
     pub endian: Endian,
-    /// Parts in order; none: the whole file.
+    /// Parts in order; `None`: the whole file.
     pub runs: Option<Arc<[Run]>>,
-    /// `blkparse -d` wrote it: times count from the first step, those of notes were left as the kernel had them. A note
-    /// then has the time of what stands before it.
+    /// `blkparse -d` wrote the file: times of steps count from the first step, times of notes are the kernel's. A note then gets the time
+    /// of the record before it.
     pub rebased: bool,
-    /// Which recording of the file it is of, from 0: each comes after the one before, whatever its times.
+    /// Number of the recording in the file, from 0. A recording comes after the one before it, whatever its times.
     pub recording: u32,
 }
 
-/// Whole records of one CPU, side by side.
+/// Adjacent whole records of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub begin: u64,
     pub length: u64,
 }
 
-/// What was met on the way through a lane.
+/// Counts of one pass over a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Numbers of records that never came.
+    /// Missing records, by the gaps in their numbers.
     pub missing: u64,
     pub backwards: u64,
-    /// Records whose time no clock gives: they are left out.
+    /// Records with a time that no clock can have: they are left out.
     pub odd_times: u64,
-    /// Records whose PDU reaches into the next one.
+    /// Records whose PDU overlaps the next record.
     pub malformed: u64,
-    /// Bytes between records that belong to none.
+    /// Bytes between records.
     pub skipped: u64,
     /// The file ends inside a record.
     pub cut: u64,
 }
 
-/// Where records go. A closure is one; a type of its own can have its method inlined.
+/// Receiver of records. A closure is one; a type with its own method allows inlining.
 pub(super) trait Sink {
     fn record(&mut self, raw: &Raw<'_>);
 }
@@ -71,14 +71,14 @@ pub(super) struct Lane {
     runs: Option<Arc<[Run]>>,
     rebased: bool,
     next_run: usize,
-    /// Bytes of the file from `base` on; what was handed out ends at `at`.
+    /// Bytes of the file from `base` on; the bytes before `at` are used.
     buffer: Vec<u8>,
     base: u64,
     at: usize,
     filled: usize,
-    /// Where the file or run ends.
+    /// End of the file or run.
     end: u64,
-    /// Of the record that comes next, where `start` and `hand_out` said that there is one.
+    /// Time of the next record, if `start` or `hand_out` returned true. Where the search continues if no record follows the last one.
     pub time: u64,
     /// Where the search goes on if what follows the last record is none.
     retry: u64,
@@ -89,7 +89,7 @@ pub(super) struct Lane {
 impl Lane {
     pub fn new(source: &Part, lanes: usize) -> Lane {
         let size = (READ_AHEAD / lanes.max(1)).clamp(SMALLEST, LARGEST);
-        // Of a small file no more than there is; a device says that it has nothing.
+        // No more than a small file's size; for a device the size is 0.
         let size = match source.input.size().ok().and_then(|n| usize::try_from(n).ok()) {
             Some(there @ 1..) => size.min(there.max(HEADER_MAX)),
             _ => size,
@@ -116,19 +116,19 @@ impl Lane {
         self.base + self.at as u64
     }
 
-    /// Goes to the first record; false where there is none.
+    /// Goes to the first record; false if there is none.
     pub fn start(&mut self) -> io::Result<bool> {
         self.retry = 0;
         let found = self.find_record()?;
         if let Some(first) = Header::read(self.endian, &self.buffer[self.at..self.filled], &mut [0; HEADER_MIN]) {
-            // An impossible one is left out, and holds nothing up before that; nor does one that counts from elsewhere.
+            // A first time that is impossible, or that counts from elsewhere, must not delay the lane.
             let elsewhere = self.rebased && first.is_notify();
             self.time = Some(first.time()).filter(|&time| TimeNs(time).is_possible() && !elsewhere).unwrap_or(0);
         }
         Ok(found)
     }
 
-    /// Hands out records as long as the next one's time `goes_on`; false at the end.
+    /// Passes on records as long as the next one's time fulfils `goes_on`; false at the end.
     #[inline(always)]
     pub fn hand_out(&mut self, mut goes_on: impl FnMut(u64) -> bool, sink: &mut impl Sink) -> io::Result<bool> {
         loop {
@@ -147,13 +147,13 @@ impl Lane {
         }
     }
 
-    /// What is not plain, not in everyone's way.
+    /// Records that are not plain; kept out of the main loop.
     #[inline(never)]
     fn hand_out_other(&mut self, goes_on: &mut impl FnMut(u64) -> bool, sink: &mut impl Sink) -> bool {
         self.hand_out_buffer::<false>(goes_on, sink)
     }
 
-    /// Hands out what is in the buffer, whole, or as far as it is plain; true where a time did not go on.
+    /// Passes on the records in the buffer, or only as far as they are plain. Returns true if a time did not fulfil `goes_on`.
     #[inline(always)]
     fn hand_out_buffer<const PLAIN: bool>(
         &mut self,
@@ -187,7 +187,7 @@ impl Lane {
             let endian = if PLAIN { Endian::Little } else { self.endian };
             let position = self.base + (self.filled - rest.len()) as u64;
             let mut raw = Raw { header, endian, position, missing: 0, bytes };
-            // The kernel numbers what happens to I/O, not its notes.
+            // The kernel numbers steps, but not its notes.
             if !header.is_notify() && !self.numbers.goes_on(header.counter(), header.sequence()) {
                 raw.missing = self.numbers.gap(header.counter(), header.sequence(), raw.origin());
                 self.counts.missing += u64::from(raw.missing);
@@ -201,7 +201,7 @@ impl Lane {
         false
     }
 
-    /// Makes `wanted` bytes from `at` on available, as far as there are so many; returns how many there are.
+    /// Reads until `wanted` bytes from `at` on are available, or the input ends; returns the number of available bytes.
     fn fill(&mut self, wanted: usize) -> io::Result<usize> {
         let have = self.filled - self.at;
         if have >= wanted {
@@ -226,7 +226,7 @@ impl Lane {
         }
     }
 
-    /// Finds the record at `at` or behind it.
+    /// Finds the record at `at` or after it.
     #[cold]
     fn find_record(&mut self) -> io::Result<bool> {
         loop {
@@ -243,7 +243,7 @@ impl Lane {
                 if self.fill(total)? >= total {
                     return Ok(true);
                 }
-                // It is cut, or its PDU's length lies and what follows is in there.
+                // The record is cut, or its PDU's length is wrong and hides the next records.
                 match self.search(here + size)? {
                     true => self.counts.malformed += 1,
                     false => self.counts.cut += 1,
@@ -252,7 +252,7 @@ impl Lane {
                 self.counts.cut += 1;
                 self.at = self.filled;
             } else {
-                // The record before may have lied about its PDU: then what follows lies inside of it.
+                // The PDU length of the record before may be wrong: then the next records are inside it.
                 let from = std::mem::replace(&mut self.retry, here).min(here);
                 self.search(from)?;
                 self.counts.malformed += u64::from(self.offset() < here);
@@ -268,12 +268,12 @@ impl Lane {
         self.next_run += 1;
         self.end = begin.saturating_add(length);
         self.retry = begin;
-        // What is in the buffer behind the last run's end was not read for this one.
+        // The rest of the buffer is beyond the last run's end and is not for this run.
         (self.base, self.at, self.filled) = (begin, 0, 0);
         true
     }
 
-    /// Goes to the first magic at `from` or behind it, else to the end.
+    /// Goes to the first magic at `from` or after it, else to the end.
     fn search(&mut self, from: u64) -> io::Result<bool> {
         self.seek(from);
         loop {
@@ -303,10 +303,10 @@ fn is(endian: Endian, bytes: &[u8]) -> bool {
 
 /// The next number of each device and CPU.
 struct Numbers {
-    /// Device and CPU of the record before, and what comes next there.
+    /// Device and CPU of the previous record, and the next number there.
     counter: u64,
     next: u32,
-    /// Where `known` has them; `next` lags behind there.
+    /// Index in `known`; `next` there is not up to date.
     at: usize,
     known: Vec<(u64, u32)>,
 }
@@ -319,10 +319,10 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// The kernel counts from 1.
+    /// The kernel's numbers begin with 1.
     const FIRST: u32 = 1;
 
-    /// True where nothing is missing before this one, on the device and CPU of the record before.
+    /// True if no record is missing before this one and it has the device and CPU of the previous record.
     #[inline(always)]
     fn goes_on(&mut self, counter: u64, sequence: u32) -> bool {
         let goes_on = (counter, sequence) == (self.counter, self.next);
@@ -332,8 +332,8 @@ impl Numbers {
         goes_on
     }
 
-    /// Records missing before any other one. A remap of a partition's trace has the disk in what `blkparse -d` writes, and the
-    /// partition's number: `origin` is where it came from.
+    /// The number of records missing before any other record. In the output of `blkparse -d`, a remap of a partition's trace has the disk's
+    /// device and the partition's number; `origin` is the device it came from.
     #[inline(never)]
     fn gap(&mut self, counter: u64, sequence: u32, origin: Option<u64>) -> u32 {
         let before = |next: u32| sequence.wrapping_sub(next);
@@ -341,7 +341,7 @@ impl Numbers {
         let fits = |origin: &u64| self.expected(*origin).is_some_and(|next| before(next) < before(own));
         let counter = match origin {
             Some(origin) if fits(&origin) => origin,
-            // The first of its kind may be of either trace: whichever goes on from here, nothing is missing.
+            // The first such record may belong to either trace: nothing is missing, whichever continues here.
             Some(origin) if self.expected(origin).is_none() && self.known.len() < MAX_COUNTERS => {
                 self.known.push((origin, sequence.wrapping_add(1)));
                 counter
@@ -356,7 +356,7 @@ impl Numbers {
         if gap < MAX_GAP { gap } else { 0 }
     }
 
-    /// What comes next there; `None`: nothing came.
+    /// The next number for this device and CPU; `None` if it had no record.
     fn expected(&self, counter: u64) -> Option<u32> {
         if counter == self.counter {
             return Some(self.next);
@@ -364,7 +364,7 @@ impl Numbers {
         self.known.iter().find(|known| known.0 == counter).map(|known| known.1)
     }
 
-    /// Goes over to another device or CPU; false where they are too many.
+    /// Switches to another device or CPU; false if there are too many.
     fn change(&mut self, to: u64) -> bool {
         let at = self.known.iter().position(|&(counter, _)| counter == to);
         if at.is_none() && self.known.len() == MAX_COUNTERS {

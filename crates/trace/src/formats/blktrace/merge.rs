@@ -1,4 +1,4 @@
-//! All lanes in order of time.
+//! Merges all lanes by time.
 
 use super::lane::{Lane, Sink};
 use std::cmp::Reverse;
@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
 
-/// Hands every record of all lanes to `sink`, oldest first; of one time, in the order of the lanes. A lane whose times run
-/// backwards keeps its own order.
+/// Passes every record of all lanes to `sink`, oldest first; at equal times in the order of the lanes. A lane whose times run backwards
+/// keeps its own order.
 pub(super) fn merge(lanes: &mut [Lane], sink: &mut impl Sink) -> io::Result<()> {
     let mut heads = BinaryHeap::with_capacity(lanes.len());
     for (i, lane) in lanes.iter_mut().enumerate() {
@@ -17,8 +17,8 @@ pub(super) fn merge(lanes: &mut [Lane], sink: &mut impl Sink) -> io::Result<()> 
     }
     let Some(Reverse((_, mut i))) = heads.pop() else { return Ok(()) };
     loop {
-        // As long as this lane is the oldest, no other has to be looked at. Where it comes after the other, it is not
-        // the oldest at the other's time: that is not 0 then.
+        // While this lane is the oldest, no other one is checked. A lane with a higher index is not the oldest at the other lane's time;
+        // that time is not 0 then.
         let last = heads.peek().map_or(u64::MAX, |&Reverse((time, other))| time.saturating_sub(u64::from(i > other)));
         let lane = &mut lanes[i];
         let more = lane.hand_out(|time| time <= last, sink)?;

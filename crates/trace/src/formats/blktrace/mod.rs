@@ -1,8 +1,7 @@
-//! blktrace's binary records: files of each CPU, streams, pipes.
+//! blktrace's binary records: per-CPU files, streams, pipes.
 //!
-//! `blktrace` writes one file for each CPU (`NAME.blktrace.N`), or all of them into one pipe (`-o -`), a CPU's records in
-//! pieces, one after the other; `blkparse -d` writes one stream in order of time. All are read alike: lanes, each in the
-//! order of its times, merged.
+//! `blktrace` writes one file for each CPU (`NAME.blktrace.N`), or all CPUs into one pipe (`-o -`), as pieces of one CPU one after the
+//! other. `blkparse -d` writes one stream in order of time. All become lanes, each in the order of its times, that are merged.
 
 pub mod blkparse;
 
@@ -41,16 +40,16 @@ pub(crate) const FORMAT: Format = Format {
     reader: Reader::Bytes { is: |head| record::kind(head).is_some(), open: open::of_input },
 };
 
-/// An opened trace: where its lanes lie.
+/// An opened trace.
 #[derive(Debug)]
 pub(crate) struct Log {
     sources: Vec<Part>,
-    /// Of records of version 7 and 8.
+    /// Schemas of records of version 7 and 8.
     schemas: [Arc<Schema>; 2],
     pub cpus: u32,
-    /// The kernel's name of the clock; `blkparse` where a stream's times count from its beginning.
+    /// The kernel's name of the clock; `blkparse` if a stream's times count from its beginning.
     pub clock: &'static str,
-    /// A pass has met a record behind others that are missing.
+    /// Set when a pass meets a record before which others are missing.
     gap: Arc<AtomicBool>,
 }
 
@@ -76,7 +75,7 @@ impl Log {
         Ok(losses)
     }
 
-    /// Every record, with its event where it has one.
+    /// Every record, with its event if it has one.
     fn pairs(&self, f: &mut dyn FnMut(&Record<'_>, Option<&Event>)) -> io::Result<Losses> {
         let mut typer = Typer::new();
         let mut data = Vec::new();
@@ -114,7 +113,7 @@ impl Source for Log {
         Box::new(self.schemas.iter())
     }
 
-    /// The kernel's side gives events that it drops no number (`__blk_add_trace`); only blktrace's own output says how many they were.
+    /// The kernel does not number the events that it drops (`__blk_add_trace`); only blktrace's own output says how many there were.
     fn has_uncounted_drops(&self) -> bool {
         true
     }
@@ -123,9 +122,9 @@ impl Source for Log {
         Some(Arc::clone(&self.gap))
     }
 
-    /// What processes are called, by the kernel's notes.
+    /// Adds the process names in the kernel's notes.
     fn names(&self, names: &mut Names) {
-        // An error leaves the names that were read before it.
+        // After an error, the names that were read before it stay.
         let _ = self.run(&mut Notes { names, gap: &self.gap });
     }
 
@@ -138,7 +137,7 @@ impl Source for Log {
     }
 }
 
-/// Hands the typed form of records on.
+/// Passes on the typed form of records.
 struct Events<'f, F: ?Sized> {
     typer: Typer,
     f: &'f mut F,
@@ -157,7 +156,7 @@ impl<F: FnMut(&Event) + ?Sized> Sink for Events<'_, F> {
     }
 }
 
-/// Takes what processes are called out of records.
+/// Collects process names from records.
 struct Notes<'n> {
     names: &'n mut Names,
     gap: &'n AtomicBool,
@@ -171,7 +170,7 @@ impl Sink for Notes<'_> {
         }
         if let Some(name) = decode::process(raw) {
             let tid = TaskId(raw.header.pid());
-            // Another CPU may have had its events before.
+            // Another CPU may have earlier events of this task.
             let from = if self.names.knows(tid) { raw.header.time() } else { 0 };
             self.names.set(tid, from, name);
         }
@@ -188,7 +187,7 @@ fn count_losses(losses: &mut Losses, counts: Counts) {
     losses.add(Loss::DataCut, cut);
 }
 
-/// Versions of records in a trace, as facts say it.
+/// The record version, as the facts state it.
 fn version_of(version: u8) -> u8 {
     if version == V8 { 8 } else { 7 }
 }

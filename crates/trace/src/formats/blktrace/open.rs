@@ -1,4 +1,4 @@
-//! From a name to files: one of a trace's per-CPU files, their common name, a directory of them, a stream, a pipe.
+//! Finds the files of a trace by a name: one per-CPU file, their common name, their directory, a stream or a pipe.
 
 use super::lane::Part;
 use super::record::{Raw, kind};
@@ -19,18 +19,18 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// CPUs without a file that are named.
+/// Largest number of CPUs without a file that are listed.
 const MAX_ABSENT: usize = 64;
-/// Per-CPU files of one trace, those of several devices counted together.
+/// Largest number of per-CPU files of one trace, over all devices.
 const MAX_FILES: usize = 1024;
 
-/// What a name stands for.
+/// The meaning of a name.
 pub(crate) enum Found {
     /// Per-CPU files, by name.
     Parts(Vec<PathBuf>),
-    /// What was read from a pipe, in a file that has no name any more.
+    /// The contents of a pipe, in a nameless file.
     Spooled(Input),
-    /// A file of any format.
+    /// One file, of any format.
     File,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn find(path: &Path) -> Result<Found, Error> {
     }
 }
 
-/// A directory of LTTng's has its `metadata` in it, or in `kernel` and `ust` below it.
+/// An LTTng directory has `metadata` in it, or in its subdirectories `kernel` and `ust`.
 fn holds_ctf(path: &Path) -> bool {
     ["metadata", "kernel/metadata", "ust/metadata"].iter().any(|name| path.join(name).is_file())
 }
@@ -100,7 +100,7 @@ fn parts_of(base: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// The per-CPU files of a directory, of one name or of all.
+/// The per-CPU files in a directory, with one common name or with any.
 fn parts_in(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, "read", e))? {
@@ -119,15 +119,15 @@ fn parts_in(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>, Error> {
         }
     }
     found.sort();
-    // A file beside its packed copy is one file.
+    // A file and its packed copy count once.
     found.dedup_by(|later, kept| (&later.0, later.1) == (&kept.0, kept.1));
     Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
-/// Which of these names are files of one run of blktrace: those of one set (`sda.blktrace.0 sda.blktrace.1`, as the shell's
-/// `*` gives them), and sets of other devices in the same directory. Everything else is alone.
+/// Groups names into runs of blktrace: the files of one set (`sda.blktrace.0 sda.blktrace.1`, as the shell's `*` gives them), and sets of
+/// other devices in the same directory. Every other name is a group of its own.
 pub(crate) fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
-    /// A run so far: its directory, and each set of it with the device of its first record.
+    /// A run: its directory, and its sets with the device of their first record.
     struct Run {
         directory: PathBuf,
         sets: Vec<(PathBuf, Option<u32>)>,
@@ -149,7 +149,7 @@ pub(crate) fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
             run.members.push(at);
             continue;
         }
-        // Two sets of one device are two runs: their times may be of two boots.
+        // Two sets of one device are two runs, because their times may be from two boots.
         let device = first_device(&base);
         let other = |run: &&mut Run| run.directory == directory && run.sets.iter().all(|(_, known)| *known != device);
         match runs.iter_mut().find(other) {
@@ -165,9 +165,9 @@ pub(crate) fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The device of a set's first step; `None` where it has none. Notes name no device.
+/// The device of a set's first step; `None` without a step. Notes name no device.
 fn first_device(base: &Path) -> Option<u32> {
-    /// Notes come before the steps that they are of.
+    /// Records that are checked: notes come before their steps.
     const RECORDS: u32 = 4096;
     let parts = parts_of(base).ok()?;
     parts.iter().find_map(|part| {
@@ -196,7 +196,7 @@ fn first_device(base: &Path) -> Option<u32> {
     })
 }
 
-/// All files of the sets that these names belong to, and what they are called together.
+/// All files of the sets that these names belong to, and a common name for them.
 pub(crate) fn find_all(paths: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Error> {
     let mut bases: Vec<PathBuf> =
         paths.iter().map(|p| split_name(p).map_or_else(|| p.clone(), |(base, _)| base)).collect();
@@ -212,7 +212,7 @@ pub(crate) fn find_all(paths: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Err
     }
 }
 
-/// The files that a trace of that name is read from: links are followed, standard input is what it was opened from.
+/// The files that a trace of this name is read from: links are followed, and standard input is the file that it was opened from.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     if path == Path::new("-") {
         return vec![PathBuf::from("/dev/stdin")];
@@ -227,11 +227,11 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Most bytes that are kept of a pipe.
+/// Largest number of bytes kept from a pipe.
 const PIPE_BYTES: u64 = 8 << 30;
 
-/// Reads a pipe into a file that only this process has. What begins as no trace does is not read on, and neither is what
-/// takes more than half of the space that is free: a device or a pipe may have no end.
+/// Reads a pipe into a file that only this process has. Stops if the beginning is not a trace, or if the data takes more than half of the
+/// free space: a device or a pipe may never end.
 fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
     let failed = |e: io::Error| Error::io(path, "keep what came through the pipe of", e);
     let mut head = Vec::with_capacity(Head::SIZE);
@@ -254,14 +254,14 @@ fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
     Ok(Input::File(file))
 }
 
-/// A stream: one file with the records of all CPUs.
+/// Opens a stream: one file with the records of all CPUs.
 pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
     let mut head = [0; 4];
     let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
     let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(path))?;
     let source = Part { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 };
     let (scanned, losses) = scan::scan(&source).map_err(|e| Error::io(path, "read", e))?;
-    // blkparse -d counts from the first step; the kernel from the machine's start.
+    // blkparse -d counts from the first step, the kernel from boot.
     let clock = if scanned.rebased { "blkparse" } else { "mono" };
     let log = Log {
         sources: scanned.sources,
@@ -273,7 +273,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
     Ok(finish(log, endian, version, 1, losses))
 }
 
-/// Per-CPU files.
+/// Opens per-CPU files.
 pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
     let mut cut = 0;
     let inputs = parts.iter().map(|part| {
@@ -295,8 +295,8 @@ pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> 
     Ok(opened)
 }
 
-/// CPUs without a file in a set that has one of a higher CPU, those of several sets one after the other: blktrace writes a
-/// file for each CPU that is online (`blktrace.c`: `open_ios`).
+/// CPUs without a file in a set that has a file for a higher CPU, for all sets one after the other. blktrace writes a file for each online
+/// CPU (`blktrace.c`: `open_ios`).
 fn absent(parts: &[PathBuf]) -> Vec<u32> {
     let mut sets: BTreeMap<PathBuf, BTreeSet<u32>> = BTreeMap::new();
     for (base, cpu) in parts.iter().filter_map(|part| split_name(part)) {
@@ -306,12 +306,12 @@ fn absent(parts: &[PathBuf]) -> Vec<u32> {
     sets.values().flat_map(|cpus| below(cpus).filter(|cpu| !cpus.contains(cpu))).collect()
 }
 
-/// What the files have together.
+/// Total size of the files.
 fn bytes_of(parts: &[PathBuf]) -> u64 {
     parts.iter().filter_map(|part| Some(std::fs::metadata(part).ok()?.len())).sum()
 }
 
-/// A file of one CPU, whose trace has so many bytes; it may be packed.
+/// Opens one CPU's file, which may be packed. `whole`: total size of the trace's files, bytes.
 fn opened(part: &Path, whole: u64) -> Result<Unpacked, Error> {
     let input = Input::open(part).map_err(|e| Error::io(part, "open", e))?;
     let mut head = [0; 8];
@@ -322,7 +322,7 @@ fn opened(part: &Path, whole: u64) -> Result<Unpacked, Error> {
     }
 }
 
-/// What per-CPU files hold, in memory: CPU 0's first.
+/// Opens the contents of per-CPU files in memory, CPU 0's first.
 pub(crate) fn of_memory(path: &Path, parts: &[Arc<[u8]>]) -> Result<Opened, Error> {
     let inputs = parts.iter().map(|part| Ok((path, Input::Memory(Arc::clone(part)))));
     of_inputs(path, inputs, u32::try_from(parts.len()).unwrap_or(u32::MAX).saturating_sub(1))
@@ -340,7 +340,7 @@ fn of_inputs<'a>(
         files += 1;
         let mut head = [0; 4];
         match input.fill_at(&mut head, 0).map_err(|e| Error::io(part, "read", e))? {
-            // A CPU that did nothing.
+            // A CPU without events.
             0 => continue,
             n => {
                 let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(part))?;
@@ -378,19 +378,19 @@ fn finish(log: Log, endian: Endian, version: u8, files: usize, losses: Losses) -
     Opened { facts, losses, ..Opened::of(TraceKind::Blktrace, log) }
 }
 
-/// The kernel's first note of the wall clock: at which time of the trace it was what.
+/// The kernel's first note of the wall clock, with its time in the trace.
 fn wall_clock(log: &Log) -> Value {
     if log.sources.iter().any(|source| source.rebased) {
-        // The note says it of a time that no other record counts from.
+        // The note's time counts from another moment than the other records.
         return Value::Null;
     }
-    /// Notes come when tracing begins: among the first records of their file.
+    /// Notes come at the start of tracing: among the first records of their file.
     const RECORDS: i32 = 64;
     let mut found: Option<(u64, u64)> = None;
     for source in &log.sources {
         let mut lane = super::Lane::new(source, 64);
         let mut left = RECORDS;
-        // An error leaves what was found before it.
+        // After an error, a note that was found before it counts.
         let _ = lane.start().and_then(|_| {
             lane.hand_out(
                 |_| {

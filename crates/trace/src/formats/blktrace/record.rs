@@ -1,4 +1,4 @@
-//! One record, as the kernel writes it.
+//! One record in the kernel's layout.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` of Linux 7.2: `struct blk_io_trace` (version 7, 48 bytes) and
 //! `struct blk_io_trace2` (version 8, 64 bytes). A PDU of `pdu_len` bytes follows; where bit 8 of the action is set, its
@@ -6,19 +6,19 @@
 
 use crate::bytes::Endian;
 
-/// `BLK_IO_TRACE_MAGIC` without its lowest byte, which is the version.
+/// `BLK_IO_TRACE_MAGIC` without its lowest byte, the version.
 const MAGIC: u32 = 0x6561_7400;
 pub(super) const V7: u8 = 7;
 pub(super) const V8: u8 = 8;
-/// Size of a record of version 7, PDU not counted; the smaller one.
+/// Size of a version 7 record without PDU; version 8 is larger.
 pub(super) const HEADER_MIN: usize = 48;
 pub(super) const HEADER_MAX: usize = 64;
 /// `__BLK_TA_CGROUP`, `__BLK_TN_CGROUP`.
 pub(super) const CGROUP: u32 = 1 << 8;
-/// `BLK_TC_NOTIFY`, where an action has it.
+/// `BLK_TC_NOTIFY`, at its place in an action.
 pub(super) const NOTIFY: u32 = 1 << (10 + 16);
 
-/// The byte order and version that the first bytes of a record say.
+/// Byte order and version of a record, from its first bytes.
 pub(super) fn kind(bytes: &[u8]) -> Option<(Endian, u8)> {
     [Endian::Little, Endian::Big].into_iter().find_map(|endian| {
         let magic = endian.u32(bytes, 0)?;
@@ -27,14 +27,13 @@ pub(super) fn kind(bytes: &[u8]) -> Option<(Endian, u8)> {
     })
 }
 
-/// A record's fixed part. It stays where it lies, and is read where it is needed; one of another byte order or version
-/// is written anew, as [`Plain`].
+/// A record's fixed part. Fields are read in place. A record of another byte order or version is rewritten as [`Plain`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header<'a> {
     plain: &'a Plain,
-    /// Upper half of a version 8 record's action.
+    /// Upper half of the action in a version 8 record.
     action_high: u32,
-    /// Of the fixed part in the file.
+    /// Size of the fixed part in the file.
     size: u8,
 }
 
@@ -73,7 +72,7 @@ fields! {
 }
 
 impl<'a> Header<'a> {
-    /// The fixed part that `bytes` begin with, where it is plain.
+    /// The fixed part at the beginning of `bytes`, if it is plain.
     #[inline(always)]
     pub fn plain(bytes: &'a [u8]) -> Option<Header<'a>> {
         let plain: &Plain = bytes.first_chunk()?;
@@ -81,8 +80,8 @@ impl<'a> Header<'a> {
         fits.then_some(Header { plain, action_high: 0, size: HEADER_MIN as u8 })
     }
 
-    /// The fixed part that `bytes` begin with; `None` where it has no magic of this byte order or is cut. What is not
-    /// plain is written to `anew`.
+    /// The fixed part at the beginning of `bytes`; `None` if it is cut or has no magic of this byte order. If it is not plain, it is
+    /// rewritten in `anew`.
     pub fn read(endian: Endian, bytes: &'a [u8], anew: &'a mut Plain) -> Option<Header<'a>> {
         if endian == Endian::Little
             && let Some(header) = Header::plain(bytes)
@@ -98,13 +97,13 @@ impl<'a> Header<'a> {
         u64::from(self.action_high) << 32 | u64::from(self.action_low())
     }
 
-    /// Bytes of the fixed part.
+    /// Size of the fixed part, bytes.
     #[inline(always)]
     pub fn size(&self) -> usize {
         usize::from(self.size)
     }
 
-    /// Bytes of the whole record.
+    /// Size of the whole record, bytes.
     #[inline(always)]
     pub fn total(&self) -> usize {
         self.size() + usize::from(self.pdu_len())
@@ -115,7 +114,7 @@ impl<'a> Header<'a> {
         self.action_low() & NOTIFY != 0
     }
 
-    /// The same at another time, written to `anew`.
+    /// The same record with another time, written to `anew`.
     pub fn at<'b>(&self, time: u64, anew: &'b mut Plain) -> Header<'b> {
         *anew = *self.plain;
         anew[8..16].copy_from_slice(&time.to_le_bytes());
@@ -123,10 +122,10 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The upper half of its action and its size.
+/// Rewrites the fixed part. Returns the upper half of the action, and the size in the file.
 #[inline(never)]
 fn write_anew(endian: Endian, bytes: &[u8], to: &mut Plain) -> Option<(u32, u8)> {
-    /// Where a field lies in the file, its size, and where it goes.
+    /// A field's place in the file, its size, and its new place.
     type Field = (usize, usize, usize);
     const SAME: [Field; 4] = [(4, 4, 4), (8, 8, 8), (16, 8, 16), (24, 4, 24)];
     const OF_V7: [Field; 6] = [(28, 4, 28), (32, 4, 32), (36, 4, 36), (40, 4, 40), (44, 2, 44), (46, 2, 46)];
@@ -147,21 +146,21 @@ fn write_anew(endian: Endian, bytes: &[u8], to: &mut Plain) -> Option<(u32, u8)>
     Some((action_high, size as u8))
 }
 
-/// One whole record on its way.
+/// One whole record during a pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
     pub header: Header<'a>,
     pub endian: Endian,
-    /// Where it lies in its file.
+    /// Its position in the file.
     pub position: u64,
-    /// Records missing before this one, by its own number.
+    /// Number of records missing before this one, by its number.
     pub missing: u32,
     /// Fixed part and PDU, as they lie in the file.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Raw<'a> {
-    /// Control group (0: none) and what follows it.
+    /// Control group (0: none) and the PDU after it.
     #[inline]
     pub fn cgroup_and_pdu(&self) -> (u64, &'a [u8]) {
         let pdu = self.bytes.get(self.header.size()..).unwrap_or_default();
@@ -174,7 +173,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Of a remap: the device that the I/O came from, and the CPU, as [`Header::counter`] has them.
+    /// For a remap: the device that the I/O came from, and the CPU, in the form of [`Header::counter`].
     pub fn origin(&self) -> Option<u64> {
         /// `__BLK_TA_REMAP`
         const REMAP: u32 = 15;

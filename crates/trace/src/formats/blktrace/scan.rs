@@ -1,4 +1,4 @@
-//! A file that may hold the records of several CPUs: which lie in order of time as they are, and which have to be sorted.
+//! Scans a file with the records of several CPUs for parts that are in order of time, and parts that must be sorted.
 
 use super::lane::{Lane, Part, Run};
 use super::record::Raw;
@@ -7,23 +7,23 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// CPUs (of each device) whose records are distinguished.
+/// Largest number of CPUs (of each device) that are distinguished.
 const MAX_LANES: usize = 1024;
-/// Pieces of all CPUs that are remembered: 32 MiB.
+/// Largest number of pieces of all CPUs: 32 MiB.
 const MAX_RUNS: usize = 1 << 21;
 
-/// What one pass over the fixed parts finds.
+/// The result of one pass over the fixed parts.
 pub(super) struct Scanned {
     pub sources: Vec<Part>,
     pub highest_cpu: u32,
-    /// Times count from the first step; those of notes do not.
+    /// Times of steps count from the first step; times of notes do not.
     pub rebased: bool,
 }
 
-/// Times of one CPU run forwards; where they fall back by so much, another recording begins.
+/// Times of one CPU increase. If they fall back by this much, another recording begins.
 const BACK_NS: u64 = 1_000_000_000;
 
-/// What lies between the pieces of a file, and its pieces: of one recording, device and CPU.
+/// Recording, device and CPU of a piece.
 type Key = (u32, u32, u32);
 
 /// One pass over a file.
@@ -31,19 +31,19 @@ struct Pass {
     lane: Lane,
     runs: HashMap<Key, Vec<Run>>,
     order: Vec<Key>,
-    /// All pieces are remembered.
+    /// The number of pieces is within the limit.
     fits: bool,
     highest_cpu: u32,
-    /// In order of time: all records, and without notes.
+    /// All records, and all records except notes, are in order of time.
     sorted: bool,
     steps_sorted: bool,
     first_step: u64,
-    /// Times fall back somewhere by more than clocks of CPUs differ; a CPU's records may be written late.
+    /// Times fall back by more than the clocks of CPUs may differ. A CPU's records may also be written late.
     falls: bool,
 }
 
-/// One source where the whole file is in order; else one for each device and CPU, of each recording. A file in such small pieces that
-/// they cannot be remembered stays one source: its times run backwards then, which is counted.
+/// One source if the whole file is in order; otherwise one for each recording, device and CPU. A file with too many pieces stays one
+/// source: its times then run backwards, which is counted.
 pub(super) fn scan(source: &Part) -> io::Result<(Scanned, Losses)> {
     let mut pass = pass(source, &[])?;
     if pass.falls {
@@ -57,7 +57,7 @@ pub(super) fn scan(source: &Part) -> io::Result<(Scanned, Losses)> {
     let sorted = pass.sorted || rebased && pass.steps_sorted;
     let mut sources = vec![Part { rebased, ..source.clone() }];
     if !sorted && pass.fits && pass.order.len() > 1 {
-        // What lies between the pieces is read by no lane: it is counted here.
+        // Bytes between the pieces are in no lane, so they are counted here.
         let counts = pass.lane.counts;
         super::count_losses(
             &mut losses,
@@ -75,7 +75,7 @@ pub(super) fn scan(source: &Part) -> io::Result<(Scanned, Losses)> {
     Ok((Scanned { sources, highest_cpu: pass.highest_cpu, rebased }, losses))
 }
 
-/// `begins`: where further recordings begin in the file.
+/// `begins`: offsets of further recordings in the file.
 fn pass(source: &Part, begins: &[u64]) -> io::Result<Pass> {
     let mut lane = Lane::new(source, 1);
     let mut runs: HashMap<Key, Vec<Run>> = HashMap::new();
@@ -117,8 +117,8 @@ fn pass(source: &Part, begins: &[u64]) -> io::Result<Pass> {
     Ok(Pass { lane, runs, order, fits, highest_cpu, sorted, steps_sorted, first_step, falls })
 }
 
-/// Where a file's further recordings begin: at the notes before the first step of a device and CPU that is earlier than the step before it
-/// there.
+/// Offsets of further recordings in the file: at the notes before the first step of a device and CPU whose time is earlier than the
+/// previous step's.
 fn recordings(source: &Part) -> io::Result<Vec<u64>> {
     let mut lane = Lane::new(source, 1);
     let mut last: HashMap<(u32, u32), u64> = HashMap::new();
@@ -144,7 +144,7 @@ fn recordings(source: &Part) -> io::Result<Vec<u64>> {
     Ok(begins)
 }
 
-/// False: there are too many of them.
+/// Returns false if there are too many pieces.
 fn keep(runs: &mut HashMap<Key, Vec<Run>>, order: &mut Vec<Key>, key: Key, run: Run, pieces: usize) -> bool {
     if pieces > MAX_RUNS {
         return false;

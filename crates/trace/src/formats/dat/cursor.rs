@@ -1,5 +1,4 @@
-//! Walks over a header, in a file or unpacked in memory; every length is compared with what is there, and against a
-//! budget, before it is believed.
+//! A cursor over a header, in a file or unpacked in memory. Every length is checked against the available data, and against a budget.
 
 use crate::bytes::Endian;
 use crate::error::Error;
@@ -7,14 +6,14 @@ use crate::formats::recorded::Blob;
 use crate::input::Input;
 use std::path::Path;
 
-/// Longest single text that is read, and all of them together.
+/// Longest single text, and the sum of all texts.
 const MAX_TEXT: u64 = 4 << 20;
 const MAX_TEXTS: u64 = 64 << 20;
 
 #[derive(Clone, Copy)]
 enum Under<'a> {
     File(&'a Input),
-    /// An unpacked section, and where it lies in the file.
+    /// An unpacked section, and its place in the file.
     Memory(&'a [u8], u64),
 }
 
@@ -22,7 +21,7 @@ pub(super) struct Cursor<'a> {
     input: Under<'a>,
     path: &'a Path,
     pub at: u64,
-    /// Where what may be read ends.
+    /// End of the readable range.
     pub size: u64,
     pub endian: Endian,
     budget: u64,
@@ -33,12 +32,12 @@ impl<'a> Cursor<'a> {
         Cursor { input: Under::File(file), path, at: 0, size, endian: Endian::Little, budget: MAX_TEXTS }
     }
 
-    /// Over an unpacked section that lies at `offset` of the file.
+    /// A cursor over an unpacked section from `offset` of the file.
     pub fn of_memory(&self, bytes: &'a [u8], offset: u64) -> Cursor<'a> {
         Cursor { input: Under::Memory(bytes, offset), at: 0, size: bytes.len() as u64, ..*self }
     }
 
-    /// Over a part of the same file.
+    /// A cursor over a part of the same file.
     pub fn of_part(&self, at: u64, size: u64) -> Cursor<'a> {
         Cursor { at, size: at.saturating_add(size).min(self.size), ..*self }
     }
@@ -83,7 +82,7 @@ impl<'a> Cursor<'a> {
         Ok(out)
     }
 
-    /// A text that is not looked at.
+    /// A text that is skipped.
     pub fn blob(&mut self, length: u64, what: &str) -> Result<Option<Blob>, Error> {
         self.check(length, what)?;
         let blob = match self.input {
@@ -115,7 +114,7 @@ impl<'a> Cursor<'a> {
         Ok(self.endian.u64(&b, 0).unwrap_or(0))
     }
 
-    /// Up to a NUL, at most 256 bytes.
+    /// Text up to a NUL, at most 256 bytes.
     pub fn string(&mut self, what: &str) -> Result<String, Error> {
         let length = self.size.saturating_sub(self.at).min(256);
         let begin = self.at;
@@ -129,7 +128,7 @@ impl<'a> Cursor<'a> {
         Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// A text with its size before it.
+    /// A text with its length in front.
     pub fn text8(&mut self, what: &str) -> Result<String, Error> {
         let length = self.u64(&format!("the size of {what}"))?;
         Ok(String::from_utf8_lossy(&self.bytes(length, what)?).into_owned())

@@ -1,8 +1,7 @@
-//! trace-cmd's file, `trace.dat`: version 6 written, versions 6 and 7 read.
+//! trace-cmd's file format, `trace.dat`: versions 6 and 7 are read, version 6 is written.
 //!
-//! Source: trace-cmd's `trace-cmd.dat.v6(5)` and `…v7(5)` and, where the page is silent (instances, the clock's text, what a reader
-//! does with options it does not know), the behaviour of trace-cmd 3.1.6. `docs/reference/formats.md` says how flashscope's own
-//! facts travel inside such a file.
+//! Source: trace-cmd's `trace-cmd.dat.v6(5)` and `…v7(5)`. Where they are silent (instances, the clock's text, unknown options), the
+//! behaviour of trace-cmd 3.1.6. `docs/reference/formats.md` describes flashscope's own facts in such a file.
 
 mod cursor;
 pub(crate) mod own;
@@ -22,7 +21,7 @@ pub(crate) const VERSION_6: Format = Format {
     reader: Reader::Bytes { is: read::looks_like_dat, open: read::open },
 };
 
-/// Read as [`VERSION_6`] is.
+/// Read by the reader of [`VERSION_6`].
 pub(crate) const VERSION_7: Format = Format {
     name: "trace.dat of trace-cmd, version 7 (none, zlib, zstd)",
     read: "yes",
@@ -36,7 +35,7 @@ pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
 const CUT_BEFORE_EVENTS: &str = "was cut before its first event: it has event formats and no events; copy it again";
 
-/// Options, which in version 7 are the numbers of sections too (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
+/// Options; version 7 uses the same numbers for sections (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
 pub(crate) mod option {
     pub const DONE: u16 = 0;
     pub const DATE: u16 = 1;

@@ -1,5 +1,5 @@
-//! What flashscope adds to a trace.dat: a section between the header and the CPU data, where trace-cmd has padding and
-//! never looks. An option of our own would make `trace-cmd report` print "unknown option" on every file.
+//! flashscope's own section in a trace.dat, between the header and the CPU data, where trace-cmd has padding and never looks. For an option
+//! of our own, `trace-cmd report` would print "unknown option" on every file.
 
 use crate::events::phase::Phases;
 use crate::ids::TaskId;
@@ -13,7 +13,7 @@ pub(crate) const MAGIC: &[u8; 16] = b"flashscope\0\0\0\0\0\x01";
 pub(crate) const HEADER: usize = 16 + 8 + 4;
 /// Longest JSON text that is read.
 pub(crate) const MAX: u64 = 16 << 20;
-/// Values in it; a phase has eleven, and there are at most 20,000 of them.
+/// Largest number of values in the JSON text; a phase has eleven, and there are at most 20,000 phases.
 const MAX_VALUES: usize = 500_000;
 
 /// The section's JSON object.
@@ -24,9 +24,9 @@ pub(crate) struct Own {
     pub stats: Value,
     #[serde(flatten)]
     pub phases: Phases,
-    /// What was lost before the ring data reached this file.
+    /// Losses before the ring buffer data reached this file.
     pub losses: Losses,
-    /// Tasks at the beginning of the recording: thread id and name.
+    /// Tasks at the beginning of the recording: thread ids and names.
     pub tasks: Vec<(TaskId, String)>,
     pub clock: String,
 }
@@ -41,7 +41,7 @@ pub(crate) fn encode(own: &Own) -> serde_json::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Length and CRC of the JSON text; `None` where this is no section of ours.
+/// Length and CRC of the JSON text; `None` if this is not our section.
 pub(crate) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
     let le = crate::bytes::Endian::Little;
     if bytes.get(..16)? != MAGIC {

@@ -1,4 +1,4 @@
-//! The parts of a header that both versions have.
+//! Parts of a header that versions 6 and 7 share.
 
 use super::cursor::Cursor;
 use super::option;
@@ -10,17 +10,17 @@ use crate::formats::recorded::pages::PageSource;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, Schema, Schemas};
 
-/// Formats of one file.
+/// Largest number of event formats in a file.
 const MAX_EVENTS: u32 = 1 << 16;
-/// CPUs with data, of all buffers together.
+/// Largest number of CPUs with data, over all buffers.
 pub(super) const MAX_LANES: usize = 8192;
 pub(super) const MAX_BUFFERS: usize = 256;
 pub(super) const MAX_OPTIONS: usize = 1 << 17;
-/// Texts of the CPUs' counts, and bytes of all of them: the kernel's have below 300.
+/// Largest number of texts with CPU statistics, and their total size; the kernel's have below 300 bytes.
 const MAX_CPUSTATS: usize = MAX_LANES + MAX_BUFFERS;
 const MAX_CPUSTATS_BYTES: usize = 4 << 20;
 
-/// What a header says.
+/// The contents of a header.
 pub(super) struct Header {
     pub version: u8,
     pub layout: Layout,
@@ -33,13 +33,13 @@ pub(super) struct Header {
     pub cpus: u32,
     pub clock: String,
     pub options: Options,
-    /// Name, and sub-buffers by CPU; the main one first.
+    /// Name and sub-buffers by CPU of each buffer, the main one first.
     pub buffers: Vec<(String, Vec<(u16, PageSource)>)>,
     pub own: Option<Own>,
     pub losses: Losses,
 }
 
-/// Options that say something about the whole file.
+/// Options that concern the whole file.
 #[derive(Default)]
 pub(super) struct Options {
     pub time_offset: i64,
@@ -47,16 +47,16 @@ pub(super) struct Options {
     pub recorded_by: String,
     pub cpustat: Vec<String>,
     cpustat_bytes: usize,
-    /// Those beyond what is kept.
+    /// Number of texts above the limit.
     pub cpustat_dropped: u64,
     pub cpus: Option<u32>,
     pub has_clock: bool,
-    /// Times are ticks of a counter, and the file says how to turn them into nanoseconds.
+    /// Times are counter ticks, and the file tells how to convert them to ns.
     pub ticks: bool,
 }
 
 impl Options {
-    /// Takes one that it knows; false for others.
+    /// Reads a known option; returns false for others.
     pub fn take(&mut self, c: &Cursor<'_>, id: u16, bytes: &[u8]) -> bool {
         let text = || String::from_utf8_lossy(until_nul(bytes)).into_owned();
         match id {
@@ -72,7 +72,7 @@ impl Options {
             option::TRACECLOCK => self.has_clock = true,
             option::UNAME => self.uname = text(),
             option::VERSION => self.recorded_by = text(),
-            // Microseconds, as trace-cmd writes them, to be added to every time.
+            // In trace-cmd's files: microseconds to be added to every time.
             option::DATE => self.time_offset = self.time_offset.wrapping_add(number(&text()).wrapping_mul(1000)),
             option::OFFSET => self.time_offset = self.time_offset.wrapping_add(number(&text())),
             option::CPUCOUNT => self.cpus = c.endian.u32(bytes, 0),
@@ -83,7 +83,7 @@ impl Options {
     }
 }
 
-/// Options whose contents are read; others are skipped, whatever their size.
+/// Whether an option's contents are read; others are skipped, whatever their size.
 pub(super) fn is_needed(id: u16) -> bool {
     matches!(
         id,
@@ -99,7 +99,7 @@ pub(super) fn is_needed(id: u16) -> bool {
     )
 }
 
-/// As C's strtoll with base 0.
+/// Parses a number like C's strtoll with base 0.
 fn number(text: &str) -> i64 {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix('-') {
@@ -113,7 +113,7 @@ fn number(text: &str) -> i64 {
     if negative { value.wrapping_neg() } else { value }
 }
 
-/// header_page and header_event.
+/// Reads header_page and header_event.
 pub(super) fn header_info(c: &mut Cursor<'_>) -> Result<(String, String), Error> {
     c.expect(b"header_page\0", "\"header_page\"")?;
     let header_page = c.text8("header_page")?;
@@ -121,12 +121,12 @@ pub(super) fn header_info(c: &mut Cursor<'_>) -> Result<(String, String), Error>
     Ok((header_page, c.text8("header_event")?))
 }
 
-/// Collects formats.
+/// Collects the event formats.
 pub(super) struct Formats<'a> {
     pub schemas: Schemas,
     layout: &'a Layout,
     count: u32,
-    /// What is left for more of them.
+    /// Bytes left for further formats.
     memory: usize,
 }
 
@@ -178,7 +178,7 @@ pub(super) fn long_text(c: &mut Cursor<'_>, what: &str) -> Result<Option<Blob>, 
     c.blob(length, what)
 }
 
-/// A place that the file promises, as far as it is there. `None` where nothing is.
+/// Clips a range from a header to the size of the file. `None` if all of it is beyond the end.
 pub(super) fn place(offset: u64, length: u64, size: u64, losses: &mut Losses) -> Option<(u64, u64)> {
     if length == 0 {
         return None;

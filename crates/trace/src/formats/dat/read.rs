@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Clocks whose numbers are no times (`trace_clocks` of kernel/trace/trace.c; `ppc-tb` is PowerPC's time base).
+/// Clocks that are counters, not times (`trace_clocks` of kernel/trace/trace.c; `ppc-tb` is PowerPC's time base).
 const COUNTERS: [&str; 3] = ["counter", "x86-tsc", "ppc-tb"];
 
 /// The clock that counts jiffies (`trace_clock_jiffies`).
@@ -30,7 +30,7 @@ pub(crate) fn looks_like_dat(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// Opens a trace.dat. One whose CPU data was cut opens with what is left; a header that was cut is an error.
+/// Opens a trace.dat. If its CPU data is cut, the rest is read; a cut header is an error.
 pub(crate) fn open(path: &Path, file: Input) -> Result<Opened, Error> {
     let size = file.size().map_err(|e| Error::io(path, "read", e))?;
     let mut c = Cursor::of_file(&file, path, size);
@@ -66,7 +66,7 @@ pub(crate) fn open(path: &Path, file: Input) -> Result<Opened, Error> {
     finish(path, file, header)
 }
 
-/// A few bytes that thousands of CPUs share, or that are packed too well, would be hours of events.
+/// Refuses small files that would give hours of events, because CPUs share their bytes or they are packed too well.
 fn bounded(path: &Path, file: &Input, header: &Header) -> Result<(), Error> {
     let reading = |e| Error::io(path, "read", e);
     let given = file.given().map_err(reading)?;
@@ -176,8 +176,8 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Opened, Error> {
     Ok(Opened { facts, stats, phases, losses, names, ..Opened::of(TraceKind::TraceDat, ring) })
 }
 
-/// CPUSTAT texts into the shape of FS_STATS. Other tools' counts are taken for losses, not for what was delivered: they
-/// are read before the last sub-buffers are.
+/// Converts CPUSTAT texts to the form of FS_STATS. For other tools, only the losses are taken: the counts of events were read before the
+/// last sub-buffers were.
 fn cpu_statistics(texts: &[String]) -> Value {
     let mut instances: Vec<Vec<Value>> = vec![Vec::new()];
     for text in texts {

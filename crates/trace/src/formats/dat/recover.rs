@@ -1,5 +1,5 @@
-//! A file of version 7 that was cut before the options that say where its CPU data lies: the sections in front of them are
-//! found one behind the other, and the data of each CPU by what it is made of.
+//! Reads a version 7 file that was cut before the options with the places of its CPU data. The sections before the options are found one
+//! after the other, and each CPU's data by its contents.
 
 use super::cursor::Cursor;
 use super::option;
@@ -7,19 +7,19 @@ use crate::bytes::Endian;
 use crate::input::Input;
 use std::io;
 
-/// Sections in front of the cut: trace-cmd writes a dozen.
+/// Largest number of sections before the cut; trace-cmd writes a dozen.
 const MAX_SECTIONS: usize = 4096;
-/// CPUs whose data is distinguished.
+/// Largest number of CPUs.
 const MAX_CPUS: usize = 1024;
 
-/// Ring-buffer data whose table is not in the file.
+/// Ring buffer data whose table is missing.
 pub(super) struct Found {
     pub offset: u64,
-    /// CPU, offset, size. A CPU's number is its place: one that recorded nothing is not counted.
+    /// CPU, offset, size. The CPU's number is its index; a CPU without data is not counted.
     pub cpus: Vec<(u32, u64, u64)>,
 }
 
-/// The first section of ring-buffer data behind `at`: those of instances follow it, and have no name any more.
+/// The first section of ring buffer data after `at`. Sections of instances follow it, but their names are lost.
 pub(super) fn data(c: &Cursor<'_>, file: &Input, at: u64, page: u32) -> io::Result<Option<Found>> {
     let mut at = at;
     for _ in 0..MAX_SECTIONS {
@@ -30,7 +30,7 @@ pub(super) fn data(c: &Cursor<'_>, file: &Input, at: u64, page: u32) -> io::Resu
         let e = c.endian;
         let (id, flags, size) = (e.u16(&head, 0), e.u16(&head, 2).unwrap_or(0), e.u64(&head, 8).unwrap_or(0));
         if id == Some(option::BUFFER) {
-            // The data begins at a whole page.
+            // The data is page-aligned.
             let begin = (at + 16).next_multiple_of(u64::from(page));
             let end = at.saturating_add(16).saturating_add(size).min(c.size);
             let cpus = if flags & 1 == 0 { flat(file, e, begin, end, page)? } else { packed(file, e, begin, end)? };
@@ -41,7 +41,7 @@ pub(super) fn data(c: &Cursor<'_>, file: &Input, at: u64, page: u32) -> io::Resu
     Ok(None)
 }
 
-/// Sub-buffers of one CPU behind those of another: a CPU's times run forwards.
+/// Uncompressed: each CPU's sub-buffers follow those of the CPU before. A time that falls back begins the next CPU.
 fn flat(file: &Input, e: Endian, begin: u64, end: u64, page: u32) -> io::Result<Vec<(u32, u64, u64)>> {
     let (mut cpus, mut last) = (Vec::<(u32, u64, u64)>::new(), u64::MAX);
     let mut at = begin;
@@ -64,7 +64,7 @@ fn flat(file: &Input, e: Endian, begin: u64, end: u64, page: u32) -> io::Result<
     Ok(cpus)
 }
 
-/// Each CPU has the number of its chunks, and then these: packed size, unpacked size, bytes.
+/// Compressed: for each CPU the number of its chunks, then for each chunk packed size, unpacked size and bytes.
 fn packed(file: &Input, e: Endian, begin: u64, end: u64) -> io::Result<Vec<(u32, u64, u64)>> {
     let word = |at: u64| -> io::Result<Option<u32>> {
         let mut bytes = [0; 4];

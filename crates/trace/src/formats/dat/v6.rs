@@ -1,4 +1,4 @@
-//! Version 6: one header from the beginning to the table of CPU data.
+//! Version 6: one header up to the table of CPU data.
 
 use super::cursor::Cursor;
 use super::option;
@@ -13,11 +13,11 @@ use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::Layout;
 
-/// From behind the page size on.
+/// Reads everything after the page size.
 pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u32) -> Result<Header, Error> {
     let mut losses = Losses::new();
     let (header_page, header_event) = header_info(c)?;
-    // The kernel's long can differ from the one of the tool that recorded: header_page knows.
+    // The kernel's `long` may differ from the recording tool's: header_page tells its size.
     let layout = Layout::parse(&header_page, c.endian, long_size, page_size);
     let mut formats = Formats::new(&layout);
     formats.ftrace(c, &mut losses)?;
@@ -52,7 +52,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     let mut buffers = vec![(String::new(), table(c, cpus, page, &mut losses)?)];
     let mut clock = "local".to_string();
     if options.has_clock {
-        // trace-cmd itself falls back to "local" where this text is damaged.
+        // trace-cmd falls back to "local" if this text is damaged.
         if let Ok(text) = c.text8("the clock's text") {
             clock = clock_name(&text).unwrap_or(clock);
         }
@@ -137,7 +137,7 @@ fn clock_name(text: &str) -> Option<String> {
     Some(name.trim().to_string())
 }
 
-/// flashscope's own section, directly behind the header.
+/// flashscope's own section, directly after the header.
 fn read_own(c: &Cursor<'_>, file: &Input, losses: &mut Losses) -> Option<Own> {
     let mut head = [0; own::HEADER];
     file.read_exact_at(&mut head, c.at).ok()?;

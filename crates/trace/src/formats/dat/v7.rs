@@ -1,4 +1,4 @@
-//! Version 7: sections that options point to, each packed or not, and CPU data in packed chunks.
+//! Version 7: sections, packed or not, that options point to, and CPU data in packed chunks.
 
 use super::cursor::Cursor;
 use super::option;
@@ -21,12 +21,12 @@ use std::collections::BTreeSet;
 const SECTION_HEADER: u64 = 16;
 /// Flag: packed.
 const PACKED: u16 = 1;
-/// What all sections that are read may unpack to: formats and symbols of a kernel are a tenth of that.
+/// Largest total size of unpacked sections; a kernel's formats and symbols have a tenth of it.
 const MOST_OF_SECTIONS: u64 = 64 << 20;
-/// Option sections of one file: trace-cmd writes a few.
+/// Largest number of option sections; trace-cmd writes a few.
 const MAX_OPTION_SECTIONS: usize = 1000;
 
-/// What the options point to.
+/// Sections that the options point to.
 #[derive(Default)]
 struct Places {
     header_info: Option<u64>,
@@ -47,15 +47,15 @@ struct Buffer {
     cpus: Vec<(u32, u64, u64)>,
 }
 
-/// How this file is packed: the name is kept for the message.
+/// The codec of this file; the name is for messages.
 struct Packing {
     name: String,
     codec: Option<Codec>,
-    /// Bytes that sections may still be unpacked to.
+    /// Bytes left for unpacking sections.
     left: Cell<u64>,
 }
 
-/// From behind the page size on.
+/// Reads everything after the page size.
 pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u32) -> Result<Header, Error> {
     let mut losses = Losses::new();
     let name = c.string("the name of the compression")?;
@@ -145,7 +145,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     })
 }
 
-/// The main buffer of a file that was cut before it says where its buffers are.
+/// The main buffer of a file that was cut before the places of its buffers.
 fn main_buffer(c: &Cursor<'_>, file: &Input, sections: u64, page_size: u32) -> Result<Buffer, Error> {
     let found = recover::data(c, file, sections, page_size).map_err(|e| Error::io(c.path(), "read", e))?;
     let Some(found) = found else {
@@ -155,7 +155,7 @@ fn main_buffer(c: &Cursor<'_>, file: &Input, sections: u64, page_size: u32) -> R
     Ok(Buffer { offset: found.offset, name, clock, page: Some(page_size), cpus: found.cpus })
 }
 
-/// The one clock of all buffers. One without data has a clock too, and it is compared with nothing.
+/// The clock of all buffers; different clocks are an error. The clock of a buffer without data is ignored.
 fn clock_of(c: &Cursor<'_>, buffers: &[Buffer]) -> Result<Option<String>, Error> {
     let has_data = |b: &&Buffer| b.cpus.iter().any(|(_, _, length)| *length > 0);
     let clocks: BTreeSet<&str> =
@@ -211,7 +211,7 @@ fn unknown(c: &Cursor<'_>, packing: &Packing) -> Error {
     }
 }
 
-/// Hands the contents of a section to `f`, unpacked.
+/// Passes the unpacked contents of a section to `f`.
 fn in_section<T>(
     c: &Cursor<'_>,
     file: &Input,
@@ -254,7 +254,7 @@ fn in_section<T>(
     f(&mut c.of_memory(&out, at))
 }
 
-/// A text that is only copied along: where it is packed, it is unpacked when that is done.
+/// A text that is only copied. If it is packed, it is unpacked at that time.
 fn carried(
     c: &Cursor<'_>,
     file: &Input,
@@ -277,7 +277,7 @@ fn carried(
     Ok(Some(Blob::Packed { offset, packed, unpacked, codec }))
 }
 
-/// Follows the chain of option sections; false: the file ends before the next of them.
+/// Follows the chain of option sections; false if the file ends before the next one.
 fn read_options(
     c: &Cursor<'_>,
     file: &Input,
@@ -292,12 +292,12 @@ fn read_options(
         if at == 0 {
             return Ok((places, true));
         }
-        // Cut before them: what the options in front of them say is kept.
+        // The file is cut here: the options before this place are kept.
         if at != first && at.saturating_add(SECTION_HEADER) > c.size {
             return Ok((places, false));
         }
         at = in_section(c, file, packing, at, option::DONE, |s| {
-            // An options section's size is not always filled in: its last option ends it.
+            // The size of an options section may be missing: its last option ends it.
             if s.size <= s.at {
                 s.size = c.size;
             }
@@ -307,7 +307,7 @@ fn read_options(
     Err(c.bad(format!("at most {MAX_OPTION_SECTIONS} option sections"), "more: they may point to each other"))
 }
 
-/// Returns where the next options are; 0 for nowhere.
+/// Returns the offset of the next options; 0: none.
 fn one_options(s: &mut Cursor<'_>, options: &mut Options, places: &mut Places, left: &mut usize) -> Result<u64, Error> {
     loop {
         let id = s.u16("an option's number")?;
@@ -347,7 +347,7 @@ fn buffer(s: &Cursor<'_>, bytes: &[u8]) -> Result<Buffer, Error> {
         let mut strings = bytes.get(8..)?.splitn(3, |&b| b == 0);
         let (name, clock, rest) = (strings.next()?, strings.next()?, strings.next()?);
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        // Early files of this version do not state the page size: the length shows it.
+        // Early files of this version have no page size here: the length shows it.
         let count = |at: usize| {
             let n = e.u32(rest, at)? as usize;
             (n.checked_mul(20)? == rest.len().checked_sub(at + 4)?).then_some(n)

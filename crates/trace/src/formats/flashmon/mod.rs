@@ -1,11 +1,11 @@
-//! Flashmon's two text formats, read and written.
+//! Reads and writes Flashmon's two text formats.
 //!
-//! Source: Olivier, Boukhobza and Senn, "Flashmon V2", section 3.3: a temporal log (`time;R|W|E;address[;task]`, the
-//! text says commas, its example has semicolons) and a spatial view (reads, writes and erases of a block in each line).
-//! Flashmon 2.1 adds `C` lines to the log: a read that the MTD layer's page buffer answered without the flash; it leaves
-//! the task out where it is configured so (`LOG_TASK=0`), and counts times from the moment it was loaded.
+//! Source: Olivier, Boukhobza and Senn, "Flashmon V2", section 3.3. The temporal log has lines `time;R|W|E;address[;task]` (the paper's
+//! text says commas, its example has semicolons). The spatial view has reads, writes and erases of one block per line. Flashmon 2.1 adds
+//! `C` lines to the log: reads that the MTD layer's page buffer answered without the flash. It leaves out the task if configured so
+//! (`LOG_TASK=0`), and counts times from when it was loaded.
 //!
-//! Ours (`kernel/flashmon/README.md`) with `extended=1` has four fields more: `…;task;thread;duration_ns;cpu;sequence`.
+//! The log of our module (`kernel/flashmon/README.md`) with `extended=1` has four more fields: `…;task;thread;duration_ns;cpu;sequence`.
 
 use crate::bytes::Endian;
 use crate::decode::ASSUMED_PAGES_PER_BLOCK;
@@ -35,7 +35,7 @@ pub(crate) const LOG: Format = Format {
     reader: Reader::Bytes { is: |head| looks_like(head) == Looks::Log, open: |path, input| open(path, input, None) },
 };
 
-/// Not a trace: counts of each block ([`Spatial`]).
+/// Not a trace: counts for each block ([`Spatial`]).
 pub(crate) const SPATIAL: Format = Format {
     name: "Flashmon's spatial view",
     read: "counts of each block, by the library",
@@ -46,14 +46,14 @@ pub(crate) const SPATIAL: Format = Format {
 
 /// Longest line that is read; Flashmon's own buffer has 128 bytes.
 const MAX_LINE: usize = 4096;
-/// Different task names of one log.
+/// Largest number of different task names in a log.
 const MAX_TASKS: usize = 1 << 16;
-/// Longest name of a task; the kernel's have 15 bytes.
+/// Longest task name; the kernel's have 15 bytes.
 const MAX_TASK: usize = 64;
-/// Blocks of one chip: 1 TiB in blocks of 1 MiB. Their counts take 24 MiB.
+/// Largest number of blocks of a chip: 1 TiB in blocks of 1 MiB. Their counts take 24 MiB.
 pub(crate) const MAX_BLOCKS: usize = 1 << 20;
 
-/// What one line of the log says.
+/// The contents of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line<'a> {
     time_ns: u64,
@@ -64,7 +64,7 @@ struct Line<'a> {
     extended: Option<Extended>,
 }
 
-/// What an extended line has beside the others.
+/// The additional fields of an extended line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extended {
     thread: TaskId,
@@ -72,7 +72,7 @@ struct Extended {
     cpu: u16,
 }
 
-/// `task;thread;duration_ns;cpu;sequence`: the task's name has no semicolon there.
+/// `task;thread;duration_ns;cpu;sequence`: here the task's name has no semicolon.
 fn parse_extended(rest: &[u8]) -> Option<(&[u8], Extended)> {
     let mut parts = rest.split(|&b| b == b';');
     let task = parts.next()?;
@@ -112,7 +112,7 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     };
     let address = parse_number(trim(parts.next()?))?;
     let rest = parts.next().map_or(&b""[..], trim);
-    // A table of block requests: their sizes and times stand where a task belongs.
+    // A table of block requests has sizes and times in the place of the task.
     if separator == b',' && rest.contains(&b',') && rest.iter().all(|b| b.is_ascii_digit() || b" ,.".contains(b)) {
         return None;
     }
@@ -147,7 +147,7 @@ fn parse_time(text: &[u8]) -> Option<u64> {
     TimeNs(time).is_possible().then_some(time)
 }
 
-/// What a file of text is, by its first lines.
+/// The kind of a text file, by its first lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looks {
     Log,
@@ -156,7 +156,7 @@ pub(crate) enum Looks {
 }
 
 pub(crate) fn looks_like(head: &[u8]) -> Looks {
-    // The last line of the head may be cut: it counts only if it is the only one.
+    // The last line of the head may be cut: it counts only if it is the only line.
     let mut lines = head.split(|&b| b == b'\n').map(trim).filter(|l| !l.is_empty());
     match lines.next() {
         Some(first) if parse_line(first).is_some() => Looks::Log,
@@ -165,7 +165,7 @@ pub(crate) fn looks_like(head: &[u8]) -> Looks {
     }
 }
 
-/// A temporal log. Its events have no thread ids, but in the extended format: every task name gets a number of its own, from 1.
+/// A temporal log. Only the extended format has thread ids; otherwise every task name gets a number, from 1.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Arc<Input>,
@@ -175,7 +175,7 @@ pub(crate) struct Log {
     schema: Arc<Schema>,
 }
 
-/// The log's lines as records: what a kernel would have traced.
+/// The format of the records that the log's lines become.
 const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
     \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
     \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -186,7 +186,7 @@ const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
     \tfield:__data_loc char[] task;\toffset:24;\tsize:4;\tsigned:0;\n\n\
     print fmt: \"%s %llu %s\", REC->operation, REC->address, __get_str(task)\n";
 
-/// A log of a chip whose blocks have so many pages.
+/// Opens a log of a chip with so many pages per block.
 pub(crate) fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Opened, Error> {
     let (log, names, losses) = Log::open(path, input, pages_per_block)?;
     let mut facts = serde_json::json!({"flashmon": {}});
@@ -196,7 +196,7 @@ pub(crate) fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> R
 }
 
 impl Log {
-    /// Reads the whole log once: the names of its tasks, and lines that are none of its format.
+    /// Reads the whole log once, for task names and malformed lines.
     pub fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<(Log, Names, Losses), Error> {
         let mut log = Log {
             file: Arc::new(input),
@@ -247,7 +247,7 @@ impl Log {
     }
 
     fn lines(&self, mut f: impl FnMut(Option<Line<'_>>)) -> io::Result<()> {
-        // Read at positions of its own: two passes over one open file do not disturb each other.
+        // The reader has its own position: two passes over one open file do not disturb each other.
         let mut reader = BufReader::with_capacity(64 << 10, self.file.reader());
         let mut line = Vec::new();
         loop {
@@ -315,7 +315,7 @@ impl Log {
 }
 
 impl Source for Log {
-    /// It counts from the moment Flashmon was loaded.
+    /// Times count from when Flashmon was loaded.
     fn clock(&self) -> &str {
         "flashmon"
     }
@@ -337,7 +337,7 @@ impl Source for Log {
         Ok(Losses::new())
     }
 
-    /// The ends of operations are events without a record.
+    /// Ends of operations are events without a record.
     fn for_each_pair(&self, _beside: &Beside<'_>, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<Losses> {
         let mut ends = Ends::default();
         self.records(&mut |line, record| {
@@ -350,12 +350,12 @@ impl Source for Log {
     }
 }
 
-/// Operations that have begun and not ended: as many as there are tasks in the flash at once, few.
+/// Operations that have begun and not ended. They are few: one for each task in the flash driver.
 #[derive(Default)]
 struct Ends(Vec<Event>);
 
 impl Ends {
-    /// More are under way than a chip does at once: the oldest are reported before their time.
+    /// More than a chip does at once. Above this limit the oldest operation is reported too early.
     const MOST: usize = 4096;
 
     fn of(&mut self, line: &Line<'_>) {
@@ -366,14 +366,14 @@ impl Ends {
         self.0.insert(at, Event { time, cpu: extended.cpu, tid: extended.thread, kind });
     }
 
-    /// Those that end before a time.
+    /// Reports the operations that end before a time.
     fn before(&mut self, time_ns: u64, f: &mut dyn FnMut(Pair<'_>)) {
         let due = self.0.partition_point(|end| end.time.0 <= time_ns).max(self.0.len().saturating_sub(Self::MOST));
         self.0.drain(..due).for_each(|end| f(Pair { record: None, event: Some(&end) }));
     }
 }
 
-/// Operations of one erase block, as the spatial view counts them.
+/// Counts of operations on one erase block, as in the spatial view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
     pub reads: u64,
@@ -391,14 +391,13 @@ fn parse_spatial(line: &[u8]) -> Option<BlockCounts> {
     numbers.next().is_none().then_some(counts)
 }
 
-/// Reads a spatial view: one entry for each block, in order. A line that is none is an error, because every line after
-/// it would be taken for another block.
+/// Reads a spatial view: one entry per block, in order. A malformed line is an error, because it would shift the blocks of all later lines.
 pub fn read_spatial(path: &Path) -> Result<Vec<BlockCounts>, Error> {
     let file = flashscope_output::open_input(path).map_err(|e| Error::io(path, "open", e))?;
     spatial_view(path, BufReader::new(file))
 }
 
-/// As [`read_spatial`], of a view that is in memory; messages name it `path`.
+/// Like [`read_spatial`], for a view in memory; messages name it `path`.
 pub fn parse_spatial_view(path: &Path, text: &[u8]) -> Result<Vec<BlockCounts>, Error> {
     spatial_view(path, text)
 }

@@ -1,12 +1,12 @@
-//! Steps of the block layer as blktrace's tools print them: `8,0 Q WS 1234 + 8 [cat]`. The kernel's `blk` tracer prints
-//! them behind its usual head, blkparse behind one of its own.
+//! Steps of the block layer in the form of blktrace's tools: `8,0 Q WS 1234 + 8 [cat]`. The kernel's `blk` tracer prints them after its
+//! usual head, blkparse after its own.
 //!
 //! Sources: `kernel/trace/blktrace.c` (`what2act`, `blk_log_*`; Linux 6.1) and the output of blkparse 1.2.
 
 use super::fields::{device, value_of, words};
 use crate::formats::parsed::{Parsed, Value};
 
-/// The kernel's name of the step that a letter stands for.
+/// The kernel's event name for a step's letter.
 fn name(action: &[u8]) -> Option<&'static str> {
     Some(match action {
         b"Q" => "block_bio_queue",
@@ -24,14 +24,14 @@ fn name(action: &[u8]) -> Option<&'static str> {
         b"X" => "block_split",
         b"B" => "block_bio_bounce",
         b"A" => "block_bio_remap",
-        // Steps that have no event of their own: a zone's delayed writes, a driver's own.
+        // Steps without a kernel event: a zone's delayed writes, and a driver's data.
         b"ZP" => "block_zone_plug",
         b"ZU" => "block_zone_unplug",
         _ => return None,
     })
 }
 
-/// What stands behind the head in the `blk` tracer's text: `7,4    Q  RM 15942 + 2 [dd]`.
+/// Parses the text after the head in the `blk` tracer's output: `7,4    Q  RM 15942 + 2 [dd]`.
 pub(super) fn line(text: &[u8]) -> Option<Parsed<'_>> {
     if !text.first()?.is_ascii_digit() {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn line(text: &[u8]) -> Option<Parsed<'_>> {
     let dev = &text[..end];
     device(dev)?;
     let mut rest = text[end..].trim_ascii_start();
-    // With the options blk_cgroup and blk_cgname a control group stands before the step.
+    // With the options blk_cgroup and blk_cgname, a control group comes before the step.
     if rest.first().is_some_and(|b| *b == b'/' || b.is_ascii_hexdigit() && rest.contains(&b',')) {
         let end = rest.iter().position(|&b| b == b' ')?;
         let is_group = rest[0] == b'/' || rest[..end].iter().all(|b| b.is_ascii_hexdigit() || *b == b',');
@@ -52,13 +52,13 @@ pub(super) fn line(text: &[u8]) -> Option<Parsed<'_>> {
     event(dev, &rest[..end], &rest[end..])
 }
 
-/// One step: its device, its letters, and what stands behind them. `None`: it is no step, its end is missing, or it is not
-/// printed as the kernel and blkparse print it by themselves.
+/// Parses one step: its device, its letters, and the text after them. `None` if it is not a step, is cut, or has another form than the
+/// kernel's and blkparse's own.
 pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<Parsed<'a>> {
     let dev = device(dev)?;
     let rest = rest.trim_ascii();
     if action == b"m" {
-        // A message of a scheduler or of a control group, behind an N.
+        // A message of a scheduler or of a control group, after an N.
         let text = rest.strip_prefix(b"N ").unwrap_or(rest).trim_ascii();
         return Some(Parsed { system: "ftrace", name: "print".into(), fields: vec![("buf", Value::Text(text))] });
     }
@@ -72,7 +72,7 @@ pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<
     };
     out.fields.push(("rwbs", Value::Text(all.first()?)));
     match action {
-        // A plug has no place; one that ends says how many requests leave it.
+        // A plug has no sectors; an unplug has the number of requests that leave it.
         b"P" | b"U" | b"UT" => {
             out.fields.extend(number(words(behind).next().as_ref()).map(|n| ("nr_rq", Value::Unsigned(n))));
         }
@@ -91,7 +91,7 @@ pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<
         out.fields.push(("comm", Value::Text(inside)));
         return Some(out);
     }
-    // blkparse prints the error as the 16 bits that blktrace has.
+    // blkparse prints the error as blktrace's 16 bits.
     out.fields.push(match value_of(inside) {
         Value::Unsigned(n @ 0..=0xffff) => ("error", Value::Signed(i64::from(n as u16 as i16))),
         Value::Signed(n) => ("error", Value::Signed(n)),
@@ -100,8 +100,8 @@ pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<
     Some(out)
 }
 
-/// What a step is of: `2208 + 8`, `100 / 200` of a split, `0` of a flush that ended, nothing of one that is issued, and of
-/// a driver's own command its bytes and itself in round brackets (`36 (12 00 …)`). `-t` puts times in round brackets behind.
+/// The range of a step: `2208 + 8`, `100 / 200` of a split, `0` of a completed flush, nothing for an issued flush. For a driver's own
+/// command: its bytes, and the command in round brackets (`36 (12 00 …)`). `-t` adds times in round brackets.
 fn range<'a>(words: &[&'a [u8]], action: &[u8]) -> Option<Vec<(&'static str, Value<'a>)>> {
     let number = |at: usize| match words.get(at).map(|w| value_of(w)) {
         Some(Value::Unsigned(n)) => Some(Value::Unsigned(n)),
@@ -115,14 +115,14 @@ fn range<'a>(words: &[&'a [u8]], action: &[u8]) -> Option<Vec<(&'static str, Val
             vec![("sector", number(0)?), ("nr_sector", number(2)?)]
         }
         _ if rest_is_round(0) => vec![("sector", zero), ("nr_sector", zero)],
-        // The place of what ended without data; before that, the bytes of a command.
+        // The sector of a completion without data; before completion, the bytes of a command.
         _ if rest_is_round(1) && matches!(action, b"C" | b"R") => vec![("sector", number(0)?), ("nr_sector", zero)],
         _ if rest_is_round(1) => vec![("sector", zero), ("nr_sector", zero), ("bytes", number(0)?)],
         _ => return None,
     })
 }
 
-/// What stands before the first bracket, in it and behind it: a name may have brackets of its own.
+/// The text before, in and after the first bracket: a name may have brackets of its own.
 fn bracket(text: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
     let open = text.windows(2).position(|w| w == b" [").map(|at| at + 1);
     let close = text.iter().rposition(|&b| b == b']');

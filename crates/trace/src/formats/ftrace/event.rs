@@ -1,13 +1,13 @@
-//! What an event's text says, as fields. Best effort: the whole text is always a field of its own (`text`).
+//! Parses an event's text to fields. Best effort: the whole text is always one field (`text`).
 //!
-//! Most events print `key=value`; those that do not and matter here (block, syscalls, the function tracer, marks; files' in
-//! [`super::files`]) are read by the forms of `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
+//! Most events print `key=value`. The other events that matter here (block, syscalls, the function tracer, marks; files' events in
+//! [`super::files`]) are parsed by the forms in `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
 
 use super::fields::{device, find, pairs, value_of, words};
 use super::{blk, files, tools};
 use crate::formats::parsed::{Parsed, Value};
 
-/// Reads what stands behind the time. `None` where there is no event's name.
+/// Parses the text after the time. `None` if it has no event name.
 pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
     if let Some(event) = blk::line(text) {
         return Some(event);
@@ -46,8 +46,8 @@ pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
     None
 }
 
-/// An event whose system the text says, and what stands behind its name. `None`: a step of the block layer that is not
-/// printed as the kernel prints it, or not to its end.
+/// Parses the text after an event's name, if the text gave the system. `None` for a step of the block layer that is cut or does not have
+/// the kernel's form.
 pub(crate) fn of_event<'a>(system: &'a str, name: &str, rest: &'a [u8]) -> Option<Parsed<'a>> {
     let mut out = Parsed { system, name: name.to_string(), fields: Vec::new() };
     let read = event(&mut out, rest);
@@ -67,7 +67,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         return true;
     }
     match out.name.as_str() {
-        // A message that a program wrote is not parsed.
+        // The message of a program is not parsed.
         "tracing_mark_write" => {
             out.name = "print".to_string();
             out.fields.push(("buf", Value::Text(rest)));
@@ -84,7 +84,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     true
 }
 
-/// The system that an event's name belongs to: the text does not say it.
+/// The system of an event; the text does not tell it.
 pub(crate) fn system(name: &str) -> &'static str {
     let flash =
         |rest: &str| matches!(rest.strip_suffix("_done").unwrap_or(rest), "read" | "program" | "write" | "erase");
@@ -113,7 +113,7 @@ fn syscall<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
     }
 }
 
-/// `8,0 WS 4096 () 1234 + 8 [cat]` and its kin. False: one of the steps that have a place has none, or its end is missing.
+/// `8,0 WS 4096 () 1234 + 8 [cat]` and similar. Returns false if a step that needs a range has none, or is cut.
 fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     let is_step = ["block_bio_", "block_rq_", "block_split", "block_getrq", "block_sleeprq"];
     let is_step = is_step.iter().any(|begin| out.name.starts_with(begin));
@@ -142,12 +142,12 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     {
         out.fields.push(("bytes", Value::Unsigned(bytes)));
     }
-    // Before 4.11 a driver's own command stands in round brackets.
+    // Before 4.11, a driver's own command is in round brackets.
     let command = all[..plus - 1].iter().position(|w| w.starts_with(b"(") && w.len() > 1 && *w != b"()");
     if let Some(command) = command.filter(|&at| at > 1) {
         out.fields.push(("cmd", Value::Text(all[command])));
     }
-    // What it was before: "<- (8,1) 1234".
+    // The origin of a remap: "<- (8,1) 1234".
     if all.get(plus + 2) == Some(&&b"<-"[..])
         && let Some(old) = all.get(plus + 3).and_then(|w| device(w.strip_prefix(b"(")?.strip_suffix(b")")?))
         && let Some(sector) = number(all.get(plus + 4))
@@ -156,8 +156,7 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         out.fields.push(("old_sector", Value::Unsigned(sector)));
         return true;
     }
-    // The last bracket is an error of what ends, else a task's name.
-    // perf can print more behind it.
+    // The last bracket is an error in a completion, else a task's name. perf may print more after it.
     let bracketed = find(rest, b" [").and_then(|open| {
         let inside = &rest[open + 2..];
         inside.strip_suffix(b"]").or_else(|| Some(&inside[..find(inside, b"] ")?]))

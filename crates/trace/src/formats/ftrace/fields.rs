@@ -1,8 +1,8 @@
-//! Words, numbers and `key=value` of an event's text, as fields.
+//! Parses words, numbers and `key=value` in an event's text.
 
 use crate::formats::parsed::{Parsed, Value};
 
-/// Fields that are taken from one line.
+/// Largest number of fields in one line.
 const MAX_FIELDS: usize = 48;
 
 pub(super) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
@@ -13,7 +13,7 @@ pub(super) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&b| b == b' ').filter(|w| !w.is_empty())
 }
 
-/// `8,0` as the kernel numbers devices.
+/// The kernel's device number for `8,0`.
 pub(super) fn device(word: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(word).ok()?;
     let (major, minor) = text.split_once(',')?;
@@ -21,7 +21,7 @@ pub(super) fn device(word: &[u8]) -> Option<u64> {
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
 }
 
-/// `key=value key=value`: a value goes up to the next word that has an equals sign behind a name.
+/// `key=value key=value`: a value ends before the next word with a name and an equals sign.
 pub(super) fn pairs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
     let mut open: Option<(&str, usize)> = None;
     let mut at = 0;
@@ -52,14 +52,14 @@ fn key(word: &[u8]) -> Option<&str> {
 }
 
 pub(super) fn push<'a>(out: &mut Parsed<'a>, key: &'a str, value: &'a [u8]) {
-    // sched_switch has an arrow between the two tasks.
+    // sched_switch has an arrow between its two tasks.
     let value = value.trim_ascii();
     let value = value.strip_suffix(b"==>").unwrap_or(value).trim_ascii();
-    // A task's name is text whatever it looks like.
+    // A task's name is text, even if it looks like a number.
     add(out, key, if key.ends_with("comm") { Value::Text(value) } else { value_of(value) });
 }
 
-/// Adds a field unless there is one of that name; `text` and `flags` are the record's own.
+/// Adds a field, unless there is one with this name; `text` and `flags` are reserved.
 pub(super) fn add<'a>(out: &mut Parsed<'a>, key: &'a str, value: Value<'a>) {
     let ours = key.starts_with("common_") || matches!(key, "text" | "flags");
     if !ours && out.fields.len() < MAX_FIELDS && out.fields.iter().all(|(k, _)| *k != key) {
@@ -67,7 +67,7 @@ pub(super) fn add<'a>(out: &mut Parsed<'a>, key: &'a str, value: Value<'a>) {
     }
 }
 
-/// A number where the text is one, decimal or with 0x.
+/// A number if the text is one (decimal, or hexadecimal with 0x), else text.
 pub(super) fn value_of(text: &[u8]) -> Value<'_> {
     let number = || {
         let text = std::str::from_utf8(text).ok()?;

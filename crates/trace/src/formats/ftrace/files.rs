@@ -1,15 +1,15 @@
-//! Lines of ext4, f2fs, writeback, the page cache and read-ahead, as the fields of the kernel's own formats.
+//! Parses lines of ext4, f2fs, writeback, the page cache and read-ahead to the fields of the kernel's formats.
 //!
-//! Their text names values in other ways than their formats do, so that the same event in a `trace.dat` and in text becomes the same
+//! The text uses other names for values than the formats. With the formats' names, an event in text and in a `trace.dat` gives the same
 //! [`crate::FileEvent`]. Sources: `include/trace/events/{ext4,f2fs,writeback,filemap,readahead}.h` (Linux 5.10, 6.1, 6.12 and 6.18).
 
 use super::fields::{add, device, pairs, push, value_of, words};
 use crate::formats::parsed::{Parsed, Value};
 
-/// Bits of a page where the text counts bytes: `PAGE_SHIFT` of most machines, which the text does not say.
+/// `PAGE_SHIFT` of most machines, for lines that count in bytes: the text does not tell it.
 const PAGE_SHIFT: u32 = 12;
 
-/// The system of an event whose lines are read here.
+/// The system of an event that this module reads.
 pub(super) fn system(name: &str) -> Option<&'static str> {
     if name.starts_with("mm_filemap_") {
         return Some("filemap");
@@ -27,7 +27,7 @@ pub(super) fn system(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Reads a line of such an event. False: it is none, or not of the form that the kernel gives it.
+/// Reads a line of such an event. Returns false for other events, and for lines without the kernel's form.
 pub(super) fn read<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     match out.system {
         "writeback" => writeback(out, rest),
@@ -49,7 +49,7 @@ fn writeback<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     true
 }
 
-/// `dev 8,0 ino 12 pos 0 len 5`: a number belongs to the word before it. `[0/36) 9025` are a range of the file and its first block.
+/// `dev 8,0 ino 12 pos 0 len 5`: a number belongs to the word before it. `[0/36) 9025` is a range of the file and its first block.
 fn ext4<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     let Some(dev) = rest.strip_prefix(b"dev ").and_then(|rest| device(words(rest).next()?)) else { return false };
     add(out, "dev", Value::Unsigned(dev));
@@ -58,7 +58,7 @@ fn ext4<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         if let Some((first, length)) = range(word) {
             add(out, "lblk", Value::Unsigned(first));
             add(out, "len", Value::Unsigned(length));
-            // The number behind the range, or behind "mapped", is its block.
+            // The number after the range, or after "mapped", is the first block.
             (key, placed) = ("pblk", true);
             continue;
         }
@@ -79,7 +79,7 @@ fn range(word: &[u8]) -> Option<(u64, u64)> {
     Some((first.parse().ok()?, length.parse().ok()?))
 }
 
-/// `dev = (8,0), ino = 5, pos = 0, len = 4096`; values are named as in the event's format.
+/// `dev = (8,0), ino = 5, pos = 0, len = 4096`; values have the names of the event's format.
 fn f2fs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     let Some((dev, rest)) = bracketed(rest) else { return false };
     add(out, "dev", Value::Unsigned(dev));
@@ -110,7 +110,7 @@ fn bracketed(rest: &[u8]) -> Option<(u64, &[u8])> {
     Some((device(&rest[..end])?, &rest[end + 1..]))
 }
 
-/// `dev 8:0 ino c pfn=0x1 ofs=4096 order=0`, `dev=8:0 ino=c ofs=0-4095`: numbers of files are hexadecimal, and pages are bytes.
+/// `dev 8:0 ino c pfn=0x1 ofs=4096 order=0`, `dev=8:0 ino=c ofs=0-4095`: inode numbers are hexadecimal, and pages are in bytes.
 fn filemap<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     let Some(rest) = file(out, rest) else { return false };
     for word in words(rest) {
@@ -138,7 +138,7 @@ fn readahead<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     true
 }
 
-/// The device and the number of the file at the line's begin; what follows them.
+/// Device and inode number at the beginning of the line; returns the text after them.
 fn file<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> Option<&'a [u8]> {
     let word = |rest: &'a [u8], name: &str| {
         let rest = rest.trim_ascii_start().strip_prefix(name.as_bytes())?;

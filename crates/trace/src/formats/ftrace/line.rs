@@ -1,21 +1,21 @@
-//! One line of ftrace's text: whose it is, when, and what the rest says.
+//! Parses one line of ftrace's text: task, CPU, time, and the text of the event.
 //!
-//! Sources (Linux 6.1): `kernel/trace/trace_output.c` (`trace_print_context`, `trace_print_lat_context`, `trace_print_lat_fmt`), `kernel/trace/trace.c`
-//! (`print_func_help_header_irq`, `print_trace_line` for lost events), `kernel/trace/trace_functions_graph.c`; what
-//! `trace-cmd report` prints is close to it.
+//! Sources (Linux 6.1): `kernel/trace/trace_output.c` (`trace_print_context`, `trace_print_lat_context`, `trace_print_lat_fmt`),
+//! `kernel/trace/trace.c` (`print_func_help_header_irq`, `print_trace_line` for lost events), `kernel/trace/trace_functions_graph.c`. The
+//! output of `trace-cmd report` is similar.
 
 use crate::events::TimeNs;
 use crate::ids::{ProcessId, TaskId};
 
-/// Longest name of a task: `TASK_COMM_LEN` and then some, because pids are printed beside it.
+/// Longest name of a task: more than `TASK_COMM_LEN`, because pids are printed beside it.
 const MAX_COMM: usize = 64;
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line<'a> {
     Event(Head<'a>, &'a [u8]),
     Graph(Graph<'a>),
-    /// `CPU:0 [LOST 271 EVENTS]`; `None`: the kernel does not say how many.
+    /// `CPU:0 [LOST 271 EVENTS]`; `None` if the number is unknown.
     Lost {
         cpu: u16,
         events: Option<u64>,
@@ -26,26 +26,26 @@ pub(super) enum Line<'a> {
         tid: TaskId,
         comm: &'a [u8],
     },
-    /// How many events are in the text, and how many there were.
+    /// Number of events in the text, and of all events written.
     Entries {
         shown: u64,
         written: u64,
     },
     /// No information: a comment, a ruler.
     Nothing,
-    /// None of ftrace's.
+    /// Not a line of ftrace.
     Unknown,
 }
 
-/// What stands before an event.
+/// The part of a line before the event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Head<'a> {
     pub comm: &'a [u8],
     pub tid: TaskId,
-    /// Its process, where the text has it.
+    /// Its process, if the text has it.
     pub tgid: Option<ProcessId>,
     pub cpu: u16,
-    /// Empty where the text has none.
+    /// Empty if the text has none.
     pub flags: &'a [u8],
     pub time_ns: u64,
 }
@@ -65,9 +65,9 @@ pub(super) struct Graph<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum GraphPart<'a> {
-    /// `name() {`, or `name();` where it called nothing.
+    /// `name() {`, or `name();` for a function without calls.
     Entry(&'a [u8]),
-    /// `}`, with the name where the text has it.
+    /// `}`, with the name if the text has it.
     Exit(&'a [u8]),
     /// `/* event: … */`
     Event(&'a [u8]),
@@ -78,7 +78,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     if text.is_empty() {
         return Line::Nothing;
     }
-    // The last two are what trace-cmd report says first. A name may begin like each of them.
+    // The last two begin the output of trace-cmd report. A task's name may begin like any of these.
     if ["#", "----", "cpus=", "version = "].iter().any(|note| text.starts_with(note.as_bytes())) {
         return match (any_head(line), text.strip_prefix(b"#")) {
             (Some((head, rest)), _) => Line::Event(head, rest),
@@ -90,12 +90,12 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     {
         return line;
     }
-    // What atrace says first.
+    // The first lines of atrace's output.
     let of_atrace = matches!(text, b"TRACE:" | b"capturing trace... done" | b"capturing trace...");
     if of_atrace || is_frame_of_dump(text) {
         return Line::Nothing;
     }
-    // Of a line that looks like both, the graph's bar decides: events have none before their colon.
+    // If a line has both forms, the graph's bar decides: events have no bar before their colon.
     if let Some(graph) = graph(line) {
         return graph;
     }
@@ -105,7 +105,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
 }
 
-/// `[   62.099990] Dumping ftrace buffer:` and the rulers around it, as the kernel's log has them (`ftrace_dump` in kernel/trace/trace.c).
+/// `[   62.099990] Dumping ftrace buffer:` and its rulers, in the kernel's log (`ftrace_dump` in kernel/trace/trace.c).
 fn is_frame_of_dump(text: &[u8]) -> bool {
     let stamp = text.strip_prefix(b"[").and_then(|rest| {
         let end = rest.iter().position(|&b| b == b']')?;
@@ -121,9 +121,9 @@ fn any_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     head(line).or_else(|| latency_head(line)).or_else(|| verbose_head(line))
 }
 
-/// A line with the flags right behind the CPU's number (the kernel's option latency-format, `trace-cmd report -l`):
-/// `COMM-TID  CPUFLAGS TIMEus: ` or `COMM-TID  CPUFLAGS SECONDS.FRACTION: `, and the rest. A name may hold all of that: the
-/// first place where everything fits is taken.
+/// A line with the flags directly after the CPU number (the kernel's option latency-format, `trace-cmd report -l`): `COMM-TID  CPUFLAGS
+/// TIMEus: ` or `COMM-TID  CPUFLAGS SECONDS.FRACTION: `, and the rest. A name may contain all of that: the first place that matches is
+/// taken.
 fn latency_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let dashes = line.iter().enumerate().filter(|&(_, &b)| b == b'-').map(|(at, _)| at);
     dashes.take(16).find_map(|dash| latency_head_at(line, dash))
@@ -137,7 +137,7 @@ fn latency_head_at(line: &[u8], dash: usize) -> Option<(Head<'_>, &[u8])> {
     let space = rest.iter().position(|&b| b == b' ')?;
     let (flags, rest) = (&rest[..space], rest[space..].trim_ascii_start());
     let is_flag = |b: &u8| matches!(b, b'.' | b'#' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z');
-    // With `trace-cmd report -l -R` it is a number: `0-0x2f`.
+    // With `trace-cmd report -l -R`, CPU and flags are a number: `0-0x2f`.
     let hexadecimal = flags.strip_prefix(b"-0x").filter(|n| !n.is_empty() && n.iter().all(u8::is_ascii_hexdigit));
     let letters = (4..=8).contains(&flags.len()) && flags.iter().all(is_flag);
     if !letters && hexadecimal.is_none() {
@@ -151,8 +151,8 @@ fn latency_head_at(line: &[u8], dash: usize) -> Option<(Head<'_>, &[u8])> {
 }
 
 /// The kernel's options latency-format and verbose (`lat_print_timestamp`): `COMM TID CPU FLAGS PREEMPT-COUNT INDEX [MICROSECONDS]
-/// MILLISECONDSms (+MILLISECONDSms): `, and the rest. Counts, index and the time in brackets are hexadecimal; the other times begin
-/// with the buffer, and end with the next event. A name may hold all of that: the last place where everything fits is taken.
+/// MILLISECONDSms (+MILLISECONDSms): `, and the rest. Counts, index and the time in brackets are hexadecimal. The other times are the time
+/// since the buffer's beginning and until the next event. A name may contain all of that: the last place that matches is taken.
 fn verbose_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let brackets = line.iter().enumerate().filter(|&(_, &b)| b == b'[').map(|(at, _)| at);
     brackets.take(16).filter_map(|at| verbose_head_at(line, at)).last()
@@ -190,13 +190,13 @@ fn verbose_head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
     Some((head, rest[close + 4..].trim_ascii()))
 }
 
-/// `(+2648)  block_bio_queue: …`: trace-cmd's `--ts-diff` prints the time since the event before.
+/// `(+2648)  block_bio_queue: …`: with `--ts-diff`, trace-cmd prints the time since the previous event.
 fn without_difference(text: &[u8]) -> &[u8] {
     let behind = text.strip_prefix(b"(+").and_then(number).and_then(|(_, rest)| rest.strip_prefix(b")"));
     behind.map_or(text, <[u8]>::trim_ascii_start)
 }
 
-/// Whether the lines are of several files that `trace-cmd report -i A -i B` prints as one: `A: cpus=2`, `B: cpus=2` come first.
+/// Whether the lines are from `trace-cmd report -i A -i B`, which prints several files together: `A: cpus=2`, `B: cpus=2` come first.
 pub(super) fn of_several_files(lines: &[&[u8]]) -> bool {
     let of_file = |line: &&&[u8]| {
         let at = line.windows(7).position(|w| w == b": cpus=");
@@ -205,7 +205,7 @@ pub(super) fn of_several_files(lines: &[&[u8]]) -> bool {
     lines.iter().filter(of_file).count() > 1
 }
 
-/// `1734314933us+`: the mark behind it says how long the next event took to come.
+/// `1734314933us+`: the mark shows how long the next event took to come.
 fn microseconds(text: &[u8]) -> Option<u64> {
     let (us, rest) = number(text.trim_ascii())?;
     let mark = rest.strip_prefix(b"us")?.trim_ascii();
@@ -235,7 +235,7 @@ fn about_cpu<'a>(rest: &[u8]) -> Option<Line<'a>> {
     Some(Line::Lost { cpu, events })
 }
 
-/// Digits at the beginning, and what follows.
+/// Leading digits, and the text after them.
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let digits = std::str::from_utf8(&text[..end]).ok()?;
@@ -254,7 +254,7 @@ pub(crate) fn time(text: &[u8]) -> Option<u64> {
     TimeNs(time).is_possible().then_some(time)
 }
 
-/// `COMM-TID`: a name may hold spaces, dashes and digits.
+/// `COMM-TID`: a name may contain spaces, dashes and digits.
 pub(super) fn task(text: &[u8]) -> Option<(TaskId, &[u8])> {
     let text = text.trim_ascii();
     let dash = text.iter().rposition(|&b| b == b'-')?;
@@ -265,9 +265,9 @@ pub(super) fn task(text: &[u8]) -> Option<(TaskId, &[u8])> {
     Some((TaskId(u32::try_from(tid).ok()?), own_name(&text[..dash])))
 }
 
-/// A task's name without what a pager, a table or `cat -n` put before it: kernel and perf give it a column of 16 letters
-/// (`TASK_COMM_LEN`). A worker's name is longer where its queue is behind it (`wq_worker_comm` in kernel/workqueue.c). What is put
-/// before names ends with a space: a longer word is a name that was written by hand.
+/// A task's name without text that a pager, a table or `cat -n` put before it. Kernel and perf print names in a column of 16 letters
+/// (`TASK_COMM_LEN`). A worker's name is longer if its queue follows (`wq_worker_comm` in kernel/workqueue.c). Text put before a name ends
+/// with a space: a longer word is a name that was written by hand.
 pub(crate) fn own_name(text: &[u8]) -> &[u8] {
     const WORKER: &[u8] = b"kworker/";
     let name = text.rsplit(|&b| b == b'\t').next().unwrap_or_default();
@@ -281,16 +281,16 @@ pub(crate) fn own_name(text: &[u8]) -> &[u8] {
     }
 }
 
-/// `COMM-TID [(TGID)] [CPU] [FLAGS] TIME: `, and the rest. A name could hold all of that too: the first place where
-/// everything fits is taken, beginning with the column in which the kernel ends names (`%16s-%-7d`).
+/// `COMM-TID [(TGID)] [CPU] [FLAGS] TIME: `, and the rest. A name may contain all of that: the first place that matches is taken, beginning
+/// with the column at which the kernel ends names (`%16s-%-7d`).
 fn head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let brackets = line.iter().enumerate().filter(|&(_, &b)| b == b'[').map(|(at, _)| at);
     let kernels = kernels_column(line);
     kernels.into_iter().chain(brackets).find_map(|at| head_at(line, at))
 }
 
-/// `COMM-TID [CPU] … COUNT: EVENT: …`: the clocks `counter` and `x86-tsc` give numbers that are no times
-/// (`trace_clocks` in kernel/trace/trace.c).
+/// `COMM-TID [CPU] … COUNT: EVENT: …`: the clocks `counter` and `x86-tsc` give numbers that are not times (`trace_clocks` in
+/// kernel/trace/trace.c).
 pub(super) fn has_raw_count(line: &[u8]) -> bool {
     let brackets = line.iter().enumerate().filter(|&(_, &b)| b == b'[').map(|(at, _)| at);
     kernels_column(line).into_iter().chain(brackets).any(|at| {
@@ -302,7 +302,7 @@ pub(super) fn has_raw_count(line: &[u8]) -> bool {
     })
 }
 
-/// The bracket of a line whose name ends where the kernel lets it end.
+/// The CPU's bracket, if the line's name ends at the kernel's column.
 fn kernels_column(line: &[u8]) -> Option<usize> {
     if line.get(16) != Some(&b'-') {
         return None;
@@ -358,7 +358,7 @@ fn graph(line: &[u8]) -> Option<Line<'_>> {
         let (tid, comm) = task(&rest[arrow + 4..])?;
         return Some(Line::Switch { cpu, tid, comm });
     }
-    // The last bar before the function; a name may hold one, numbers do not.
+    // The last bar before the function; a name may contain a bar, numbers do not.
     let mut parts = rest.splitn(2, |&b| b == b'|');
     let (mut first, mut tail) = (parts.next()?, parts.next()?);
     let mut of = None;
@@ -372,7 +372,7 @@ fn graph(line: &[u8]) -> Option<Line<'_>> {
         said => Some(duration(said)?),
     };
     let function = tail.trim_ascii();
-    // Two spaces, then two for each level.
+    // Two spaces, and two more for each level.
     let indent = tail.iter().take_while(|&&b| b == b' ').count();
     let depth = (indent.saturating_sub(2) / 2) as u32;
     let what = if let Some(after) = function.strip_prefix(b"}") {
@@ -380,7 +380,7 @@ fn graph(line: &[u8]) -> Option<Line<'_>> {
     } else if let Some(event) = comment(function) {
         GraphPart::Event(event)
     } else {
-        // Arguments and returned values, where they are printed, stay in the record's text.
+        // Arguments and return values, if printed, stay in the record's text.
         let name = &function[..function.iter().position(|&b| b == b'(')?];
         (!name.is_empty()).then_some(GraphPart::Entry(name))?
     };
@@ -391,7 +391,7 @@ fn comment(text: &[u8]) -> Option<&[u8]> {
     Some(text.trim_ascii().strip_prefix(b"/*")?.strip_suffix(b"*/")?.trim_ascii())
 }
 
-/// `+ 16.304 us`: a mark for long ones, then microseconds.
+/// `+ 16.304 us`: a mark for long durations, then microseconds.
 fn duration(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b"us")?.trim_ascii();
     let text = match text.split_first() {

@@ -1,4 +1,4 @@
-//! Text that ftrace prints (`trace`, `trace_pipe`, `trace-cmd report`), read as far as text can be: best effort.
+//! Reads the text of ftrace (`trace`, `trace_pipe`, `trace-cmd report`): best effort.
 
 pub mod systrace;
 
@@ -39,12 +39,12 @@ pub(crate) const DIALECT: Dialect = Dialect {
     lines: || Box::<Reader>::default(),
 };
 
-/// What the head of a text says by its comments.
+/// The kind of a text, by the comments at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// A tracer is named.
+    /// The comments name a tracer.
     Text,
-    /// Of a latency tracer, which shows one longest stretch with times of its own.
+    /// The comments name a latency tracer, whose output is one longest stretch with its own times.
     Latency,
     None,
 }
@@ -54,7 +54,7 @@ pub(crate) fn header(head: &[u8]) -> Header {
     for text in head.split(|&b| b == b'\n').take(64) {
         let Some(comment) = text.trim_ascii().strip_prefix(b"#") else { continue };
         let comment = comment.trim_ascii();
-        // With the option latency-format every tracer has this head; the tracer before it shows which.
+        // With the option latency-format every tracer has this heading; the tracer's name before it decides.
         let latency_format = comment.windows(17).position(|w| w == b" latency trace v1").map(|at| &comment[..at]);
         match comment.strip_prefix(b"tracer: ").or(latency_format) {
             Some(tracer) if latency(tracer) => return Header::Latency,
@@ -65,23 +65,23 @@ pub(crate) fn header(head: &[u8]) -> Header {
     found
 }
 
-/// Tracers that look for one longest latency (`TRACE_FILE_LAT_FMT`: `trace_irqsoff.c`, `trace_sched_wakeup.c`).
+/// Tracers that look for the longest latency (`TRACE_FILE_LAT_FMT`: `trace_irqsoff.c`, `trace_sched_wakeup.c`).
 fn latency(tracer: &[u8]) -> bool {
     let tracer = tracer.trim_ascii();
     matches!(tracer, b"irqsoff" | b"preemptoff" | b"preemptirqsoff" | b"wakeup" | b"wakeup_rt" | b"wakeup_dl")
 }
 
-/// Whether a line is one that such a text begins with.
+/// Whether the line is of ftrace's text.
 pub(crate) fn is_line(text: &[u8]) -> bool {
     !matches!(line::parse(text), Line::Unknown | Line::Nothing) || text.trim_ascii_start().starts_with(b"#")
 }
 
-/// Whether the text is of several recordings, whose devices and threads have the same numbers.
+/// Whether the text is from several recordings; their devices and threads have equal numbers.
 pub(crate) fn of_several_files(lines: &[&[u8]]) -> bool {
     line::of_several_files(lines)
 }
 
-/// Whether most lines have a count where a time belongs.
+/// Whether most lines have a counter instead of a time.
 pub(crate) fn of_raw_clock(lines: &[&[u8]]) -> bool {
     let events = lines.iter().filter(|line| !matches!(line::parse(line), Line::Nothing | Line::Lost { .. }));
     let (mut all, mut raw) = (0usize, 0usize);
@@ -95,7 +95,7 @@ pub(crate) fn of_raw_clock(lines: &[&[u8]]) -> bool {
 /// Reads lines of ftrace's text.
 #[derive(Default)]
 pub(crate) struct Reader {
-    /// Who runs on a CPU, as the function graph's own lines say it.
+    /// The running task of each CPU, from the function graph's own lines.
     running: HashMap<u16, TaskId>,
 }
 
@@ -118,8 +118,8 @@ impl Lines for Reader {
                     if tgid.is_some_and(|tgid| tgid != ProcessId::from(tid)) {
                         f(Item::UserTask { tid });
                     }
-                    // With the flags behind the CPU a name is cut to eight bytes, and what pasted it may have put something
-                    // before it; a step of the block layer says what it is.
+                    // In the latency format a name is cut to eight bytes, and pasted text may have something before the name. A step of the
+                    // block layer contains the whole name.
                     let told = parsed.fields.iter().find_map(|(key, value)| match value {
                         Value::Text(whole) if *key == "comm" => is_told(comm, whole).then_some(*whole),
                         _ => None,
@@ -154,7 +154,7 @@ impl Reader {
     }
 }
 
-/// Whether this name is the end or the beginning of what stands before a line.
+/// Whether `whole` is a plausible full name: `comm` is its first eight bytes, or ends with it.
 fn is_told(comm: &[u8], whole: &[u8]) -> bool {
     let cut = comm.len() == 8 && whole.starts_with(comm);
     let before = comm.strip_suffix(whole).and_then(<[u8]>::last);

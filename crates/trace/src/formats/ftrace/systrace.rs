@@ -1,7 +1,7 @@
-//! systrace's and atrace's HTML: ftrace's text inside of a page. What stands around it is passed over.
+//! systrace's and atrace's HTML: ftrace's text inside a page. The rest of the page is ignored.
 //!
-//! Newer pages have it in `<script class="trace-data" …>`, each of them a text of its own (the second is a list of
-//! processes); older ones as lines of a JavaScript string that end with `\n\`, the last of them with `\n";`.
+//! Newer pages have it in `<script class="trace-data" …>`, one text per script (the second is a list of processes). Older pages have it as
+//! lines of a JavaScript string that end with `\n\`, the last one with `\n";`.
 
 use crate::formats::ftrace::{self, Reader as Ftrace};
 use crate::formats::parsed::{Item, PACKED};
@@ -9,7 +9,7 @@ use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
 
-/// Recognised by its page ([`is_page`]), before the dialects are tried.
+/// Recognised by its HTML page ([`is_page`]), before the dialects are tried.
 pub(crate) const FORMAT: Format = Format {
     name: "systrace and atrace: text and HTML",
     read: "best effort",
@@ -27,7 +27,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     lines: || Box::<Reader>::default(),
 };
 
-/// Whether a file is a page of HTML.
+/// Whether a file is an HTML page.
 pub(crate) fn is_page(head: &[u8]) -> bool {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let begins = |tag: &[u8]| head.len() >= tag.len() && head[..tag.len()].eq_ignore_ascii_case(tag);
@@ -44,14 +44,14 @@ struct Reader {
 enum State {
     #[default]
     Outside,
-    /// Behind the tag, before its first line.
+    /// After the tag, before the first line of the text.
     Before,
     Inside,
-    /// In a text of another kind.
+    /// Inside a text of another kind.
     Other,
 }
 
-/// HTML's names have letters of either case.
+/// Finds a text. HTML names may be in upper or lower case.
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|w| w.eq_ignore_ascii_case(what))
 }
@@ -78,7 +78,7 @@ impl Lines for Reader {
 }
 
 impl Reader {
-    /// Looks for where a text begins.
+    /// Looks for the beginning of a text.
     fn begin(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         let data = find(line, b"trace-data").or_else(|| find(line, b"viewer-data"));
         let tag = data.filter(|&at| find(&line[..at], b"<script").is_some());
@@ -98,7 +98,7 @@ impl Reader {
         let ends: [&[u8]; 3] = [b"\\n\\", b"\\n\";", b"\\n\""];
         let line = ends.iter().find_map(|end| line.trim_ascii_end().strip_suffix(*end)).unwrap_or(line);
         let text = line.trim_ascii();
-        // What older pages put behind the trace: no task's, and at no time of it.
+        // Older pages put this line after the trace: it has no task and no time of the trace.
         if text.starts_with(b"dummy-0000 ") {
             return;
         }

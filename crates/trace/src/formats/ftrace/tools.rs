@@ -1,9 +1,9 @@
-//! What trace-cmd and perf print in other forms than the kernel: system calls with named arguments, and `sched_switch`.
+//! Forms of trace-cmd and perf that differ from the kernel's: system calls with named arguments, and `sched_switch`.
 
 use super::fields::{add, value_of};
 use crate::formats::parsed::{Parsed, Value};
 
-/// `fd: 0x0000000a, buf: 0x097cf220, count: 0x000003ff` of a call, `0xca` of its return. False: it is neither.
+/// `fd: 0x0000000a, buf: 0x097cf220, count: 0x000003ff` of a call, `0xca` of its return. Returns false for other text.
 pub(super) fn call<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     if out.name.starts_with("sys_exit_") {
         let value = value_of(rest);
@@ -26,7 +26,7 @@ pub(super) fn call<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     any
 }
 
-/// `my prog:114 [120] R ==> rcu_preempt:15 [120]`. False: it is none.
+/// `my prog:114 [120] R ==> rcu_preempt:15 [120]`. Returns false for other text.
 pub(super) fn switch<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     let Some(arrow) = rest.windows(5).position(|w| w == b" ==> ") else { return false };
     let (Some(prev), Some(next)) = (task(&rest[..arrow]), task(&rest[arrow + 5..])) else { return false };

@@ -1,7 +1,7 @@
-//! What `perf script` prints of trace points: `COMM PID[/TID] [CPU] TIME: [PERIOD] [SYSTEM:]EVENT: what the event prints`.
+//! The output of `perf script` for trace points: `COMM PID[/TID] [CPU] TIME: [PERIOD] [SYSTEM:]EVENT: TEXT OF THE EVENT`.
 //!
-//! Source: `tools/perf/builtin-script.c` (`perf_sample__fprintf_start`, `process_event`; Linux 6.1). Call chains (`-g`) and
-//! fields behind the event are passed over. perf does not say which clock its times are from.
+//! Source: `tools/perf/builtin-script.c` (`perf_sample__fprintf_start`, `process_event`; Linux 6.1). Call chains (`-g`) and fields after
+//! the event are ignored. perf does not print which clock its times are from.
 
 use super::parsed::{Item, NOTHING_RECORDED};
 use super::text::{Dialect, Lines};
@@ -31,7 +31,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
 
 #[derive(Default)]
 struct Reader {
-    /// The line before was an event or a step of its call chain.
+    /// The previous line was an event or a step of its call chain.
     in_chain: bool,
 }
 
@@ -88,13 +88,13 @@ struct Head<'a> {
     time_ns: u64,
     system: &'a str,
     name: &'a str,
-    /// Behind the event's name.
+    /// The text after the event's name.
     rest: &'a [u8],
-    /// From its system's name on.
+    /// The text from the system's name on.
     payload: &'a [u8],
 }
 
-/// A name may hold spaces and all of a line's other parts: the first time behind which an event stands is taken.
+/// A name may contain spaces and all other parts of a line: the first time that is followed by an event is taken.
 fn head(line: &[u8]) -> Option<Head<'_>> {
     let colons = line.windows(2).enumerate().filter(|(_, w)| *w == b": ").map(|(at, _)| at);
     colons.take(8).find_map(|colon| head_at(line, colon))
@@ -126,7 +126,7 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     }
     let comm = own_name(comm);
     let mut rest = line[colon + 1..].trim_ascii();
-    // How many events a sample stands for.
+    // The number of events that a sample stands for.
     let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
     if number(&rest[..end]).is_some() {
         rest = rest[end..].trim_ascii_start();
@@ -135,13 +135,13 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     let (first, behind) = name(rest)?;
     let (system, name, mut rest) = match name(behind) {
         Some((name, rest)) => (first, name, rest),
-        // perf before 3.0 leaves the system out.
+        // perf before 3.0 does not print the system.
         None => match system_of(first) {
             "text" => return None,
             system => (system, first, behind),
         },
     };
-    // What it was recorded with: `block:block_rq_issue:k`.
+    // The modifiers of the recording: `block:block_rq_issue:k`.
     if let Some(end) = rest.iter().position(|&b| b == b':')
         && end > 0
         && rest[..end].iter().all(|b| b"ukhpPGHSDIWeb".contains(b))
@@ -152,7 +152,8 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
 }
 
-/// With `--Latency` a line begins `%8.8s %7d %3d `: the last is the CPU. In other lines without a CPU in brackets nothing stands so.
+/// With `--Latency` a line begins with `%8.8s %7d %3d `, the last of which is the CPU. Other lines without a CPU in brackets do not have
+/// this form.
 fn latency_cpu(before: &[u8]) -> Option<(&[u8], u16)> {
     let aligned = |text: &[u8]| {
         let digits = text.trim_ascii_start();
@@ -165,14 +166,14 @@ fn latency_cpu(before: &[u8]) -> Option<(&[u8], u16)> {
     Some((front, u16::try_from(cpu).ok()?))
 }
 
-/// A line about tasks, which is no event.
+/// A line about tasks, which is not an event.
 enum Note<'a> {
     Named { tid: TaskId, comm: &'a [u8], time_ns: u64 },
     Other,
 }
 
-/// `… TIME: PERF_RECORD_COMM exec: NAME:PID/TID` and its kin: `perf script --show-task-events`, `--show-switch-events` and others print
-/// these between the events (`perf_event__fprintf`).
+/// `… TIME: PERF_RECORD_COMM exec: NAME:PID/TID` and similar lines. `perf script --show-task-events`, `--show-switch-events` and others
+/// print them between the events (`perf_event__fprintf`).
 fn note(line: &[u8]) -> Option<Note<'_>> {
     const RECORD: &[u8] = b" PERF_RECORD_";
     let at = line.windows(RECORD.len()).position(|w| w == RECORD)?;
@@ -189,9 +190,8 @@ fn note(line: &[u8]) -> Option<Note<'_>> {
     Some(named.unwrap_or(Note::Other))
 }
 
-/// A time with `--ns` of a perf of 32 bits, whose seconds in nanoseconds overflow: from 5 s on, the fraction is too large by the
-/// multiple of 2^32 that they lost (`perf_sample__fprintf_start`: `nsecs -= secs * NSEC_PER_SEC`, with `unsigned long secs`). It
-/// has ten digits or more then.
+/// A time that a 32-bit perf printed with `--ns`. From 5 s on, seconds in ns overflow, and the fraction is too large by the lost multiple
+/// of 2^32 (`perf_sample__fprintf_start`: `nsecs -= secs * NSEC_PER_SEC`, with `unsigned long secs`). It then has ten digits or more.
 fn overflowed(text: &[u8]) -> Option<u64> {
     let dot = text.iter().position(|&b| b == b'.')?;
     let (seconds, fraction) = (number(&text[..dot])?, number(&text[dot + 1..])?);
@@ -201,7 +201,7 @@ fn overflowed(text: &[u8]) -> Option<u64> {
     second.checked_add(ns).filter(|&time| TimeNs(time).is_possible())
 }
 
-/// `:4711`, which perf prints where it does not know a thread's name (`thread__comm_str`, `thread__new`).
+/// `:4711`: perf does not know the thread's name (`thread__comm_str`, `thread__new`).
 fn is_no_name(comm: &[u8]) -> bool {
     comm.strip_prefix(b":").is_some_and(|id| number(id.strip_prefix(b"-").unwrap_or(id)).is_some())
 }
@@ -235,21 +235,21 @@ fn lost_chunks(text: &[u8]) -> Option<u64> {
     number(&text[at + 17..])
 }
 
-/// `ffffffff811c248d submit_bio+0x1d (/lib/modules/…/vmlinux)`; what was inlined has no address.
+/// `ffffffff811c248d submit_bio+0x1d (/lib/modules/…/vmlinux)`; inlined functions have no address.
 fn is_frame(text: &[u8]) -> bool {
     let end = text.iter().position(|&b| b == b' ').unwrap_or(text.len());
     let address = (1..=16).contains(&end) && text[..end].iter().all(u8::is_ascii_hexdigit);
     address || text.ends_with(b")")
 }
 
-/// Whether the times count from the line before (`--deltatime`): perf prints its lines in the order of their times.
+/// Whether the times count from the line before (`--deltatime`): with absolute times, perf's lines are in order of time.
 pub(crate) fn has_deltas(lines: &[&[u8]]) -> bool {
     let times: Vec<u64> = lines.iter().filter_map(|line| Some(head(line)?.time_ns)).collect();
     let back = times.windows(2).filter(|pair| pair[1] < pair[0]).count();
     times.first() == Some(&0) && back > 0 && back * 5 >= times.len()
 }
 
-/// `cat    77 [000] 5120.900000: …` without the name of an event, as `-F comm,tid,cpu,time,trace` prints it.
+/// `cat    77 [000] 5120.900000: …` without an event name, as `-F comm,tid,cpu,time,trace` prints it.
 pub(crate) fn lacks_event(line: &[u8]) -> bool {
     let Some(colon) = line.windows(2).position(|w| w == b": ") else { return false };
     let exact = |time: &[u8]| {

@@ -1,4 +1,4 @@
-//! Perfetto's messages of kernel events as events with names and fields.
+//! Converts Perfetto's messages of kernel events to events with names and fields.
 
 use super::wire::{Fields, Wire, numbers};
 use crate::formats::ftrace::system_of;
@@ -8,15 +8,15 @@ use crate::losses::Loss;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// `FtraceEvent.generic`: an event that Perfetto has no message for, in its older form.
+/// `FtraceEvent.generic`: the older form of events without a message of their own.
 const GENERIC: u32 = 327;
 /// `FtraceEvent.kprobe_event`
 const KPROBE: u32 = 542;
-/// Kinds that a trace may describe.
+/// Largest number of event kinds that a trace may describe.
 const MAX_KINDS: usize = 4096;
-/// Bytes of a text.
+/// Longest text, bytes.
 const MAX_TEXT: usize = 4096;
-/// Fields that are taken from one event.
+/// Largest number of fields of an event.
 const MAX_FIELDS: usize = 48;
 
 /// A kind of event.
@@ -24,14 +24,14 @@ const MAX_FIELDS: usize = 48;
 pub(super) struct Kind {
     system: String,
     name: String,
-    /// By number: the name, and whether it is signed.
+    /// Fields by number: name, and whether it is signed.
     fields: HashMap<u32, (String, bool)>,
-    /// Perfetto numbers devices as programs do (`dev_t` of the C library), in its own messages of kernel events.
+    /// Device numbers are the C library's `dev_t`, as in Perfetto's own messages of kernel events.
     user_devices: bool,
 }
 
 impl Kind {
-    /// One that a trace describes.
+    /// A kind that the trace describes.
     pub fn described(group: &[u8], name: &[u8], fields: &[(u32, &[u8], bool)]) -> Option<Kind> {
         let text = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).ok().filter(|t| !t.is_empty() && t.len() <= 128)?;
@@ -41,17 +41,17 @@ impl Kind {
         let known = system_of(&name);
         let system = text(group).unwrap_or_else(|| known.to_string());
         let fields = fields.iter().filter_map(|&(n, name, signed)| Some((n, (text(name)?, signed)))).collect();
-        // A probe's own fields are as it read them.
+        // The fields of a probe are as the probe read them.
         Some(Kind { user_devices: known != "text" && known != "flashscope", system, name, fields })
     }
 }
 
-/// Kinds by their field numbers in FtraceEvent.
+/// Kinds by their field number in FtraceEvent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kinds(HashMap<u32, Arc<Kind>>);
 
 impl Kinds {
-    /// Those that Perfetto has messages of their own for (`events.txt`).
+    /// The kinds that have a message of their own in Perfetto (`events.txt`).
     pub fn shipped() -> Kinds {
         static SHIPPED: LazyLock<Kinds> = LazyLock::new(|| {
             let lines = include_str!("events.txt").lines().filter(|line| !line.starts_with('#'));
@@ -77,20 +77,20 @@ impl Kinds {
 
     pub fn add(&mut self, id: u32, kind: Kind) {
         if self.0.len() < MAX_KINDS {
-            // What Perfetto ships stays what it is.
+            // A trace cannot redefine Perfetto's own kinds.
             self.0.entry(id).or_insert_with(|| Arc::new(kind));
         }
     }
 }
 
-/// Who runs on a CPU, as far as the compact form of `sched_switch` has said it.
+/// The task that runs on a CPU, from the compact form of `sched_switch`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Running(Option<TaskId>);
 
-/// A bundle's events in order of time.
+/// The events of a bundle in order of time.
 pub(super) struct Bundle {
     bytes: Vec<u8>,
-    /// Time, and what it is; the last comes first.
+    /// Time and place of each event; the next event is at the end.
     order: Vec<(u64, Place)>,
     compact: Compact,
     lost: bool,
@@ -98,7 +98,7 @@ pub(super) struct Bundle {
 
 #[derive(Clone, Copy)]
 enum Place {
-    /// Bytes of an event's message.
+    /// The range of an event's message in the bundle, bytes.
     Event(u32, u32),
     Switch(u32),
     Waking(u32),
@@ -108,7 +108,7 @@ enum Place {
 #[derive(Default)]
 struct Compact {
     names: Vec<(u32, u32)>,
-    /// By field number.
+    /// Columns by field number.
     columns: [Vec<u64>; 13],
 }
 
@@ -146,7 +146,7 @@ impl Bundle {
                 order.push((time, place(row as u32)));
             }
         }
-        // Stable: events of one time keep the file's order.
+        // The sort is stable: events with one time keep the file's order.
         order.sort_by_key(|(time, _)| *time);
         order.reverse();
         Bundle { bytes, order, compact, lost }
@@ -156,7 +156,7 @@ impl Bundle {
         self.order.last().map(|(time, _)| *time)
     }
 
-    /// Hands the next event over.
+    /// Reports the next event.
     pub fn hand(&mut self, cpu: u16, kinds: &Kinds, running: &mut Running, f: &mut dyn FnMut(Item<'_>)) {
         let Some((time, place)) = self.order.pop() else { return };
         if std::mem::take(&mut self.lost) {
@@ -183,7 +183,7 @@ impl Bundle {
         if !comm.is_empty() {
             f(Item::Task { tid: next, comm, time });
         }
-        // Who left the CPU is who came last; the first of a CPU is not said.
+        // The task that leaves the CPU is the task that came last; it is unknown for a CPU's first switch.
         if let Some(prev) = running.0.replace(next) {
             let mut parsed = Parsed { system: "sched", name: "sched_switch".into(), fields: Vec::with_capacity(5) };
             parsed.fields.push(("prev_pid", Value::Signed(i64::from(prev.0))));
@@ -211,7 +211,7 @@ impl Bundle {
     }
 }
 
-/// One `FtraceEvent`.
+/// Reports one `FtraceEvent`.
 fn event(cpu: u16, time: u64, bytes: &[u8], kinds: &Kinds, f: &mut dyn FnMut(Item<'_>)) {
     let (mut tid, mut timed, mut found) = (TaskId(0), false, None);
     let mut fields = Fields::new(bytes);
@@ -219,7 +219,7 @@ fn event(cpu: u16, time: u64, bytes: &[u8], kinds: &Kinds, f: &mut dyn FnMut(Ite
         match (number, value) {
             (1, Wire::Number(_)) => timed = true,
             (2, Wire::Number(n)) => tid = TaskId(n as u32),
-            // Flags that an event may have (`common_flags`).
+            // Flags of an event (`common_flags`).
             (5, _) => {}
             (number, Wire::Bytes(message)) => found = Some((number, message)),
             _ => {}
@@ -279,14 +279,14 @@ fn push<'a>(parsed: &mut Parsed<'a>, name: &'a str, value: Value<'a>, user_devic
     parsed.fields.push((name, value));
 }
 
-/// The kernel's number of a device that programs number so (`makedev` of the C library).
+/// The kernel's number of a device, from the C library's (`makedev`).
 fn device(user: u64) -> u64 {
     let major = user >> 8 & 0xfff | user >> 32 & 0xffff_f000;
     let minor = user & 0xff | user >> 12 & 0xffff_ff00;
     (major & 0xfff) << 20 | minor & 0xf_ffff
 }
 
-/// A number that is 0 may not be written: what places a step of the block layer is there all the same.
+/// Adds the fields that a step of the block layer needs: protobuf may omit a number that is 0.
 fn complete<'a>(parsed: &mut Parsed<'a>, kind: &'a Kind) {
     if parsed.system != "block" {
         return;
@@ -296,7 +296,7 @@ fn complete<'a>(parsed: &mut Parsed<'a>, kind: &'a Kind) {
             kind.fields.values().find(|(known, _)| known == name).map(|(n, s)| (n.as_str(), *s))
             && field(parsed, name).is_none()
         {
-            // Before 6.x the field of errors had another name, and both are in Perfetto's message.
+            // Before 6.x the field had the name `errors`, and Perfetto's message has both.
             if name == "error" && field(parsed, "errors").is_some() {
                 continue;
             }
@@ -305,7 +305,7 @@ fn complete<'a>(parsed: &mut Parsed<'a>, kind: &'a Kind) {
     }
 }
 
-/// `GenericFtraceEvent`: its name and fields by their names.
+/// Reports a `GenericFtraceEvent`, with the names of the event and its fields from the message.
 fn generic(cpu: u16, time: u64, tid: TaskId, message: &[u8], f: &mut dyn FnMut(Item<'_>)) {
     let text = |bytes| std::str::from_utf8(bytes).ok().filter(|t: &&str| t.len() <= 128);
     let Some(name) = Fields::new(message).find(|(n, _)| *n == 1).and_then(|(_, v)| text(v.bytes()?)) else {
@@ -332,7 +332,7 @@ fn generic(cpu: u16, time: u64, tid: TaskId, message: &[u8], f: &mut dyn FnMut(I
     hand(cpu, time, tid, &parsed, f);
 }
 
-/// The event, and the names of tasks that it has.
+/// Reports an event, and the task names in it.
 fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut(Item<'_>)) {
     let mut task = |id: Option<Value<'_>>, name: &str| {
         let id = match id {
@@ -340,13 +340,13 @@ fn hand(cpu: u16, time: u64, tid: TaskId, parsed: &Parsed<'_>, f: &mut dyn FnMut
             Some(Value::Unsigned(n)) => u32::try_from(n).ok(),
             _ => None,
         };
-        // One that was not written is empty.
+        // A field that was omitted is empty.
         if let (Some(tid), Some(Value::Text(comm @ [_, ..]))) = (id, field(parsed, name)) {
             f(Item::Task { tid: TaskId(tid), comm, time });
         }
     };
     match (parsed.system, parsed.name.as_str()) {
-        // The originator, by the name of the task that runs.
+        // The originator, if the event has the name of the running task.
         ("block", _) => task(Some(Value::Unsigned(u64::from(tid.0))), "comm"),
         ("sched", "sched_switch") => {
             task(field(parsed, "prev_pid"), "prev_comm");

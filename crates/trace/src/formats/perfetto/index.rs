@@ -1,4 +1,4 @@
-//! One pass over a trace's packets: where each CPU's bundles of events lie, and what stands once in a trace.
+//! One pass over a trace's packets: finds the bundles of events of each CPU, and data that a trace has once.
 
 use super::events::{Kind, Kinds};
 use super::wire::{Fields, Wire, is_message, numbers};
@@ -19,29 +19,29 @@ const TRACE_STATS: u32 = 35;
 const DROPPED_BEFORE: u32 = 42;
 const COMPRESSED: u32 = 50;
 const MACHINE: u32 = 98;
-/// The highest number that TracePacket has had so far, and then some.
+/// Above the highest number that TracePacket has had.
 const HIGHEST: u32 = 2000;
 
-/// Largest packet that is looked into; Perfetto's own are below 1 MiB.
+/// Largest packet that is read; Perfetto's own are below 1 MiB.
 const MAX_PACKET: u64 = 16 << 20;
-/// What compressed packets may unpack to: Perfetto packs some hundred KiB together.
+/// Limit for unpacking compressed packets: Perfetto packs some hundred KiB together.
 const MAX_UNPACKED: u64 = 16 << 20;
-/// Bundles that are remembered: 48 MiB, in steps of twice as many.
+/// Largest number of bundles: 48 MiB, allocated in steps of twice as many.
 const MAX_BUNDLES: usize = 1 << 21;
-/// CPUs whose bundles are distinguished.
+/// Largest number of CPUs.
 const MAX_CPUS: usize = 512;
-/// Producers of packets with kernel events that are distinguished.
+/// Largest number of producers of packets with kernel events.
 const MAX_SEQUENCES: usize = 4096;
-/// Largest bundle of events, and what those of all CPUs take together.
+/// Largest bundle of events, and the limit for those of all CPUs together.
 const SMALLEST_BOUND: u64 = 512 << 10;
 const ALL_BUNDLES: u64 = 64 << 20;
-/// Names of tasks out of the process tree.
+/// Largest number of task names from the process tree.
 const MAX_NAMES: usize = 100_000;
 
-/// Where a bundle lies.
+/// The place of a bundle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bundle {
-    /// The time of its first event.
+    /// Time of the first event.
     first: u64,
     pub offset: u64,
     pub length: u32,
@@ -50,23 +50,23 @@ pub(super) struct Bundle {
 /// `FTRACE_CLOCK_UNKNOWN`
 const UNKNOWN_CLOCK: u64 = 1;
 
-/// What one pass has found.
+/// The result of one pass.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// In the file's order, by CPU.
+    /// Bundles by CPU, in the file's order.
     pub lanes: Vec<(u16, Vec<Bundle>)>,
     pub names: Vec<(u32, Vec<u8>)>,
     pub kinds: Kinds,
     pub losses: Losses,
-    /// As the bundles say it (`FtraceClock`); [`UNKNOWN_CLOCK`] where they differ.
+    /// The clock in the bundles (`FtraceClock`); [`UNKNOWN_CLOCK`] if they differ.
     pub clock: u64,
     pub packets: u64,
     clock_said: bool,
 }
 
-/// Whether bytes begin as a trace: packets one behind the other, whose fields are those of a packet.
+/// Whether the bytes begin like a trace: a sequence of packets with the fields of a packet.
 pub(crate) fn looks_like(head: &[u8]) -> bool {
-    // Each empty line would be the tag of a packet, or its length.
+    // Otherwise every empty line would be the tag or the length of a packet.
     if head.iter().all(|&byte| byte == b'\n') {
         return false;
     }
@@ -77,7 +77,7 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
         let begin = at + 1 + size;
         let Some(end) = usize::try_from(length).ok().and_then(|n| begin.checked_add(n)) else { return false };
         if end > head.len() {
-            // A packet beyond the head: its first field has to be one with bytes in it.
+            // For a packet that extends beyond the head, the first field must have bytes.
             let tag = varint(&head[begin.min(head.len())..]).map(|(tag, _)| tag);
             return packets > 0
                 || tag.is_some_and(|tag| [FTRACE_EVENTS, COMPRESSED].contains(&((tag >> 3) as u32)) && tag & 7 == 2);
@@ -91,7 +91,7 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
     packets > 1 || packets == 1 && at == head.len()
 }
 
-/// A number of a protobuf and the bytes that it takes.
+/// A protobuf varint and its size in bytes.
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (n, &byte) in bytes.iter().take(10).enumerate() {
@@ -103,15 +103,14 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Hands every packet to `f`: where it begins, and its bytes. False: the file ends inside of one. Packets that are too large
-/// are counted.
+/// Passes every packet to `f`, with its offset. Returns false if the file ends inside a packet. Packets that are too large are counted.
 fn packets(input: &Input, skipped: &mut u64, mut f: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<bool> {
     let mut reader = BufReader::with_capacity(256 << 10, input.reader());
     let (mut at, mut buffer) = (0u64, Vec::new());
     loop {
         let Some((tag, size)) = read_varint(&mut reader)? else { return Ok(size_left(&mut reader)? == 0) };
         at += size;
-        // What is no packet's beginning has no length by which to go on.
+        // Not the beginning of a packet: its length is unknown, so reading stops.
         if tag & 7 != 2 {
             return Ok(false);
         }
@@ -139,7 +138,7 @@ fn size_left(reader: &mut impl BufRead) -> io::Result<usize> {
     Ok(reader.fill_buf()?.len())
 }
 
-/// A number, and the bytes that it took; `None` at the end and where there is none.
+/// A varint and its size; `None` at the end, or if it is invalid.
 fn read_varint(reader: &mut impl BufRead) -> io::Result<Option<(u64, u64)>> {
     let (mut value, mut byte) = (0u64, [0]);
     for n in 0..10 {
@@ -154,7 +153,7 @@ fn read_varint(reader: &mut impl BufRead) -> io::Result<Option<(u64, u64)>> {
     Ok(None)
 }
 
-/// The whole packets of what compressed packets hold; false: something of them is cut or damaged.
+/// The whole packets in the data of a compressed packet. The flag is false if a part is cut or damaged.
 fn whole_packets(bytes: &[u8]) -> (&[u8], bool) {
     let mut at = 0;
     while at < bytes.len() {
@@ -171,8 +170,8 @@ fn whole_packets(bytes: &[u8]) -> (&[u8], bool) {
     (bytes, true)
 }
 
-/// The same trace with its packed packets unpacked, in a file without a name, and how many of those are cut or damaged;
-/// `None` where none is packed.
+/// Writes the trace with its compressed packets unpacked to a nameless file. Returns it with the number of packets that are cut or damaged;
+/// `None` if no packet is compressed.
 pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)>, Error> {
     let reading = |e| Error::io(path, "read", e);
     let mut any = false;
@@ -193,7 +192,7 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)
     let unpacked = packets(input, &mut 0, |_, packet| {
         for (number, value) in Fields::new(packet) {
             if let (COMPRESSED, Wire::Bytes(packed)) = (number, value) {
-                // Cut or damaged: the packets that came before that are kept.
+                // Cut or damaged: the packets before that place are kept.
                 inner.clear();
                 let read = flate2::bufread::ZlibDecoder::new(packed).take(MAX_UNPACKED).read_to_end(&mut inner);
                 let (whole, all) = whole_packets(&inner);
@@ -225,7 +224,7 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)
         .map_err(|e| Error::io(path, "unpack", e.into_error()))
 }
 
-/// Goes through all packets once.
+/// One pass over all packets.
 pub(super) fn index(input: &Input) -> io::Result<Index> {
     let mut index = Index { kinds: Kinds::shipped(), ..Index::default() };
     let mut by_cpu: HashMap<u16, usize> = HashMap::new();
@@ -233,7 +232,7 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
     let (mut others, mut dropped, mut sequences) = (0, 0, HashSet::new());
     let whole = packets(input, &mut skipped, |at, packet| {
         index.packets += 1;
-        // A host can record its guests too. Their devices and threads have the same numbers as its own.
+        // A host can record its guests too. Devices and threads of the guests have the same numbers as the host's.
         let machine = Fields::new(packet).filter(|(number, _)| *number == MACHINE).last();
         if machine.and_then(|(_, value)| value.number()).is_some_and(|id| id != 0) {
             others += 1;
@@ -247,7 +246,7 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
                 (DROPPED_BEFORE, Wire::Number(said)) => after_a_gap = said != 0,
                 (FTRACE_EVENTS, Wire::Bytes(bytes)) => {
                     let (cpu, first) = index.bundle(bytes);
-                    // Where its bytes lie in the file: they are a part of the packet's.
+                    // Offset of the bundle in the file: it is a part of the packet.
                     let inside = bytes.as_ptr() as usize - packet.as_ptr() as usize;
                     let bundle = Bundle { first, offset: at + inside as u64, length: bytes.len() as u32 };
                     let full = by_cpu.len() == MAX_CPUS && !by_cpu.contains_key(&cpu);
@@ -272,7 +271,7 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
             index.losses.add(Loss::RecordsMalformed, 1);
         }
         if events {
-            // A sequence's first packet says it too.
+            // The first packet of a sequence has this flag too.
             let first = sequences.len() < MAX_SEQUENCES && sequences.insert(sequence);
             dropped += u64::from(after_a_gap && !first);
         }
@@ -288,10 +287,10 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
         index.losses.add(Loss::CommitOverruns, over(1));
         index.losses.add(Loss::EventsDropped, over(2));
     }
-    // A bundle beyond this is not read.
+    // Larger bundles are not read.
     let most = SMALLEST_BOUND.max(ALL_BUNDLES / index.lanes.len().max(1) as u64);
     for (_, lane) in &mut index.lanes {
-        // Bundles need not lie in the order of their events. Stable: of one time, in the file's order.
+        // Bundles may not be in the order of their events. The sort is stable: with equal times the file's order stays.
         if !lane.is_sorted_by_key(|bundle| bundle.first) {
             lane.sort_by_key(|bundle| bundle.first);
         }
@@ -304,7 +303,7 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
 }
 
 impl Index {
-    /// What stands in a bundle beside its events; its CPU, and the time of its first event.
+    /// Reads the parts of a bundle besides its events. Returns its CPU and the time of its first event.
     fn bundle(&mut self, bytes: &[u8]) -> (u16, u64) {
         let (mut cpu, mut first, mut clock) = (0, None::<u64>, 0);
         let mut times = Vec::new();
@@ -358,22 +357,21 @@ impl Index {
     }
 }
 
-/// The name that a process with this command has at first: its file's, 15 bytes of it (`TASK_COMM_LEN`). Kernel threads have
-/// slashes in theirs.
+/// The first name of a process with this command: 15 bytes of the file name (`TASK_COMM_LEN`). Names of kernel threads contain slashes.
 fn comm(command: &[u8]) -> &[u8] {
     let kernel_thread = !command.starts_with(b"/") && !command.starts_with(b".");
     let name = if kernel_thread { command } else { command.rsplit(|&b| b == b'/').next().unwrap_or(command) };
     &name[..name.len().min(if kernel_thread { 64 } else { 15 })]
 }
 
-/// `TraceStats`: chunks that Perfetto's own buffers lost because newer ones needed their place.
+/// `TraceStats`: chunks in Perfetto's own buffers that newer chunks overwrote.
 fn overwritten_chunks(bytes: &[u8]) -> u64 {
     let buffers = Fields::new(bytes).filter_map(|(number, value)| value.bytes().filter(|_| number == 1));
     let counts = buffers.map(|buffer| Fields::new(buffer).find(|(n, _)| *n == 3).and_then(|(_, v)| v.number()));
     counts.map(Option::unwrap_or_default).fold(0, u64::saturating_add)
 }
 
-/// `FtraceStats`: what each CPU's ring had lost at the beginning and at the end.
+/// `FtraceStats`: each CPU's losses at the beginning and at the end.
 fn statistics(bytes: &[u8], into: &mut HashMap<u64, ([u64; 3], [u64; 3])>) {
     let (mut at_end, mut cpus) = (false, Vec::new());
     for (number, value) in Fields::new(bytes) {
@@ -404,7 +402,7 @@ fn statistics(bytes: &[u8], into: &mut HashMap<u64, ([u64; 3], [u64; 3])>) {
     }
 }
 
-/// `GenericEventDescriptor`: a kind of event that Perfetto does not know, as a descriptor of a message.
+/// `GenericEventDescriptor`: describes a kind of event that Perfetto does not know, like a protobuf message.
 impl Kinds {
     fn declare(&mut self, bytes: &[u8]) {
         let (mut id, mut group, mut descriptor) = (0, &b""[..], &b""[..]);

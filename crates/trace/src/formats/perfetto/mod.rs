@@ -1,9 +1,9 @@
-//! Perfetto's traces: the protobuf that `perfetto` and `tracebox` write on Android and Linux. Of what they can hold, the
-//! kernel's events are read (`FtraceEventBundle`), the names of tasks, and what was lost.
+//! Reads Perfetto's traces: the protobuf that `perfetto` and `tracebox` write on Android and Linux. Only kernel events
+//! (`FtraceEventBundle`), task names and losses are read.
 //!
-//! Sources: `protos/perfetto/trace/trace_packet.proto`, `ftrace/ftrace_event_bundle.proto`, `ftrace/ftrace_event.proto`
-//! of Perfetto 59.1. Bundles of all CPUs lie in the file as they came; one pass finds them, later ones merge them by time
-//! and hold one bundle a CPU.
+//! Sources: `protos/perfetto/trace/trace_packet.proto`, `ftrace/ftrace_event_bundle.proto`, `ftrace/ftrace_event.proto` of Perfetto 59.1.
+//! Bundles of all CPUs are in the file in any order. One pass finds them; later passes merge them by time, with one bundle per CPU in
+//! memory.
 
 mod events;
 mod index;
@@ -83,7 +83,7 @@ struct CpuBundles<'p> {
 }
 
 impl CpuBundles<'_> {
-    /// The time of its next event; opens bundles as they are needed.
+    /// The time of the CPU's next event; opens the next bundle if needed.
     fn next_time(&mut self, input: &Input) -> io::Result<Option<u64>> {
         loop {
             if let Some(time) = self.open.as_ref().and_then(Bundle::next_time) {
@@ -102,7 +102,7 @@ impl Parser for Perfetto {
         TraceKind::Perfetto
     }
 
-    /// `FtraceClock`: absent where it is the usual one.
+    /// `FtraceClock`: absent if the clock is the default.
     fn clock(&self) -> &str {
         match self.index.clock {
             0 => "boot",

@@ -1,13 +1,13 @@
-//! Fields of a protobuf message, one after the other.
+//! Iterates over the fields of a protobuf message.
 
 use quick_protobuf::BytesReader;
 
-/// A field's value as it is on the wire.
+/// A field's value by its wire type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a kind that no field here has.
+    /// A wire type that no field here uses.
     Other,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// The fields of a message: number and value. Ends behind the first thing that is none, which `damaged` then says.
+/// The fields of a message: number and value. Stops at the first invalid field; `damaged` is set then.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
     reader: BytesReader,
@@ -67,7 +67,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The numbers of a packed repeated field, or the one of a field that is not packed.
+/// The numbers of a packed repeated field, or a single number.
 pub(super) fn numbers(value: Wire<'_>, into: &mut Vec<u64>) {
     match value {
         Wire::Number(n) => into.push(n),
@@ -83,7 +83,7 @@ pub(super) fn numbers(value: Wire<'_>, into: &mut Vec<u64>) {
     }
 }
 
-/// A whole message is made of fields whose numbers `known` accepts.
+/// Whether the bytes are a complete message whose field numbers are all `known`.
 pub(super) fn is_message(bytes: &[u8], known: impl Fn(u32) -> bool) -> bool {
     let mut fields = Fields::new(bytes);
     let all = fields.by_ref().all(|(number, _)| known(number));

@@ -1,25 +1,25 @@
-//! Events that two buffers (instances) of one trace have both: what happened once counts once.
+//! Finds events that two buffers (instances) of one trace both have: they count once.
 //!
-//! An event that is enabled in two instances is written into each, one after the other, on one CPU: with the same bytes (type, flags,
-//! thread and fields), and times that differ by what the writing takes. Two equal records of *different* buffers within [`NEAR_NS`] are
-//! one event. Two of the same buffer are two events.
+//! An event that is enabled in two instances is written to each in turn, on one CPU. Both records have equal bytes (type, flags, thread and
+//! fields); their times differ by the duration of the write. Two equal records of *different* buffers within [`NEAR_NS`] are one event. Two
+//! records of one buffer are two events.
 
 use crate::record::Record;
 use foldhash::HashMap;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Writing into a buffer takes less than a microsecond, and an interrupt may come in between.
+/// A write to a buffer takes less than a microsecond; an interrupt may come in between.
 const NEAR_NS: u64 = 100_000;
-/// Records of a CPU that are remembered; a CPU does not write more within that time.
+/// Largest number of kept records per CPU; a CPU does not write more within that time.
 const MAX_RECENT: usize = 4096;
-/// Buffers that are distinguished; the records of more are kept as they are.
+/// Largest number of buffers; records of further buffers are all kept.
 const MAX_BUFFERS: usize = 64;
 
 struct Recent {
     time: u64,
     hash: u64,
-    /// The buffers that have it, a bit each.
+    /// Bit mask of the buffers that have the record.
     buffers: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Duplicates {
 }
 
 impl Duplicates {
-    /// Whether another buffer had this record before; it is counted then. Records come in order of time.
+    /// Whether another buffer had this record before, which is counted. Call it in order of time.
     pub fn is_one(&mut self, record: &Record<'_>) -> bool {
         let Some(bit) = self.bit(record.buffer) else { return false };
         let mut hasher = DefaultHasher::new();

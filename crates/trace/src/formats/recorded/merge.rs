@@ -1,4 +1,4 @@
-//! All lanes of a recording in time order, in bounded memory.
+//! Merges all lanes of a recording by time, in bounded memory.
 
 use crate::formats::recorded::pages::Pages;
 use crate::ring::schema::Layout;
@@ -14,17 +14,17 @@ pub(crate) struct Lane {
     pub buffer: u16,
     pages: Pages,
     walker: Walker,
-    /// The record that comes next.
+    /// The next record.
     time: u64,
     begin: usize,
     end: usize,
     missed: Missed,
-    /// Sub-buffers that were gone into.
+    /// Number of sub-buffers that were entered.
     walked: u64,
     pub counts: LaneCounts,
 }
 
-/// What was met on the way through a lane.
+/// Counts of one pass over a lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaneCounts {
     pub records: u64,
@@ -50,7 +50,7 @@ impl Lane {
         }
     }
 
-    /// Changes with the sub-buffer that the current record is in.
+    /// Changes whenever the current record is in a new sub-buffer.
     pub fn pages_walked(&self) -> u64 {
         self.walked
     }
@@ -59,7 +59,7 @@ impl Lane {
         self.pages.page()
     }
 
-    /// The current record: its time, where it lies in the sub-buffer, what is missing before it.
+    /// The current record: its time, its range in the sub-buffer, and events missing before it.
     pub fn take(&mut self) -> (u64, usize, usize, Missed) {
         (self.time, self.begin, self.end, std::mem::take(&mut self.missed))
     }
@@ -119,23 +119,23 @@ impl Lane {
     }
 }
 
-/// One record on its way, still bytes.
+/// One undecoded record during a pass.
 pub(crate) struct Raw<'a> {
     pub time: u64,
     pub cpu: u16,
     pub buffer: u16,
-    /// What is missing on this lane before this record.
+    /// Events missing on this lane before this record.
     pub missed: Missed,
     pub data: &'a [u8],
 }
 
-/// Something that has records in an order of its own.
+/// A sequence of records that the merge reads.
 pub(crate) trait Head {
     /// Goes to the next record; false at the end.
     fn advance(&mut self, layout: &Layout) -> io::Result<bool>;
-    /// Of the current record.
+    /// Time of the current record.
     fn time(&self) -> u64;
-    /// The current record; what is missing before it is reported once.
+    /// The current record. Events missing before it are reported only once.
     fn raw(&mut self) -> Raw<'_>;
 }
 
@@ -158,8 +158,8 @@ impl Head for Lane {
     }
 }
 
-/// Hands every record of all lanes to `f`, oldest first; records of one time in the order of the lanes. A lane whose
-/// times run backwards keeps its own order.
+/// Passes every record of all lanes to `f`, oldest first; at equal times in the order of the lanes. A lane whose times run backwards keeps
+/// its own order.
 pub(crate) fn merge(layout: &Layout, lanes: &mut [Lane], f: impl FnMut(Raw<'_>)) -> io::Result<()> {
     merge_heads(layout, lanes, f)
 }
@@ -173,7 +173,7 @@ pub(crate) fn merge_heads<H: Head>(layout: &Layout, lanes: &mut [H], mut f: impl
     }
     while let Some(Reverse((_, i))) = heads.pop() {
         let lane = &mut lanes[i];
-        // As long as this lane is the oldest, no other has to be looked at.
+        // While this lane is the oldest, no other lane is checked.
         let until = heads.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
         loop {
             f(lane.raw());

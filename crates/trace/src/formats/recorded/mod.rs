@@ -1,4 +1,4 @@
-//! A trace that has the kernel's ring buffers, as trace.dat and the agent's stream do.
+//! Traces that have the kernel's ring buffers: trace.dat and the agent's stream.
 
 mod duplicates;
 pub mod merge;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 
-/// Ring buffers in a file.
+/// The ring buffers in a file.
 #[derive(Debug)]
 pub(crate) struct Ring {
     pub file: Arc<Input>,
@@ -35,34 +35,34 @@ pub(crate) struct Ring {
     /// The kernel's name of the clock.
     pub clock: String,
     pub cpus: u32,
-    /// Added to every time: what trace-cmd's DATE and OFFSET options ask for.
+    /// Added to every time, for trace-cmd's options DATE and OFFSET.
     pub time_offset: i64,
-    /// Texts of another tool's file that are carried along, as they lie in the file.
+    /// Texts of another tool that are only copied, at their place in the file.
     pub kallsyms: Option<Blob>,
     pub printk: Option<Blob>,
     pub uname: String,
-    /// What the kernel's counts at the end say was read; empty where the trace has none.
+    /// Events that the recorder read, by the kernel's counts at the end; empty if the trace has no counts.
     pub read: Delivered,
-    /// Threads that read ahead; `None`: as many as pay.
+    /// Number of threads that read ahead; `None`: chosen by the file and the machine.
     pub threads: Option<usize>,
 }
 
-/// Largest text of another tool's file (kallsyms) that is copied along.
+/// Largest text of another tool (kallsyms) that is copied.
 const MAX_CARRIED: u64 = 24 << 20;
 
-/// A text that is carried along.
+/// A text that is only copied.
 #[derive(Clone, Debug)]
 pub(crate) enum Blob {
-    /// Where it lies in the file.
+    /// Its place in the file.
     File { offset: u64, size: u64 },
-    /// Packed: its size (u32) comes before it when it is unpacked.
+    /// Compressed. When it is unpacked, its size (u32) is put before it.
     Packed { offset: u64, packed: u32, unpacked: u32, codec: Codec },
-    /// It was unpacked.
+    /// Unpacked.
     Memory(Arc<[u8]>),
 }
 
 impl Blob {
-    /// The text; nothing where it is too large, or does not unpack: no event needs it.
+    /// The text. Empty if it is too large or damaged: no event needs it.
     pub fn read(blob: Option<&Blob>, file: &Input) -> io::Result<Vec<u8>> {
         match blob {
             Some(Blob::Memory(text)) => Ok(text.to_vec()),
@@ -100,15 +100,15 @@ pub(crate) struct RingBuffer {
     pub lanes: Vec<(u16, PageSource)>,
 }
 
-/// Name of the buffer that holds the names of tasks (`FS_INSTANCE_TASKS`).
+/// Name of the buffer with task names (`FS_INSTANCE_TASKS`).
 pub(crate) const TASKS_BUFFER: &str = "tasks";
 
-/// Events that the recorder read, as `FS_STATS` has it.
+/// Number of events that the recorder read, from `FS_STATS`.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
-    /// By (instance, CPU).
+    /// Events by (instance, CPU).
     by_cpu: HashMap<(u64, u64), u64>,
-    /// One instance has names of tasks alone: it is flashscope's own recording.
+    /// One instance has only task names: the trace is flashscope's own recording.
     of_tasks: bool,
 }
 
@@ -141,7 +141,7 @@ impl Ring {
         Ok(losses)
     }
 
-    /// Threads that read ahead, and the size of what they hand on; `None`: the caller's thread does it all.
+    /// Number of threads that read ahead, and their batch size; `None`: the caller's thread reads everything.
     fn prefetch(&self, only: Option<usize>) -> Option<(usize, usize)> {
         let buffers = self.buffers.iter().enumerate().filter(|(b, _)| only.is_none_or(|o| o == *b));
         let sources = || buffers.clone().flat_map(|(_, buffer)| buffer.lanes.iter().map(|(_, pages)| pages));
@@ -155,7 +155,7 @@ impl Ring {
         Some((threads.min(lanes), batch)).filter(|&(threads, _)| threads > 0)
     }
 
-    /// One pass over all buffers, or one of them. Returns what was lost in decoding.
+    /// One pass over all buffers, or over one of them. Returns the losses of decoding.
     fn run_buffers(&self, only: Option<usize>, mut f: impl FnMut(&Record<'_>)) -> io::Result<Losses> {
         let count: usize = self.buffers.iter().map(|b| b.lanes.len()).sum();
         let mut lanes = Vec::with_capacity(count);
@@ -173,7 +173,7 @@ impl Ring {
             short: 0,
             odd_times: 0,
         };
-        // Two closures, not one for both: each is then compiled into its own merge.
+        // There are two closures, so that each is compiled into its own merge.
         match self.prefetch(only) {
             Some((threads, batch)) => {
                 merge_ahead(&self.layout, &mut lanes, threads, batch, |raw| reader.hand(raw, &mut f))
@@ -189,7 +189,7 @@ impl Ring {
             let LaneCounts { records, damaged, backwards, missed_events, gaps_of_unknown_size } = lane.counts;
             losses.add(Loss::SubBuffersDamaged, damaged);
             losses.add(Loss::TimesBackwards, backwards);
-            // Of names, the kernel's own count says how many: they are no events of I/O.
+            // For task names the kernel's own count is used: they are not I/O events.
             if !(self.read.of_tasks && u64::from(lane.buffer) == TASKS) {
                 losses.add(Loss::EventsMissedAtGaps, missed_events);
                 losses.add(Loss::GapsOfUnknownSize, gaps_of_unknown_size);
@@ -208,7 +208,7 @@ impl Ring {
         Ok(losses)
     }
 
-    /// One pass over what names tasks, where the trace has a buffer for it.
+    /// One pass over the task buffer, if the trace has one.
     pub fn for_each_of_tasks(&self, f: impl FnMut(&Record<'_>)) -> io::Result<()> {
         match self.tasks_buffer() {
             Some(only) => self.run_buffers(Some(only), f).map(drop),
@@ -237,7 +237,7 @@ impl Source for Ring {
     fn names(&self, names: &mut Names) {
         let mut reader = TaskReader::new(&self.schemas);
         if reader.is_useful() {
-            // An error leaves the names that were read before it.
+            // After an error, the names that were read before it stay.
             let _ = self.run_buffers(self.tasks_buffer(), |record| {
                 reader.record(record.time.0, record.schema, record.data, names);
             });
@@ -253,13 +253,13 @@ impl Source for Ring {
     }
 }
 
-/// Gives bytes of a ring their format.
+/// Adds the format to a record's bytes.
 struct Reader<'r> {
     ring: &'r Ring,
     unknown: Schema,
     without_format: u64,
     short: u64,
-    /// Records whose time no clock gives.
+    /// Records with a time that no clock can have.
     odd_times: u64,
 }
 
@@ -294,7 +294,7 @@ impl Reader<'_> {
     }
 }
 
-/// Cores that this process may use.
+/// Number of cores that this process may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

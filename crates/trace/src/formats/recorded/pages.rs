@@ -1,4 +1,4 @@
-//! Sub-buffers of one lane (a CPU of a ring), read from a file piece by piece.
+//! Reads the sub-buffers of one lane (a CPU of a ring buffer) from a file piece by piece.
 
 use crate::bytes::Endian;
 use crate::formats::stream::frame::{HEADER, Header, kind};
@@ -8,28 +8,28 @@ use crate::ring::codec::Codec;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes read at once by one lane, if a sub-buffer is not larger, and by all lanes together.
+/// Bytes that one lane reads at once, unless a sub-buffer is larger; and the limit for all lanes together.
 const CHUNK: usize = 64 << 10;
 const CHUNKS_IN_ALL: usize = 16 << 20;
-/// What all lanes together may hold where single sub-buffers, or packed chunks of them, are larger.
+/// Memory limit for all lanes together, if single sub-buffers or their packed chunks are larger.
 const LANES_MEMORY: usize = 32 << 20;
 
-/// Where a lane's sub-buffers are.
+/// The place of a lane's sub-buffers.
 #[derive(Clone, Debug)]
 pub(crate) enum PageSource {
     /// FS_DATA frames of a stream file.
     Runs(Arc<RunIndex>),
-    /// Side by side, `page` bytes each.
+    /// Consecutive sub-buffers of `page` bytes each.
     Flat { offset: u64, size: u64, page: u32 },
-    /// Chunks of whole sub-buffers, compressed: their number, then each one's packed and unpacked size before it.
+    /// Compressed chunks of whole sub-buffers: the number of chunks, then each chunk after its packed and unpacked size.
     Chunks { offset: u64, size: u64, page: u32, codec: Codec, endian: Endian },
 }
 
-/// Largest chunk, packed or not; trace-cmd makes them ten pages large.
+/// Largest chunk, packed or not; trace-cmd's chunks have ten pages.
 const MAX_CHUNK: u32 = 4 << 20;
 
 impl PageSource {
-    /// How many sub-buffers there are.
+    /// Number of sub-buffers.
     pub fn count(&self, file: &Input) -> io::Result<u64> {
         match self {
             PageSource::Runs(index) => Ok(index.pages),
@@ -43,7 +43,7 @@ impl PageSource {
         }
     }
 
-    /// Bytes of its sub-buffers once they are unpacked, as its chunks say; a stream's frames are never packed.
+    /// Unpacked size of the sub-buffers, from the sizes in the chunks; a stream's frames are never packed.
     pub fn unpacked_size(&self, file: &Input) -> io::Result<u64> {
         let mut whole = 0_u64;
         match self {
@@ -58,7 +58,7 @@ impl PageSource {
         Ok(whole)
     }
 
-    /// Bytes that its largest sub-buffer has at most.
+    /// Upper limit for the size of a sub-buffer.
     pub fn largest(&self) -> u64 {
         match self {
             PageSource::Runs(index) => index.largest,
@@ -70,7 +70,7 @@ impl PageSource {
         matches!(self, PageSource::Chunks { .. })
     }
 
-    /// `lanes`: how many are read side by side.
+    /// `lanes`: number of lanes that are read in parallel.
     pub fn open(&self, file: &Arc<Input>, lanes: usize) -> Pages {
         let (at, end) = match self {
             PageSource::Runs(_) => (0, 0),
@@ -96,28 +96,28 @@ impl PageSource {
     }
 }
 
-/// A reader of one lane's sub-buffers. Holds at most one chunk of the file.
+/// A reader of one lane's sub-buffers. It has at most one chunk of the file in memory.
 #[derive(Debug)]
 pub(crate) struct Pages {
     chunk: usize,
-    /// Largest sub-buffer or packed chunk; one beyond it counts as damaged.
+    /// Limit for a sub-buffer or packed chunk; a larger one counts as damaged.
     most: usize,
-    /// There are so many lanes that what is packed is not kept once it is unpacked.
+    /// There are so many lanes that unpacked chunks are not kept.
     many: bool,
     file: Arc<Input>,
     source: PageSource,
     cursor: RunCursor,
-    /// Next byte to look at, and the end of the range it is in.
+    /// Offset of the next byte, and the end of its range.
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were read; the first lies at `buffer_at` of the file.
+    /// Number of valid bytes in the buffer; the first one is at `buffer_at` of the file.
     filled: usize,
     buffer_at: u64,
     page: std::ops::Range<usize>,
-    /// The current chunk, where there are any.
+    /// The current chunk, if the data is packed.
     unpacked: Vec<u8>,
-    /// Sub-buffers that were indexed and are not there any more.
+    /// Sub-buffers that were indexed but could not be read again.
     pub damaged: u64,
 }
 
@@ -168,7 +168,7 @@ impl Pages {
                 .filter(|h| h.kind == kind::DATA && h.length >= 4)
                 .filter(|h| h.frame_size() as u64 <= left);
             let Some(header) = header else {
-                // The file is not what it was when it was indexed.
+                // The file has changed since it was indexed.
                 self.damaged += 1;
                 self.at = self.end;
                 continue;
@@ -206,7 +206,7 @@ impl Pages {
             let head = self.load(self.at, 8, left)?;
             let sizes = chunk_head(endian, &self.buffer[head]);
             let Some((packed, unpacked)) = sizes.filter(|&(p, _)| u64::from(p) + 8 <= left) else {
-                // The chunk before says where one ends: nothing after this one can be found.
+                // A chunk's place follows from the chunk before: the rest cannot be found.
                 self.damaged += 1;
                 self.at = self.end;
                 return Ok(false);
@@ -232,7 +232,7 @@ impl Pages {
         }
     }
 
-    /// Has `want` bytes at `at` in the buffer, fewer at the end of the file; reads ahead up to `left`.
+    /// Loads `want` bytes at `at` into the buffer, fewer at the end of the file. Reads ahead up to `left` bytes.
     fn load(&mut self, at: u64, want: usize, left: u64) -> io::Result<std::ops::Range<usize>> {
         let inside = at
             .checked_sub(self.buffer_at)
@@ -252,14 +252,13 @@ impl Pages {
     }
 }
 
-/// Where the chunks begin and end. Their number, before them, is not needed; trace-cmd 3.1.6 does not count its four bytes
-/// as part of the size.
+/// Begin and end of the chunks. The number before them is not used; trace-cmd 3.1.6 does not count its four bytes in the size.
 fn chunks(offset: u64, size: u64) -> (u64, u64) {
     let begin = offset.saturating_add(4);
     (begin, begin.saturating_add(size))
 }
 
-/// Hands over what each chunk unpacks to, by what they say, as far as they can be followed.
+/// Passes each chunk's stated unpacked size to `f`, as far as the chunks can be followed.
 fn each_chunk(file: &Input, offset: u64, size: u64, endian: Endian, mut f: impl FnMut(u32)) -> io::Result<()> {
     let (mut at, end) = chunks(offset, size);
     let mut head = [0; 8];
@@ -271,7 +270,7 @@ fn each_chunk(file: &Input, offset: u64, size: u64, endian: Endian, mut f: impl 
     Ok(())
 }
 
-/// Packed and unpacked size of a chunk; `None` where they make no sense.
+/// Packed and unpacked size of a chunk; `None` if they are invalid.
 fn chunk_head(endian: Endian, head: &[u8]) -> Option<(u32, u32)> {
     let (packed, unpacked) = (endian.u32(head, 0)?, endian.u32(head, 4)?);
     (packed <= MAX_CHUNK && unpacked <= MAX_CHUNK).then_some((packed, unpacked))

@@ -1,7 +1,7 @@
-//! All lanes of a recording in time order, read and unpacked by threads that run ahead of the consumer of the records.
+//! Merges all lanes of a recording by time, with threads that read and unpack ahead of the consumer.
 //!
-//! A lane is read by one thread at a time: it copies whole sub-buffers into a batch and notes where their records lie.
-//! Which lane is read next is decided by a queue of lanes that have room for a batch, so that no thread waits for room.
+//! One thread at a time reads a lane. It copies whole sub-buffers to a batch and notes the places of their records. A queue has the lanes
+//! with room for a batch; a thread takes the next lane from it, so no thread waits for room.
 
 use crate::formats::recorded::merge::{Head, Lane, Raw, merge_heads};
 use crate::ring::Missed;
@@ -10,20 +10,20 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Batches that wait for a lane's turn; one more is being made, and one taken apart.
+/// Batches of a lane that wait; one more is being filled, and one is being read.
 const WAITING: usize = 2;
-/// Bytes of sub-buffers in a batch; its index of records takes up to twice as much.
+/// Bytes of sub-buffers in a batch; its record index takes up to twice as much.
 const BATCH: usize = 64 << 10;
-/// What all batches of all lanes take at most, about.
+/// Approximate memory limit for all batches of all lanes.
 const MEMORY: usize = 12 << 20;
 
-/// Bytes of one batch where so many lanes are read; `None` where there is no memory for batches of whole sub-buffers.
+/// Bytes of one batch for this number of lanes; `None` if whole sub-buffers do not fit into the memory limit.
 pub(crate) fn batch_size(lanes: usize, largest_page: u64) -> Option<usize> {
     let size = (MEMORY / (lanes.max(1) * (WAITING + 2) * 3)).min(BATCH);
     (size >= 4096 && size as u64 >= largest_page).then_some(size)
 }
 
-/// As [`crate::formats::recorded::merge::merge`], with the same result, by so many threads beside the caller's.
+/// Like [`crate::formats::recorded::merge::merge`], with the same result, using additional threads.
 pub(crate) fn merge_ahead(
     layout: &Layout,
     lanes: &mut [Lane],
@@ -41,7 +41,7 @@ pub(crate) fn merge_ahead(
         slots: lanes.iter_mut().map(|lane| Mutex::new(Slot::new(lane))).collect(),
     };
     std::thread::scope(|scope| {
-        // Ends them however this ends: an error, or a panic of `f`.
+        // Stops the threads at every exit: also after an error, or a panic of `f`.
         let _over = Over(&shared);
         for _ in 0..threads {
             scope.spawn(|| shared.work());
@@ -64,22 +64,22 @@ pub(crate) fn merge_ahead(
     })
 }
 
-/// Some records of a lane.
+/// Consecutive records of a lane.
 #[derive(Default)]
 struct Batch {
-    /// Sub-buffers side by side.
+    /// Consecutive sub-buffers.
     data: Vec<u8>,
-    /// Time, and where the record lies in `data`.
+    /// Time, and the record's range in `data`.
     records: Vec<(u64, u32, u32)>,
-    /// What is missing before a record, by its place in `records`.
+    /// Events missing before a record, by its index in `records`.
     gaps: Vec<(usize, Missed)>,
-    /// Reading failed behind the last record.
+    /// The read error after the last record.
     failed: Option<io::Error>,
 }
 
-/// A lane that is read.
+/// One lane.
 struct Slot<'l> {
-    /// `None`: a thread has it, or it was read to its end.
+    /// `None`: a thread has the reader, or the lane was read to its end.
     reader: Option<Reader<'l>>,
     ready: VecDeque<Batch>,
     empty: Vec<Batch>,
@@ -99,14 +99,14 @@ impl<'l> Slot<'l> {
 
 struct Reader<'l> {
     lane: &'l mut Lane,
-    /// The lane's current record was not put into the batch before.
+    /// The lane's current record is not yet in a batch.
     carried: bool,
-    /// It is in the queue already.
+    /// The lane is in the queue.
     queued: bool,
 }
 
 impl Reader<'_> {
-    /// Fills a batch with whole sub-buffers; true at the lane's end.
+    /// Fills a batch with whole sub-buffers; true at the end of the lane.
     fn fill(&mut self, layout: &Layout, size: usize, batch: &mut Batch) -> bool {
         batch.data.clear();
         batch.records.clear();
@@ -146,32 +146,32 @@ struct Shared<'l> {
     layout: Layout,
     batch: usize,
     slots: Vec<Mutex<Slot<'l>>>,
-    /// A batch of this lane is ready, or it has come to its end.
+    /// Signals that a batch of a lane is ready, or that the lane has ended.
     filled: Vec<Condvar>,
     jobs: Mutex<Jobs>,
     work: Condvar,
 }
 
 struct Jobs {
-    /// Lanes that have room for a batch.
+    /// Lanes with room for a batch.
     lanes: VecDeque<usize>,
     over: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked has left nothing half done that the others would read.
+    // A thread that panicked leaves no half-written state that others would read.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared<'_> {
-    /// What a thread does.
+    /// The loop of a reader thread.
     fn work(&self) {
         while let Some(lane) = self.job() {
             let mut slot = lock(&self.slots[lane]);
             let Some(mut reader) = slot.reader.take() else { continue };
             let mut batch = slot.empty.pop().unwrap_or_default();
             drop(slot);
-            // Whoever waits for this lane must not wait for ever.
+            // If this thread panics, the consumer of the lane must not wait for ever.
             let bail = Bail { shared: self, lane };
             let over = reader.fill(&self.layout, self.batch, &mut batch);
             std::mem::forget(bail);
@@ -209,7 +209,7 @@ impl Shared<'_> {
         }
     }
 
-    /// The next batch of a lane in exchange for one that was taken apart; `None` at its end.
+    /// Returns the next batch of a lane and takes back a used one; `None` at the end.
     fn next(&self, lane: usize, done: Batch) -> Option<Batch> {
         let mut slot = lock(&self.slots[lane]);
         slot.empty.push(done);
@@ -239,7 +239,7 @@ impl Drop for Over<'_, '_> {
     }
 }
 
-/// Says that a lane is at its end, should the thread that reads it panic; the panic itself reaches the thread that joins it.
+/// Marks a lane as ended if its reader thread panics. The panic itself reaches the thread that joins it.
 struct Bail<'s, 'l> {
     shared: &'s Shared<'l>,
     lane: usize,
@@ -252,14 +252,14 @@ impl Drop for Bail<'_, '_> {
     }
 }
 
-/// A lane as who merges sees it.
+/// A lane from the view of the merge.
 struct Ahead<'s, 'l> {
     shared: &'s Shared<'l>,
     lane: usize,
     cpu: u16,
     buffer: u16,
     batch: Batch,
-    /// The record behind the current one, and the first gap that was not handed on.
+    /// Index of the record after the current one, and of the first gap that was not reported.
     next: usize,
     gap: usize,
     time: u64,

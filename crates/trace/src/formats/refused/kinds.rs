@@ -1,4 +1,4 @@
-//! All kinds of files that are refused. The first that fits names the file: magic numbers, then heads of tables, then what only looks so.
+//! All kinds of refused files. The first match names the file: magic numbers first, then headings of tables, then weaker patterns.
 
 use super::Is::{By, Columns, First, Has, Line, Magic, Most, MostOf};
 use super::{Refused, any, find, has, is_archive, most, recognise as like};
@@ -284,7 +284,7 @@ pub(super) const ALL: &[Refused] = &[
             Line("TID|COMM|READS|WRITES"),
             Line("^Total DISK READ"),
             Line("TID|PRIO|DISK READ|COMMAND"),
-            // `iotop -bqq` has no head.
+            // `iotop -bqq` prints no heading.
             MostOf(|line| (has(line, " be/") || has(line, " rt/")) && has(line, "/s | % ")),
         ],
     },

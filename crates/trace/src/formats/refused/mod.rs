@@ -1,33 +1,33 @@
-//! What is no trace that is read, by what it is: each with what it lacks and what to do instead.
+//! Recognises files that are not traces, or not readable ones. For each kind: what it lacks and what to do instead.
 
 mod kinds;
 mod recognise;
 
 use super::Head;
 
-/// What a file is or looks like, and how it is recognised: by any of these.
+/// A kind of file and its patterns, any of which is enough.
 struct Refused {
-    /// Behind "looks like".
+    /// The name, after "looks like".
     what: &'static str,
-    /// What is missing, and what to type.
+    /// What is missing, and the command to type.
     why: &'static str,
     is: &'static [Is],
 }
 
-/// A pattern is words that a line has, in any order, with `|` between them; `^` stands for the line's begin, `$` for its end.
+/// A pattern is a set of words that a line has, in any order, separated by `|`. `^` is the beginning of the line, `$` its end.
 enum Is {
     /// The file begins with these bytes.
     Magic(&'static [u8]),
-    /// These bytes are among the file's first.
+    /// The head of the file has these bytes.
     Has(&'static [u8]),
     /// The first line.
     First(&'static str),
-    /// One of the first lines: tables have titles and rulers before their heads.
+    /// One of the first lines: tables may have titles and rulers before their headings.
     Line(&'static str),
     /// Most of the first lines.
     Most(&'static str),
     MostOf(fn(&[u8]) -> bool),
-    /// One of the first lines has these words whole and in this order.
+    /// One of the first lines has these whole words in this order.
     Columns(&'static str),
     By(fn(&Head, &[&[u8]]) -> bool),
 }
@@ -49,13 +49,13 @@ impl Is {
 
 const RECORD: &str = "record with `flashscope record --events block,syscall,cache -- COMMAND` or `blktrace -d DEVICE`";
 
-/// The line of an error about a file that is not read; `None`: its kind is unknown.
+/// The error text for a file that cannot be read; `None` if its kind is unknown.
 pub(crate) fn refusal(head: &Head) -> Option<String> {
     if head.bytes().is_empty() {
         return Some("is empty".to_string());
     }
     let mut lines: Vec<&[u8]> = head.lines().into_iter().map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
-    // What a tool prints is text: lines of a binary file resemble it by chance.
+    // Patterns for text do not apply to binary files, whose lines match by chance.
     if recognise::is_binary(head.bytes()) {
         lines.clear();
     } else if lines.is_empty() {
@@ -65,14 +65,14 @@ pub(crate) fn refusal(head: &Head) -> Option<String> {
     Some(format!("looks like {}: {}", found.what, found.why.replace("RECORD", RECORD)))
 }
 
-/// An archive, or a packed file that is not unpacked here.
+/// An archive, or a packed file that cannot be unpacked here.
 pub(crate) fn is_archive(head: &Head) -> bool {
     let packed: &[&[u8]] =
         &[b"PK\x03\x04", b"BZh", b"\x04\x22\x4d\x18", b"7z\xbc\xaf", b"Rar!", b"LZIP", b"\x5d\x00\x00"];
     packed.iter().any(|magic| head.bytes().starts_with(magic)) || head.bytes().get(257..262) == Some(b"ustar")
 }
 
-/// How many lines are looked at.
+/// Number of first lines that are checked.
 const LINES: usize = 40;
 
 fn any(lines: &[&[u8]], is: impl Fn(&[u8]) -> bool) -> bool {

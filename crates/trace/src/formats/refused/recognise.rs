@@ -1,4 +1,4 @@
-//! How single lines and heads of files are recognised.
+//! Patterns for single lines and for heads of files.
 
 use super::find;
 use crate::bytes::Endian;
@@ -16,7 +16,7 @@ pub(super) fn is_etl(head: &[u8]) -> bool {
     size.is_power_of_two() && size >= 1024 && marker.is_some_and(|m| matches!(m, [2, 0, 1 | 2, 0xc0]))
 }
 
-/// How many numbers a line is made of; `None`: there is something else in it.
+/// The number of numbers in a line; `None` if it has anything else.
 pub(super) fn count_numbers(line: &[u8], separators: &[u8]) -> Option<usize> {
     let mut count = 0;
     let line = line.strip_prefix(b"[").and_then(|l| l.strip_suffix(b"]")).unwrap_or(line);
@@ -30,7 +30,7 @@ pub(super) fn count_numbers(line: &[u8], separators: &[u8]) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-/// `128166372003061629,hm,1,Read,383496192,32768,413` and its kin: a word for reading or writing, and three numbers.
+/// `128166372003061629,hm,1,Read,383496192,32768,413` and similar: a word for reading or writing, and three numbers.
 pub(super) fn is_request_table(line: &[u8]) -> bool {
     let words: Vec<&[u8]> = line.split(|b| b" ,;\t".contains(b)).filter(|word| !word.is_empty()).collect();
     let number = |word: &&&[u8]| word.first().is_some_and(u8::is_ascii_digit) && count_numbers(word, b" ") == Some(1);
@@ -48,7 +48,7 @@ pub(super) fn is_fio_log(line: &[u8]) -> bool {
     fits && size(parts[3]).is_some_and(|bytes| bytes % 512 == 0)
 }
 
-/// `8 0 sda 1234 …`: eleven sums behind a name, or eleven alone.
+/// `8 0 sda 1234 …`: eleven sums after a name, or eleven alone.
 pub(super) fn is_diskstats(line: &[u8]) -> bool {
     let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).collect();
     let number = |w: &&[u8]| w.iter().all(u8::is_ascii_digit);
@@ -56,7 +56,7 @@ pub(super) fn is_diskstats(line: &[u8]) -> bool {
     of_all && words[3..].iter().all(number) || matches!(words.len(), 11 | 15 | 17) && words.iter().all(number)
 }
 
-/// `openat(AT_FDCWD, "x", O_RDONLY) = 3`, perhaps behind a pid and a time.
+/// `openat(AT_FDCWD, "x", O_RDONLY) = 3`, with or without a pid and a time before it.
 pub(super) fn is_strace(line: &[u8]) -> bool {
     let Some(open) = line.iter().position(|&b| b == b'(') else {
         return line.starts_with(b"+++ ") || line.starts_with(b"--- SIG");
@@ -66,7 +66,7 @@ pub(super) fn is_strace(line: &[u8]) -> bool {
     called && (find(line, b") = ").is_some() || find(line, b")  ").is_some() || line.ends_with(b"<unfinished ...>"))
 }
 
-/// `firefox(1234): CWO /home/u/x`, perhaps behind a time.
+/// `firefox(1234): CWO /home/u/x`, with or without a time before it.
 pub(super) fn is_fatrace(line: &[u8]) -> bool {
     let Some(end) = find(line, b"): ") else { return false };
     let Some(open) = line[..end].iter().rposition(|&b| b == b'(') else { return false };
@@ -93,8 +93,8 @@ pub(super) fn is_dmesg(line: &[u8]) -> bool {
     time.contains(&b'.') && time.iter().all(|b| b.is_ascii_digit() || *b == b'.')
 }
 
-/// `0.000 ( 0.005 ms): fio/900 pread64(…) = 4096`, or `0.010 fio/900 block:block_rq_issue(…)`: milliseconds, how long a call
-/// took, and who called (`trace__fprintf_entry_head` of tools/perf/builtin-trace.c).
+/// `0.000 ( 0.005 ms): fio/900 pread64(…) = 4096`, or `0.010 fio/900 block:block_rq_issue(…)`: milliseconds, the duration of a call, and
+/// the caller (`trace__fprintf_entry_head` of tools/perf/builtin-trace.c).
 pub(super) fn is_perf_trace(line: &[u8]) -> bool {
     let end = line.iter().position(|&b| b == b' ').unwrap_or(line.len());
     let (time, rest) = (&line[..end], line[end..].trim_ascii());
@@ -107,7 +107,7 @@ pub(super) fn is_perf_trace(line: &[u8]) -> bool {
         let took = find(took, b"): ").map(|end| took[..end].trim_ascii());
         return took.is_some_and(|took| took.is_empty() || took.ends_with(b" ms"));
     }
-    // An event alone: `SYSTEM:EVENT(` or `SYSTEM:EVENT:` behind a name and a number.
+    // An event without a call: `SYSTEM:EVENT(` or `SYSTEM:EVENT:` after a name and a number.
     rest.split(|&b| b == b' ').skip_while(|word| !is_task(word)).nth(1).is_some_and(|word| {
         let name = word.split(|&b| b == b'(').next().unwrap_or_default();
         let name = name.strip_suffix(b":").unwrap_or(name);
@@ -131,14 +131,14 @@ pub(super) fn is_sysdig(line: &[u8]) -> bool {
         && words.iter().any(|w| matches!(*w, b">" | b"<"))
 }
 
-/// Control characters that no text has: more than one in 32 bytes. Captures of a serial console have some.
+/// More than one control character that text never has in 32 bytes. Captures of a serial console have some.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
     let bytes = &bytes[..bytes.len().min(1 << 12)];
     let control = |b: &&u8| b.is_ascii_control() && !b"\t\n\r\x08\x0c\x1b".contains(b);
     bytes.iter().filter(control).count() * 32 > bytes.len()
 }
 
-/// Magic numbers of file systems where they stand in an image (fs/*/super.c, include/uapi/linux/magic.h), and a table of partitions.
+/// Magic numbers of file systems at their place in an image (fs/*/super.c, include/uapi/linux/magic.h), or a partition table.
 pub(super) fn is_disk_image(bytes: &[u8]) -> bool {
     const MAGIC: &[(usize, &[u8])] = &[
         (0x438, b"\x53\xef"),
@@ -196,8 +196,8 @@ fn is_number(word: &[u8]) -> bool {
     !word.is_empty() && word.iter().all(u8::is_ascii_digit)
 }
 
-/// `[12:00:00.123456789] (+0.000100000) host event: { … }, { … }`; babeltrace 2 may name the trace first, and LTTng's
-/// `--no-names` has the packet's context there.
+/// `[12:00:00.123456789] (+0.000100000) host event: { … }, { … }`. babeltrace 2 may print the trace's name first; with `--no-names`,
+/// LTTng's text has the packet's context there.
 pub(super) fn is_babeltrace(line: &[u8]) -> bool {
     let begins = [&b"["[..], b"Trace ", b"{ 0x"].iter().any(|begin| line.starts_with(begin));
     begins && line.ends_with(b"}") && find(line, b": { ").is_some()
@@ -264,7 +264,7 @@ pub(super) fn is_logged(line: &[u8]) -> bool {
     }
 }
 
-/// `00000000c0300044 cpu_v7_reset`, perhaps with a letter between and a module behind.
+/// `00000000c0300044 cpu_v7_reset`; a letter between them and a module after them are optional.
 pub(super) fn is_symbol(line: &[u8]) -> bool {
     let of: Vec<&[u8]> = words(line).take(5).collect();
     let is_name = |word: &[u8]| {
@@ -285,7 +285,7 @@ pub(super) fn is_event_name(line: &[u8]) -> bool {
     parts.next().is_some_and(is_name) && parts.next().is_some_and(is_name) && parts.next().is_none()
 }
 
-/// `block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [fio]`: an event of a group of storage, with nothing in front of it.
+/// `block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [fio]`: a storage event with nothing before it.
 pub(super) fn is_event_alone(line: &[u8]) -> bool {
     let groups = ["block_", "ext4_", "f2fs_", "jbd2_", "xfs_", "btrfs_", "mm_filemap_", "writeback_", "scsi_", "mmc_"];
     let word = line.split(u8::is_ascii_whitespace).next().and_then(|word| word.strip_suffix(b":"));

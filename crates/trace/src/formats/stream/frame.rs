@@ -1,4 +1,4 @@
-//! Frames of `agent/protocol.h` out of bytes: no I/O, any bytes, bounded work.
+//! Reads frames of `agent/protocol.h` from bytes, without I/O, for any input, in bounded time.
 
 use crate::bytes::Endian;
 
@@ -26,7 +26,7 @@ pub(crate) mod kind {
     pub const FILE: u16 = 13;
     pub const STEP: u16 = 14;
     pub const END: u16 = 15;
-    /// DATA with a checksum that is cheaper to make; [`Header::read`](super::Header::read) calls both DATA.
+    /// DATA with a cheaper checksum; [`Header::read`](super::Header::read) returns DATA for both.
     pub const DATA_FOLDED: u16 = 16;
     pub const NAMES: u16 = 17;
     pub const PROGRESS: u16 = 18;
@@ -41,12 +41,12 @@ pub(crate) struct Header {
     /// Payload bytes.
     pub length: usize,
     pub crc: u32,
-    /// `crc` is [`folded`].
+    /// `crc` was computed by [`folded`].
     folded: bool,
 }
 
 impl Header {
-    /// `None` where this is not the header of a frame.
+    /// `None` if this is not the header of a frame.
     pub fn read(bytes: &[u8]) -> Option<Header> {
         let le = Endian::Little;
         if bytes.get(..4)? != MAGIC {
@@ -73,27 +73,27 @@ impl Header {
     }
 }
 
-/// What stands at the beginning of the bytes.
+/// The item at the beginning of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scan {
-    /// A whole frame with the right checksum.
+    /// A whole frame with a correct checksum.
     Frame(Header),
     /// A frame with a wrong checksum; another frame, or the end, follows it.
     BadCrc(Header),
-    /// So many bytes that belong to no frame.
+    /// Number of bytes that belong to no frame.
     Skip(usize),
     /// More bytes are needed to decide.
     More,
-    /// The input ends inside a frame: so many bytes.
+    /// The input ends inside a frame; number of remaining bytes.
     Cut(usize),
     End,
 }
 
-/// Finds frames. A frame that is damaged costs itself and at most the frame that its lying length hides.
+/// Finds frames. A damaged frame is lost, and with it at most one frame that its wrong length hides.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    /// Bytes scanned, and bytes whose checksum was computed for nothing: the second must not outgrow the first, or a
-    /// crafted file costs quadratic time.
+    /// Bytes scanned, and bytes whose checksum was computed in vain. `wasted` is kept below `scanned`, because otherwise a crafted file
+    /// would take quadratic time.
     scanned: u64,
     wasted: u64,
 }
@@ -101,7 +101,7 @@ pub(crate) struct Scanner {
 const WASTE_ALLOWED: u64 = 16 << 20;
 
 impl Scanner {
-    /// `last`: no more bytes will come after these. The caller drops what was used and calls again.
+    /// `last`: no more bytes follow. The caller drops the used bytes and calls again.
     pub fn scan(&mut self, bytes: &[u8], last: bool) -> Scan {
         let found = self.look(bytes, last);
         self.scanned += match found {
@@ -133,7 +133,7 @@ impl Scanner {
             return Scan::More;
         }
         if bytes.len() < size {
-            // Cut here, unless whole frames follow: then this header lies.
+            // The frame is cut here, unless whole frames follow: then this header is wrong.
             let mut at = 4;
             while let Some(next) = find_magic(&bytes[at..]) {
                 at += next;
@@ -161,7 +161,7 @@ impl Scanner {
         }
     }
 
-    /// The frame fits, and another one or the end comes after it.
+    /// The frame is complete, and another frame or the end follows it.
     fn followed(&self, bytes: &[u8], header: &Header) -> bool {
         let size = header.frame_size();
         bytes.len() == size || bytes.get(size..size + 4).is_some_and(|m| m == MAGIC)
@@ -172,19 +172,19 @@ impl Scanner {
         header.crc == if header.folded { folded(payload) } else { crc32fast::hash(payload) }
     }
 
-    /// Up to the next magic after the first byte.
+    /// Skips to the next magic after the first byte.
     fn skip(&self, bytes: &[u8], last: bool) -> Scan {
         match find_magic(&bytes[1..]) {
             Some(at) => Scan::Skip(at + 1),
             None if last => Scan::Skip(bytes.len()),
-            // The last bytes can be the beginning of a magic.
+            // The last bytes may be the beginning of a magic.
             None => Scan::Skip(bytes.len().saturating_sub(3).max(1)),
         }
     }
 }
 
-/// `fs_crc32_folded` of agent/common/frame.c: the CRC-32 of eight sums, one of each eighth 32-bit word, and of the bytes that do
-/// not fill all eight. Each sum is turned by five bits before a word is added, so that their order counts.
+/// `fs_crc32_folded` of agent/common/frame.c: the CRC-32 of eight sums and of the remaining bytes. Each sum takes every eighth 32-bit word.
+/// It is rotated by five bits before a word is added, so that the order of words counts.
 fn folded(payload: &[u8]) -> u32 {
     const LANES: usize = 8;
     let mut lanes = [0u32; LANES];
@@ -210,7 +210,7 @@ fn maybe_magic(bytes: &[u8]) -> bool {
     bytes[..n] == MAGIC[..n]
 }
 
-/// One frame as bytes: what tests and tools that make streams need.
+/// Encodes one frame, for tests and for tools that make streams.
 pub fn encode_frame(kind: u16, source: u16, seq: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER + payload.len());
     out.extend_from_slice(&MAGIC);

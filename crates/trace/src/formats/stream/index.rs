@@ -1,4 +1,4 @@
-//! Where a lane's sub-buffers lie in a stream file, in a few bytes each; beyond a budget, in a temporary file.
+//! The places of a lane's sub-buffers in a stream file, packed to a few bytes each. Above a limit they go to a temporary file.
 
 use crate::bytes::put_varint as put;
 use crate::input::Input;
@@ -6,26 +6,26 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Byte ranges of a file that hold nothing but data frames of one lane, in file order.
+/// Byte ranges of a file that contain only data frames of one lane, in file order.
 #[derive(Debug, Default)]
 pub(crate) struct RunIndex {
-    /// Offset and length of what went into the temporary file, oldest first.
+    /// Offset and length of each part in the temporary file, oldest first.
     spilled: Vec<(u64, u32)>,
     spill: Option<Arc<Input>>,
-    /// Pairs of varints: bytes from the end of the run before, bytes of the run.
+    /// Pairs of varints: distance from the end of the previous run, and length of the run.
     packed: Vec<u8>,
     packed_end: u64,
     run: Option<(u64, u64)>,
-    /// Sub-buffers in all runs.
+    /// Number of sub-buffers in all runs.
     pub pages: u64,
-    /// Bytes of their contents.
+    /// Bytes in all sub-buffers.
     pub bytes: u64,
-    /// The largest frame.
+    /// Size of the largest frame.
     pub largest: u64,
 }
 
 impl RunIndex {
-    /// A frame of `size` bytes at `at`; frames come in file order. Returns by how much the index grew in memory.
+    /// Adds a frame of `size` bytes at `at`; frames come in file order. Returns the growth of the index in memory.
     pub fn push(&mut self, at: u64, size: u64) -> usize {
         self.pages += 1;
         self.bytes += size;
@@ -57,7 +57,7 @@ impl RunIndex {
         self.packed.len()
     }
 
-    /// Moves what is in memory into the temporary file. Returns how much it was.
+    /// Moves the index from memory to the temporary file. Returns the number of bytes.
     pub fn spill(&mut self, into: &mut Spill) -> io::Result<usize> {
         let size = self.packed.len();
         if size > 0 {
@@ -68,14 +68,14 @@ impl RunIndex {
         Ok(size)
     }
 
-    /// To be called after the last `push`, with the temporary file if there is one.
+    /// Call it after the last `push`, with the temporary file if there is one.
     pub fn seal(&mut self, spill: Option<&Arc<Input>>) {
         self.flush();
         self.packed.shrink_to_fit();
         self.spill = spill.filter(|_| !self.spilled.is_empty()).cloned();
     }
 
-    /// The run at a cursor, which begins as the default.
+    /// The next run. A cursor begins with its default value.
     pub fn next(&self, cursor: &mut RunCursor) -> io::Result<Option<(u64, u64)>> {
         let pair = match (&self.spill, self.spilled.get(cursor.part)) {
             (Some(spill), Some(&part)) => self.next_spilled(spill, part, cursor)?,
@@ -89,7 +89,7 @@ impl RunIndex {
 
     fn next_spilled(&self, spill: &Input, part: (u64, u32), cursor: &mut RunCursor) -> io::Result<Option<(u64, u64)>> {
         let (offset, length) = part;
-        // Two varints are at most 20 bytes; parts end between pairs.
+        // Two varints have at most 20 bytes; a part ends between pairs.
         if cursor.window.len() - cursor.in_window < 20 && cursor.at < length as usize {
             let want = (length as usize - cursor.at).min(WINDOW);
             cursor.window.resize(want, 0);
@@ -109,20 +109,20 @@ impl RunIndex {
     }
 }
 
-/// Bytes of the temporary file that a cursor holds.
+/// Bytes of the temporary file that a cursor buffers.
 const WINDOW: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunCursor {
     part: usize,
-    /// In the part, or in what is in memory.
+    /// Position in the part, or in the index in memory.
     at: usize,
     window: Vec<u8>,
     in_window: usize,
     end: u64,
 }
 
-/// The temporary file of one session. It has no name any more when it is used: it is gone with the process.
+/// The temporary file of one session. It has no name, so it is gone when the process ends.
 #[derive(Debug)]
 pub(crate) struct Spill {
     file: File,

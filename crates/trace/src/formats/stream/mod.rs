@@ -1,4 +1,4 @@
-//! The agent's stream (`agent/protocol.h`): what a board sent, step by step, with its recordings.
+//! The agent's stream (`agent/protocol.h`): a board's output, step by step, with its recordings.
 
 pub(crate) mod frame;
 pub(crate) mod index;
@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     reader: Reader::Bytes { is: looks_like_stream, open },
 };
 
-/// The only recording of a stream.
+/// Opens the only recording of a stream.
 fn open(path: &Path, input: Input) -> Result<Opened, Error> {
     let session = Session::of(path, input, SessionOptions::default())?;
     match session.recordings.len() {

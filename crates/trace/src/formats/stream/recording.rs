@@ -16,11 +16,11 @@ use crate::source::Opened;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// `FS_INSTANCE_REQUESTS`: requests of a recording by task, whose issue and completion come in anyone's name.
+/// `FS_INSTANCE_REQUESTS`: in a recording by task, the requests. Their issue and completion may run in the name of any task.
 const REQUESTS_INSTANCE: u16 = 2;
 
 impl Session {
-    /// One of `recordings`.
+    /// Opens one of `recordings`.
     pub(crate) fn opened(&self, index: usize) -> Result<Opened, Error> {
         let source = self.recording_sources.get(index).ok_or_else(|| Error::NoSuchRecording {
             path: self.path.clone(),
@@ -97,7 +97,7 @@ fn opened(file: &Arc<Input>, source: &SourceState, phases: &Phases, session_loss
     Opened { facts, stats, phases: phases.clone(), losses, names, ..Opened::of(TraceKind::AgentStream, ring) }
 }
 
-/// What `uname -srvm` would have said.
+/// The text of `uname -srvm`.
 fn uname(kernel: &Kernel) -> String {
     if *kernel == Kernel::default() {
         return String::new();

@@ -1,4 +1,4 @@
-//! One pass over a stream file: steps, output, files, phases, and where the ring data of each recording lies.
+//! One pass over a stream file: steps, output, files, phases, and the places of each recording's ring buffer data.
 
 use super::frame::{HEADER, Header, MAX_FRAME, Scan, Scanner, kind};
 use super::index::{RunIndex, Spill};
@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How much of a stream is kept in memory.
+/// Limits for the parts of a stream that stay in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Bytes of each step's stdout, and of its stderr.
+    /// Limit for each step's stdout, and for its stderr, bytes.
     pub output_bytes_per_step: usize,
-    /// Bytes of all steps' output together.
+    /// Limit for the output of all steps together, bytes.
     pub output_bytes: usize,
 }
 
@@ -29,64 +29,64 @@ impl Default for SessionOptions {
     }
 }
 
-/// Facts, formats, statistics, tasks and the like, kept in memory for all sources together.
+/// Memory limit for facts, formats, statistics, tasks and similar data of all sources together.
 const MAX_KEPT: usize = 32 << 20;
 /// `FS_PROTOCOL_VERSION`
 const PROTOCOL: u16 = 1;
-/// Producers of one stream: each step of a plan is one.
+/// Largest number of producers in a stream; each step of a plan is one.
 const MAX_SOURCES: usize = 1 << 14;
-/// CPUs of all recordings, twice: their data and their tasks.
+/// Largest number of CPUs of all recordings; each counts twice, for its data and its tasks.
 const MAX_LANES: usize = 8192;
-/// Bytes of the index of ring data in memory; what is beyond goes into a temporary file. At three to four bytes a
-/// sub-buffer of 4 KiB this is enough for 4 GiB.
+/// Limit for the index of ring buffer data in memory, bytes; the rest goes to a temporary file. With three to four bytes for a sub-buffer
+/// of 4 KiB, this is enough for 4 GiB.
 const INDEX_MEMORY: usize = 4 << 20;
-/// Longest text of facts or statistics, and the most values in one: `FS_STATS` of 8192 CPUs has 1 MiB and 130,000.
+/// Longest text of facts or statistics, and its largest number of values: `FS_STATS` of 8192 CPUs has 1 MiB and 130,000.
 const MAX_JSON: usize = 2 << 20;
 const MAX_JSON_VALUES: usize = 200_000;
 const MAX_LOG_LINES: usize = 10_000;
-/// `FS_INSTANCE_REQUESTS`: instances above it are unknown.
+/// `FS_INSTANCE_REQUESTS`, the last known instance.
 const MAX_INSTANCE: u16 = 2;
 
-/// Everything that a board said over one stream.
+/// All that a board sent in one stream.
 #[derive(Debug)]
 pub struct Session {
     pub steps: Vec<Step>,
     pub recordings: Vec<RecordingInfo>,
-    /// What is missing from the stream itself; a recording's own losses are in its `Trace`.
+    /// Losses of the stream itself; each recording's own losses are in its `Trace`.
     pub losses: Losses,
-    /// Every producer said that it was done, nothing of the stream is missing, and source 0 (process 1 of a board, or
-    /// the only producer) did not fail. A step that failed says so in its `status`.
+    /// Every producer sent its end, no part of the stream is missing, and source 0 (process 1 of a board, or the only producer) did not
+    /// fail. The failure of a step is in its `status`.
     pub complete: bool,
-    /// What producers wanted people to know, in the stream's order.
+    /// Messages of producers for people, in the stream's order.
     pub logs: Vec<LogLine>,
     pub(super) phases: Phases,
     pub(super) path: PathBuf,
     pub(super) file: Arc<Input>,
     pub(super) sources: Vec<Arc<SourceState>>,
-    /// Index into `sources` of each recording.
+    /// The index into `sources` for each recording.
     pub(super) recording_sources: Vec<usize>,
 }
 
-/// One step of a plan, or what a single recorder printed.
+/// One step of a plan, or the output of a single recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     pub source: u16,
-    /// The step's name; empty where it was not said.
+    /// The step's name; empty if unknown.
     pub name: String,
-    /// Exit code; 128 + n where signal n ended it; `None` where it did not end.
+    /// Exit code; 128 + n if signal n ended the step; `None` if it did not end.
     pub status: Option<i32>,
     pub begin_ns: Option<u64>,
     pub end_ns: Option<u64>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Bytes of output beyond what is kept.
+    /// Bytes of output above the limit.
     pub output_dropped: u64,
     pub files: Vec<StoredFile>,
-    /// The producer said that it was done.
+    /// The producer sent its end.
     pub finished: bool,
 }
 
-/// A file of the board, in the stream.
+/// A file that a board sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredFile {
     pub path: String,
@@ -103,7 +103,7 @@ struct Piece {
     length: u64,
 }
 
-/// A line that a producer wrote for people.
+/// A producer's message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     pub source: u16,
@@ -116,13 +116,13 @@ pub struct LogLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingInfo {
     pub source: u16,
-    /// As its facts have it; empty where they were lost.
+    /// The name in its facts; empty if they were lost.
     pub name: String,
     pub cpus: u32,
-    /// Ring sub-buffers, and bytes of them.
+    /// Number of ring sub-buffers, and their bytes.
     pub sub_buffers: u64,
     pub bytes: u64,
-    /// Its recorder said that it was done and did not fail.
+    /// Its recorder sent its end and did not fail.
     pub complete: bool,
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct Hello {
     pub cpus: u32,
 }
 
-/// What one producer sent.
+/// The data of one producer.
 #[derive(Debug, Default)]
 pub(crate) struct SourceState {
     pub id: u16,
@@ -191,17 +191,17 @@ impl SourceState {
     }
 }
 
-/// Whether a file that begins so can be a stream.
+/// Whether a file with this beginning can be a stream.
 pub(crate) fn looks_like_stream(head: &[u8]) -> bool {
     head.starts_with(&super::frame::MAGIC)
 }
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK: usize = 256 << 10;
 
 impl Session {
-    /// Reads a whole stream file. A stream that was cut, or damaged in places, opens with what is left of it; `losses`
-    /// says what is not. Fails only where the file cannot be read or holds no frame at all.
+    /// Reads a whole stream file. If the stream is cut or damaged, the rest is read, and `losses` counts what is missing. Fails only if the
+    /// file cannot be read or has no frame at all.
     pub fn open(path: &Path) -> Result<Session, Error> {
         Session::open_with(path, SessionOptions::default())
     }
@@ -210,7 +210,7 @@ impl Session {
         Session::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?, options)
     }
 
-    /// Reads a stream that is in memory. Messages name it `path`, which need not exist.
+    /// Reads a stream in memory. Messages name it `path`, which need not exist.
     pub fn from_bytes(path: &Path, bytes: Arc<[u8]>, options: SessionOptions) -> Result<Session, Error> {
         Session::of(path, Input::Memory(bytes), options)
     }
@@ -222,7 +222,7 @@ impl Session {
         let mut assembler = Assembler::new(options);
         let mut scanner = Scanner::default();
         let mut buffer: Vec<u8> = Vec::new();
-        // Bytes of the buffer that were used already; the buffer's first byte lies at `at` of the file.
+        // `used`: bytes of the buffer that are consumed; `at`: offset of the buffer's first byte in the file.
         let (mut used, mut at, mut last, mut frames) = (0usize, 0u64, false, 0u64);
         loop {
             match scanner.scan(&buffer[used..], last) {
@@ -246,7 +246,7 @@ impl Session {
                 Scan::Skip(n) => {
                     assembler.losses.add(Loss::BytesSkipped, n as u64);
                     used += n;
-                    // A file of another kind is not searched to its end.
+                    // A file of another kind is not searched up to its end.
                     if frames == 0 && at + used as u64 > 4 * MAX_FRAME as u64 {
                         break;
                     }
@@ -292,12 +292,12 @@ impl Session {
         &self.path
     }
 
-    /// The first step of this name.
+    /// The first step with this name.
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|s| s.name == name)
     }
 
-    /// A stored file's contents; holes are zero. Refuses more than `max_bytes`.
+    /// The contents of a stored file; holes read as zeros. Refuses more than `max_bytes`.
     pub fn read_file(&self, file: &StoredFile, max_bytes: u64) -> Result<Vec<u8>, Error> {
         if file.size > max_bytes {
             return Err(Error::Unsupported {
@@ -316,11 +316,11 @@ impl Session {
     }
 }
 
-/// Takes frames in order and puts together what they say.
+/// Takes frames in order and collects their contents.
 struct Assembler {
     options: SessionOptions,
     sources: Vec<SourceState>,
-    /// The source that an id means at the moment.
+    /// The source that has an id at the moment.
     current: HashMap<u16, usize>,
     phases: Phases,
     logs: Vec<LogLine>,
@@ -330,16 +330,16 @@ struct Assembler {
     lanes: usize,
     index_memory: usize,
     spill: Option<Spill>,
-    /// The temporary file could not be written.
+    /// The error of writing the temporary file.
     failed: Option<std::io::Error>,
-    /// A producer's protocol that is not ours, and the version of its agent.
+    /// The unsupported protocol of a producer, and the version of its agent.
     refused: Option<(u16, String)>,
 }
 
-/// A payload that does not make sense.
+/// The contents of a payload are invalid.
 struct Malformed;
 
-/// A field of a payload, which is little-endian on every machine.
+/// A field of a payload; payloads are little-endian on every machine.
 fn u16_at(payload: &[u8], at: usize) -> Result<u16, Malformed> {
     Endian::Little.u16(payload, at).ok_or(Malformed)
 }
@@ -373,7 +373,7 @@ impl Assembler {
 
     fn source(&mut self, header: &Header) -> Option<usize> {
         let known = self.current.get(&header.source).copied();
-        // A stream behind a stream (two files joined): the id begins again.
+        // A stream appended to another (two joined files): the id starts again.
         let again = header.kind == kind::HELLO && header.seq == 0 && known.is_some_and(|i| self.sources[i].seen > 0);
         match known {
             Some(i) if !again => Some(i),
@@ -387,7 +387,7 @@ impl Assembler {
         }
     }
 
-    /// Counts a frame of a source, and those before it that never came.
+    /// Counts a frame of a source, and the missing frames before it.
     fn count(&mut self, i: usize, seq: u32) {
         let s = &mut self.sources[i];
         if seq > s.expected {
@@ -399,7 +399,7 @@ impl Assembler {
 
     fn bad_frame(&mut self, header: &Header) {
         self.losses.add(Loss::FramesBadCrc, 1);
-        // The header has no checksum: believe it only where it continues what is known.
+        // The header has no checksum: it is used only if it continues the source's numbers.
         if let Some(&i) = self.current.get(&header.source)
             && self.sources[i].expected == header.seq
         {
@@ -418,7 +418,7 @@ impl Assembler {
         }
     }
 
-    /// Whether so many more bytes may be kept.
+    /// Reserves memory for so many bytes; fails if the limit is reached.
     fn keep(&mut self, bytes: usize) -> Result<(), Malformed> {
         if self.kept + bytes > MAX_KEPT {
             return Err(Malformed);
@@ -427,7 +427,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Moves the index into the temporary file, lanes with little of it aside.
+    /// Moves the index to the temporary file, except for lanes with a small index.
     fn spill(&mut self) -> std::io::Result<()> {
         let spill = match &mut self.spill {
             Some(spill) => spill,
@@ -442,7 +442,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A JSON text that unpacks to a bounded number of values.
+    /// A JSON text with a bounded number of values.
     fn json(&mut self, payload: &[u8]) -> Result<String, Malformed> {
         if payload.len() > MAX_JSON || !crate::bytes::has_few_values(payload, MAX_JSON_VALUES) {
             return Err(Malformed);
@@ -508,16 +508,16 @@ impl Assembler {
                     step.finished = true;
                 }
             }
-            // For the waiting process: no part of a recording.
+            // For the waiting process; not a part of a recording.
             kind::PROGRESS => {}
             _ => self.losses.add(Loss::FramesUnknownType, 1),
         }
         Ok(())
     }
 
-    /// What the agent says of itself and of its kernel.
+    /// The agent's data about itself and its kernel.
     fn hello(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
-        // What follows the version may have moved: nothing more is read.
+        // In another protocol, the fields after the version may have other places: they are not read.
         let protocol = u16_at(payload, 0)?;
         if protocol != PROTOCOL {
             let agent = payload.get(16..).map(String::from_utf8_lossy).unwrap_or_default();
@@ -542,7 +542,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A format of the kernel's: system, name and text.
+    /// A kernel format: system, name and text.
     fn format(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
         let mut parts = payload.splitn(3, |&b| b == 0);
         let (Some(system), Some(_name), Some(text)) = (parts.next(), parts.next(), parts.next()) else {
@@ -554,12 +554,12 @@ impl Assembler {
         }
         let text = String::from_utf8_lossy(text).into_owned();
         let system = String::from_utf8_lossy(system).into_owned();
-        // Parsed at the end: a HELLO that was lost could still say the byte order.
+        // Parsed at the end, because a later HELLO may still tell the byte order.
         self.sources[i].raw_formats.push((system, text));
         Ok(())
     }
 
-    /// A sub-buffer of a CPU: only where it lies.
+    /// A CPU's sub-buffer: only its place is kept.
     fn data(&mut self, i: usize, header: &Header, payload: &[u8], at: u64) -> Result<(), Malformed> {
         let (cpu, instance) = (u16_at(payload, 0)?, u16_at(payload, 2)?);
         if instance > MAX_INSTANCE || cpu >= MAX_CPUS {
@@ -601,7 +601,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The begin or the end of a phase, or a mark.
+    /// The beginning or end of a phase, or a mark.
     fn phase(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
         let (time, phase_kind, pid) = (u64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)?);
         let name = self.text(payload.get(16..).ok_or(Malformed)?)?;
@@ -616,7 +616,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A piece of what a step printed.
+    /// A part of a step's output.
     fn output(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
         let fd = u32_at(payload, 0)?;
         let bytes = &payload[4..];
@@ -637,7 +637,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A piece of a file that a step handed over.
+    /// A part of a file that a step sent.
     fn file(&mut self, i: usize, payload: &[u8], at: u64) -> Result<(), Malformed> {
         let (offset, mode, path_length) = (u64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)? as usize);
         let path = payload.get(16..16usize.checked_add(path_length).ok_or(Malformed)?).ok_or(Malformed)?;
@@ -670,7 +670,7 @@ impl Assembler {
         let spill = self.spill.take().map(Spill::into_input);
         let mut formats_memory = MAX_FORMATS_MEMORY;
         for s in &mut self.sources {
-            // The end names the number of frames before it; without it, gaps in the numbers have to do.
+            // The end has the number of frames before it. Without an end, gaps in the numbers are counted.
             let missing = match s.end {
                 Some((_, frames)) => (u64::from(frames) + 1).saturating_sub(s.seen),
                 None => s.gaps,
@@ -678,7 +678,7 @@ impl Assembler {
             self.losses.add(Loss::FramesMissing, missing);
             match s.end {
                 None => self.losses.add(Loss::SourcesUnfinished, 1),
-                // FS_END_FAILURE. A step's failure is its status; that of a recorder or of process 1 costs data.
+                // FS_END_FAILURE. The failure of a step is in its status; a failed recorder or process 1 has lost data.
                 Some((2, _)) if s.id == 0 || s.records() => {
                     self.losses.add(Loss::SourcesFailed, 1);
                     failed |= s.id == 0;

@@ -1,46 +1,46 @@
-//! The last seconds of a stream that still comes in: what `flashscope top` looks at.
+//! The last seconds of an incoming stream, for `flashscope top`.
 //!
-//! Input: the agent's bytes as they come. Output: a stream that [`Session`](super::Session) reads, with all descriptions and the
-//! names of tasks, and those events that came last. Memory is bounded, whatever comes.
+//! Input: the agent's bytes as they arrive. Output: a stream for [`Session`](super::Session), with all descriptions and task names, and the
+//! latest events. Memory is bounded for any input.
 
 use super::frame::{HEADER, Header, MAX_FRAME, Scan, Scanner, encode_frame, kind};
 use crate::bytes::Endian;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Bytes of descriptions and names that are kept at most.
+/// Limit for descriptions and names, bytes.
 const MOST_HEAD: usize = 32 << 20;
-/// `FS_INSTANCE_MAIN`: the requested events.
+/// `FS_INSTANCE_MAIN`: the events that were asked for.
 const MAIN: u16 = 0;
 
-/// A sub-buffer of events, and when it came.
+/// A sub-buffer of events, with its time of arrival.
 struct Piece {
     at: Duration,
     source: u16,
     payload: Vec<u8>,
 }
 
-/// See the module.
+/// The window; the module's comment describes it.
 pub struct StreamWindow {
     scanner: Scanner,
-    /// What came and is no whole frame yet.
+    /// Bytes of an incomplete frame.
     rest: Vec<u8>,
     head: Vec<(u16, u16, Vec<u8>)>,
     head_bytes: usize,
     pieces: VecDeque<Piece>,
-    /// Of these, the first ones that were given out by [`StreamWindow::stream`].
+    /// The number of leading `pieces` that [`StreamWindow::stream`] has returned.
     given_out: usize,
     piece_bytes: usize,
     length: Duration,
     most_bytes: usize,
     described: Option<Duration>,
-    /// Sub-buffers that were dropped before they were given out, and descriptions beyond the bound.
+    /// Sub-buffers that were dropped before any `stream` had them, and descriptions above the limit.
     dropped: u64,
     damaged: u64,
 }
 
 impl StreamWindow {
-    /// Keeps events for `length`, or until they were given out once if that takes longer, and `most_bytes` of them at most.
+    /// Keeps events for `length`, or until one `stream` had them if that is later, but at most `most_bytes` of them.
     pub fn new(length: Duration, most_bytes: usize) -> StreamWindow {
         StreamWindow {
             scanner: Scanner::default(),
@@ -58,12 +58,12 @@ impl StreamWindow {
         }
     }
 
-    /// Takes bytes that came at `now`, a time that never goes back.
+    /// Takes bytes that arrived at `now`; `now` must not decrease.
     pub fn push(&mut self, bytes: &[u8], now: Duration) {
         self.rest.extend_from_slice(bytes);
         let mut used = 0;
         loop {
-            // A frame that ends where the bytes end is whole: nothing has to follow it.
+            // A frame that ends with the bytes is complete: it needs no next frame.
             let last =
                 Header::read(&self.rest[used..]).is_some_and(|header| header.frame_size() == self.rest.len() - used);
             match self.scanner.scan(&self.rest[used..], last) {
@@ -95,7 +95,7 @@ impl StreamWindow {
                 self.piece_bytes += payload.len();
                 self.pieces.push_back(Piece { at: now, source, payload });
             }
-            // They are of steps that ended, or for people.
+            // They belong to steps that ended, or are for people.
             kind::OUTPUT | kind::FILE | kind::LOG | kind::EXIT | kind::END => {}
             _ if self.head_bytes + payload.len() > MOST_HEAD => self.dropped += 1,
             _ => {
@@ -122,13 +122,13 @@ impl StreamWindow {
         }
     }
 
-    /// The stream of what is kept; `None` before the first events.
+    /// A stream of the kept data; `None` before the first events.
     pub fn stream(&mut self, now: Duration) -> Option<Vec<u8>> {
         self.forget(now);
         if self.pieces.is_empty() {
             return None;
         }
-        // Frames count from 0 in each source, so that what was left out is no loss.
+        // Frame numbers start at 0 in each source, so that dropped frames do not count as losses.
         let mut next: HashMap<u16, u32> = HashMap::new();
         let mut out = Vec::with_capacity(self.head_bytes + self.piece_bytes);
         let head = self.head.iter().map(|(kind, source, payload)| (*kind, *source, payload));
@@ -142,17 +142,17 @@ impl StreamWindow {
         Some(out)
     }
 
-    /// When the names of tasks came: the last of a recording's descriptions. Events follow from then on.
+    /// The time at which the task names came. They are a recording's last description; events follow.
     pub fn described(&self) -> Option<Duration> {
         self.described
     }
 
-    /// Sub-buffers that were dropped because too much came, and that no stream had.
+    /// Sub-buffers that were dropped because too many arrived, before any `stream` had them.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Bytes that were damaged on the way.
+    /// Bytes that were damaged in transit.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
