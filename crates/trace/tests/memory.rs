@@ -1,5 +1,5 @@
-//! Peak memory does not follow a trace's size, nor what a crafted one says of itself. Each case runs in a process of its
-//! own, whose peak the kernel counted.
+//! Peak memory does not grow with a trace's size, nor with the sizes that a crafted trace states. Each case runs in a process of its own,
+//! and uses the kernel's count of its peak.
 
 use crate::common::dat::{Packing, v6, v7, v7_of_buffers};
 use crate::common::seeds::parts;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The bound of the whole product for anonymous memory; what a test binary brings in pages of its file comes off first.
+/// The product's limit for anonymous memory; file pages of the test binary are subtracted.
 const MOST: u64 = 64 << 20;
 
 /// Runs `child` for a file in another process. Returns its peak of anonymous memory, and what it counted.
@@ -50,11 +50,11 @@ fn child() {
         let line = status.lines().find(|l| l.starts_with(key)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
-    // The peak counts pages of files (the binary, libc) too: what is resident of them now is taken off.
+    // The peak includes pages of files (the binary, libc): the resident ones are subtracted.
     println!("measured: {} {records} {lost}", (kib("VmHWM:") - kib("RssFile:")) << 10);
 }
 
-/// A stream of so many tiny frames of ring data, of two CPUs in turn: every one of them is a run of its own.
+/// A stream of `frames` tiny frames of ring data that alternate between two CPUs, so that each one is a run of its own.
 fn tiny_frames(path: &Path, frames: u32) {
     let mut s = Stream::new(Endian::Little, 4, 4096);
     s.begin(0, 2, &nand_facts());
@@ -82,7 +82,7 @@ fn tiny_frames(path: &Path, frames: u32) {
 fn an_index_of_tiny_frames_goes_into_a_temporary_file() {
     let dir = TempDir::new("memory-tiny");
     let path = dir.0.join("s");
-    // Two bytes of index a frame: more than the 4 MiB that are kept in memory.
+    // Two bytes of index per frame: more than the 4 MiB that stay in memory.
     let frames = 2_500_000;
     tiny_frames(&path, frames);
     let (bytes, records, _) = peak(&path);
@@ -91,20 +91,20 @@ fn an_index_of_tiny_frames_goes_into_a_temporary_file() {
     assert!(bytes < 12 << 20, "{frames} frames: {bytes} bytes");
 }
 
-/// As large as one likes, and a hole: what is in it are sub-buffers of zeros.
+/// The file may have any size, because the rest is a hole: its sub-buffers are zeros.
 #[test]
 fn a_trace_dat_of_twenty_gibibytes_takes_what_one_of_two_takes() {
     let dir = TempDir::new("memory-sparse");
     let mut peaks = vec![];
     for gib in [1u64, 10] {
-        // Without optimisation a byte of zeros costs more: a tenth.
+        // Without optimisation zeros take longer: use a tenth.
         let bytes = if cfg!(debug_assertions) { gib << 27 } else { gib << 31 };
         let mut p = parts(Endian::Little, 8, 4096);
         p.cpus.truncate(1);
         let head = v6(&p);
         let path = dir.file("t.dat", &head);
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        // The only CPU's table entry: its size is the second number behind "flyrecord".
+        // The table entry of the only CPU; its size is the second number after "flyrecord".
         let table = head.windows(10).rposition(|w| w == b"flyrecord\0").unwrap() + 10;
         let offset = u64::from_le_bytes(head[table..table + 8].try_into().unwrap());
         file.write_all_at(&bytes.to_le_bytes(), table as u64 + 8).unwrap();
@@ -121,7 +121,7 @@ fn a_trace_dat_of_twenty_gibibytes_takes_what_one_of_two_takes() {
     assert!(peaks[1] < peaks[0] + (2 << 20), "{peaks:?}: it does not grow");
 }
 
-/// A sub-buffer that is full of flash reads, and how many they are.
+/// A sub-buffer full of flash reads, and their number.
 fn full(layout: Layout) -> (Vec<u8>, u64) {
     let s = Stream::new(layout.endian, layout.long_size, layout.subbuf_size);
     let mut e = Encoder::new(layout);
@@ -169,7 +169,7 @@ fn dense_traces_of_twenty_gibibytes_take_what_those_of_two_take() {
             begin.elapsed().as_secs_f64(),
             dat >> 10
         );
-        // There is nothing that says what the kernel lost.
+        // The file has no kernel counts of lost events.
         assert_eq!((records, lost), (pages * events, 1));
         std::fs::remove_file(&path).unwrap();
 
@@ -203,7 +203,7 @@ fn dense_traces_of_twenty_gibibytes_take_what_those_of_two_take() {
     assert!(peaks[1].0 < peaks[0].0 + (2 << 20) && peaks[1].1 < peaks[0].1 + (2 << 20), "{peaks:?}: it does not grow");
 }
 
-/// Packed data that unpacks to far more than it is: sections and chunks say how much, and more is not unpacked.
+/// Packed data that unpacks to far more than its size: sections and chunks state the size, and no more is unpacked.
 #[test]
 fn bombs_do_not_go_off() {
     let dir = TempDir::new("memory-bomb");
@@ -211,7 +211,7 @@ fn bombs_do_not_go_off() {
         let p = parts(Endian::Little, 8, 256);
         let whole = v7(&p, packing, 2);
         let bomb = packing.pack(&vec![0; 80 << 20]);
-        // Every packed size in the file, in turn, gets the bomb behind it: sections and chunks of CPU data.
+        // The bomb is put after every packed size in the file, one at a time: sections and chunks of CPU data.
         let mut places = 0;
         for at in 60..whole.len() - 12 {
             let packed = u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
@@ -238,7 +238,7 @@ fn bombs_do_not_go_off() {
     }
 }
 
-/// What a stream says of itself costs a bounded multiple of it: JSON of empty values, formats, tasks, producers, CPUs.
+/// The memory for a stream's descriptions is a bounded multiple of their size: JSON of empty values, formats, tasks, producers, CPUs.
 #[test]
 fn what_a_stream_says_of_itself_is_bounded() {
     let dir = TempDir::new("memory-says");
@@ -287,17 +287,17 @@ fn what_a_stream_says_of_itself_is_bounded() {
     }
 }
 
-/// A format whose text is small beside the fields that it says: names of one letter.
+/// A format with a short text for its number of fields: names of one letter.
 fn of_many_fields(id: u32, fields: usize) -> String {
     let field = "field:u8 a;offset:0;size:1;\n";
     format!("name: e{id}\nID: {id}\nformat:\n{}\nprint fmt: \"\"\n", field.repeat(fields))
 }
 
-/// Formats that say more fields than a kernel has, in each kind of file that carries or suggests some.
+/// Formats with more fields than a kernel has, in each kind of file that contains or implies formats.
 #[test]
 fn what_formats_say_is_bounded() {
     let dir = TempDir::new("memory-formats");
-    // The most fields that one text may have, and many smaller texts: 14 MiB of either.
+    // The largest number of fields in one text, and many smaller texts: 14 MiB of either.
     for (formats, fields) in [(125, 4096), (16_000, 30)] {
         let texts: Vec<String> = (0..formats).map(|id| of_many_fields(id, fields)).collect();
         let mut p = parts(Endian::Little, 8, 256);
@@ -326,7 +326,7 @@ fn what_formats_say_is_bounded() {
     }
 }
 
-/// A text in which each line is of a kind of its own, with as many fields as are taken from one.
+/// A text whose lines are all of different kinds, with the largest number of fields.
 #[test]
 fn what_lines_of_text_suggest_is_bounded() {
     let dir = TempDir::new("memory-lines");
@@ -347,7 +347,7 @@ fn what_lines_of_text_suggest_is_bounded() {
     assert!(losses.get(Loss::FieldsNotRead) > 1000);
 }
 
-/// Counts of as many CPUs as there can be options.
+/// Counts of as many CPUs as there may be options.
 #[test]
 fn counts_of_cpus_that_nobody_has_are_bounded() {
     let dir = TempDir::new("memory-cpustat");
@@ -365,7 +365,7 @@ fn counts_of_cpus_that_nobody_has_are_bounded() {
     assert!(peak < MOST, "{peak} bytes");
 }
 
-/// A chip has a bounded number of blocks: one more line is an error, and no other.
+/// The number of blocks of a chip is bounded: one more line is an error.
 #[test]
 fn a_spatial_view_is_bounded() {
     let dir = TempDir::new("memory-spatial");
@@ -385,8 +385,8 @@ fn a_spatial_view_is_bounded() {
     assert!(bytes < MOST, "{bytes} bytes");
 }
 
-/// Counts and lengths of 4 GiB and more, everywhere in a header: an error or less data; an allocation of them would
-/// end the test.
+/// Counts and lengths of 4 GiB and more, everywhere in a header. They give an error or less data; an allocation of that size would abort
+/// the test.
 #[test]
 fn lying_lengths_allocate_nothing() {
     let files = [v6(&parts(Endian::Little, 8, 256)), v7(&parts(Endian::Big, 4, 256), Packing::None, 2)];

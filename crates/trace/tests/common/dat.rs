@@ -1,4 +1,4 @@
-//! Small trace.dat files, built in memory byte by byte: what trace-cmd would write, and what it never would.
+//! Builds small trace.dat files in memory, byte by byte: valid ones, and ones that trace-cmd would never write.
 
 use flashscope_trace::{Endian, Layout};
 
@@ -28,13 +28,13 @@ impl Packing {
     }
 }
 
-/// What a file is made of.
+/// The contents of a file.
 pub struct Parts {
     pub layout: Layout,
     /// System and format text.
     pub formats: Vec<(String, String)>,
     pub cmdlines: String,
-    /// Sub-buffers by CPU, each filled up to its size.
+    /// Sub-buffers by CPU, each padded to its size.
     pub cpus: Vec<Vec<Vec<u8>>>,
 }
 
@@ -146,7 +146,7 @@ pub fn v6(parts: &Parts) -> Vec<u8> {
     o.bytes
 }
 
-/// A section of version 7: returns where it lies.
+/// Writes a section of version 7; returns its offset.
 fn section(o: &mut Out, id: u16, packing: Packing, body: &[u8]) -> u64 {
     let at = o.bytes.len() as u64;
     o.u16(id);
@@ -164,12 +164,12 @@ fn section(o: &mut Out, id: u16, packing: Packing, body: &[u8]) -> u64 {
     at
 }
 
-/// `chunk`: sub-buffers in a packed piece of CPU data.
+/// `chunk`: sub-buffers per packed chunk of CPU data.
 pub fn v7(parts: &Parts, packing: Packing, chunk: usize) -> Vec<u8> {
     v7_of_buffers(parts, packing, chunk, &[""])
 }
 
-/// The same with several buffers, by name, which all have the same events.
+/// The same with several named buffers, which all have the same events.
 pub fn v7_of_buffers(parts: &Parts, packing: Packing, chunk: usize, buffers: &[&str]) -> Vec<u8> {
     let l = &parts.layout;
     let mut o = begin(parts, b"7");
@@ -219,7 +219,7 @@ pub fn v7_of_buffers(parts: &Parts, packing: Packing, chunk: usize, buffers: &[&
                 o.u32(body.len() as u32);
                 o.bytes.extend(packed);
             }
-            // As trace-cmd 3.1.6: without the count's four bytes.
+            // Like trace-cmd 3.1.6: without the four bytes of the count.
             table.push((at, o.bytes.len() as u64 - at - 4));
         }
     }

@@ -24,7 +24,7 @@ impl Rng {
     }
 }
 
-/// A directory that is removed with all it holds.
+/// A directory that is removed with its contents.
 pub struct TempDir(pub PathBuf);
 
 impl TempDir {
@@ -323,7 +323,7 @@ pub fn nand_facts() -> serde_json::Value {
     })
 }
 
-/// A recorder on two CPUs, names of tasks, a phase: what most tests read.
+/// A recorder on two CPUs, with task names and a phase, for most tests.
 pub fn example(endian: Endian, long: u8, subbuf: u32) -> Stream {
     let mut s = Stream::new(endian, long, subbuf);
     s.begin(0, 2, &nand_facts());
@@ -367,7 +367,7 @@ pub fn events(trace: &Trace) -> Vec<Event> {
     all
 }
 
-/// Everything of every record, as text.
+/// All parts of every record, as text.
 pub fn records(trace: &Trace) -> Vec<String> {
     let mut all = vec![];
     trace

@@ -1,15 +1,15 @@
-//! What `trace-cmd report -R` says of a file, beside our records of it: every event, time, field and flag.
+//! Compares `trace-cmd report -R` with our records of the same file: every event, time, field and flag.
 
 use flashscope_trace::{Field, Missed, Record, TaskId, TimeNs, Trace, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// trace-cmd's output, or `None` (and a word about it) where there is none. CI has it: `make test` installs it.
+/// trace-cmd's output; `None`, with a message, if it is not installed. CI has it: `make test` installs it.
 ///
-/// trace-cmd 3.1.6 loses the decimals of all times in some runs of the same command on the same file, depending on where its memory
-/// lies (`trace-cmd report -l` and `-R -t -l` of armv7-5.10-io.dat: 9 of 2,400 runs; `setarch -R trace-cmd report -R -l`: 0 of 400):
-/// such a report is requested again.
+/// For the same command and file, trace-cmd 3.1.6 sometimes loses the decimals of all times, depending on its memory layout (`trace-cmd
+/// report -l` and `-R -t -l` of armv7-5.10-io.dat: 9 of 2,400 runs; `setarch -R trace-cmd report -R -l`: 0 of 400): such a report is
+/// requested again.
 pub fn trace_cmd(args: &[&str], file: &Path) -> Option<String> {
     let mut said = None;
     for _ in 0..8 {
@@ -48,14 +48,14 @@ struct Line {
     comm: String,
     tid: TaskId,
     cpu: u16,
-    /// What `-l` puts behind the CPU; trace-cmd 3.4 without being asked, before the time.
+    /// The text after the CPU with `-l`; trace-cmd 3.4 prints it always, before the time.
     flags: String,
     time: u64,
     event: String,
     fields: String,
 }
 
-/// What a report says: an event, or that some are missing before the next one of a CPU.
+/// An item of a report: an event, or events missing before the next one of a CPU.
 #[derive(Debug)]
 enum Said {
     Event(Line),
@@ -97,15 +97,15 @@ fn parse(line: &str) -> Said {
     })
 }
 
-/// In which base trace-cmd can have printed a number (octal, decimal, hex): it follows the event's print format, and does so
-/// in every line alike.
+/// The bases in which trace-cmd may have printed a number (octal, decimal, hex): it follows the event's print format, equally in every
+/// line.
 #[derive(Clone, Copy)]
 struct Bases([bool; 3]);
 
 impl Bases {
     const ANY: Bases = Bases([true; 3]);
 
-    /// Those in which `text` is `v`, both cut to `size` bytes.
+    /// The bases in which `text` is `v`, both cut to `size` bytes.
     fn of(text: &str, v: u64, size: u32) -> Bases {
         let mask = if size >= 8 { u64::MAX } else { (1 << (size * 8)) - 1 };
         let same = |t: u64| t & mask == v & mask;
@@ -130,21 +130,21 @@ fn array(bytes: &[u8]) -> String {
     format!("ARRAY[{}]", bytes.join(", "))
 }
 
-/// What of a file was compared.
+/// Counts of what was compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     pub events: usize,
-    /// Fields beyond those that every event has.
+    /// Fields without the common ones.
     pub fields: usize,
     /// Places where events are missing.
     pub gaps: usize,
     /// Kinds of events.
     pub kinds: BTreeSet<String>,
-    /// Tasks that trace-cmd calls by another name than the events of the trace do: number, name in the events, trace-cmd's.
+    /// Tasks with another name in trace-cmd's report than in the trace's events: number, name in the events, trace-cmd's name.
     pub renamed: BTreeSet<(TaskId, String, String)>,
 }
 
-/// Compares a file event by event, field by field, with what this host's trace-cmd says of it.
+/// Compares a file event by event and field by field with the output of this host's trace-cmd.
 pub fn compare(trace: &Trace, file: &Path) -> Option<Compared> {
     let compared = compare_text(trace, &trace_cmd(&["-R", "-t"], file)?);
     compare_flags(trace, &trace_cmd(&["-R", "-t", "-l"], file)?, &trace_cmd(&["-t", "-l"], file)?);
@@ -184,14 +184,14 @@ pub fn compare_text(trace: &Trace, text: &str) -> Compared {
                 (r.buffer, r.time.0, r.cpu, r.schema.name.as_str(), r.tid()),
                 "event {at}"
             );
-            // trace-cmd knows one name of a task, which the kernel noted at some time; ours follow the events.
+            // trace-cmd has one name of a task, which the kernel noted at some time; our names follow the events.
             let last = *last_names.get(&r.tid()).unwrap_or(&"<...>");
             if line.comm != last {
                 let ours = (r.tid(), last.to_string());
                 assert!(in_events.contains(&ours), "event {at}: {ours:?} is {:?} to trace-cmd", line.comm);
                 done.renamed.insert((ours.0, ours.1, line.comm.clone()));
             }
-            // trace-cmd 3.4 says the flags without being asked.
+            // trace-cmd 3.4 always prints the flags.
             if let Some(flags) = line.flags.strip_prefix("-0x") {
                 let flags = u64::from_str_radix(flags, 16).unwrap_or_else(|_| panic!("flags of {line:?}"));
                 assert_eq!(r.get("common_flags"), Some(Value::Unsigned(flags)), "event {at}");
@@ -206,7 +206,7 @@ pub fn compare_text(trace: &Trace, text: &str) -> Compared {
     done
 }
 
-/// Numbers and names of tasks as the kernel's events say them.
+/// Numbers and names of tasks in the kernel's events.
 fn names_in_events(trace: &Trace) -> BTreeSet<(TaskId, String)> {
     let pairs = [("prev_pid", "prev_comm"), ("next_pid", "next_comm"), ("pid", "comm"), ("pid", "newcomm")];
     let mut all = BTreeSet::new();
@@ -245,9 +245,9 @@ fn fields(r: &Record<'_>, line: &Line, bases: &mut BTreeMap<(u16, String), Bases
         let same = match value {
             Value::Unsigned(v) => number(v),
             Value::Signed(v) => number(v as u64),
-            // Where one text of a field cannot be printed, trace-cmd shows bytes, from then on for all of them.
+            // If one text of a field is not printable, trace-cmd prints bytes, from then on for all texts of the field.
             Value::Text(t) => text == String::from_utf8_lossy(t).trim_end() || text == array(raw()),
-            // libtraceevent takes bytes (`u8`, `s8`) for text as long as they could be printed, so 0, 0, 0, 0 is nothing.
+            // libtraceevent takes bytes (`u8`, `s8`) for text as long as they are printable, so 0, 0, 0, 0 is an empty text.
             Value::Array(a) if a.len() == raw().len() => {
                 let until_nul = raw().split(|&b| b == 0).next().unwrap_or_default();
                 text == array(raw()) || text == String::from_utf8_lossy(until_nul)
@@ -259,7 +259,7 @@ fn fields(r: &Record<'_>, line: &Line, bases: &mut BTreeMap<(u16, String), Bases
     own.len()
 }
 
-/// The word before the time of each event: what `-l` says of its CPU and flags; and the event's name.
+/// The word before the time of each event (with `-l`: CPU and flags), and the event's name.
 fn latency_words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_time = |w: &str| w.split_once('.').is_some_and(|(s, d)| s.parse::<u64>().is_ok() && d.len() == 10);
     let lines = text.lines().filter(|l| !l.starts_with("cpus=") && missed(l).is_none());
@@ -270,11 +270,11 @@ fn latency_words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Compares what every event has, `common_flags` and `common_preempt_count`: the first with `-R -l` (`0-0x9`: CPU, flags), the
-/// second with `-l` alone (`0d.h1.`: CPU, three letters for flags, two digits or dots).
+/// Compares the common fields `common_flags` and `common_preempt_count`: the first with `-R -l` (`0-0x9`: CPU, flags), the second with `-l`
+/// alone (`0d.h1.`: CPU, three letters for flags, two digits or dots).
 fn compare_flags(trace: &Trace, raw: &str, letters: &str) {
     let mut raw = latency_words(raw);
-    // trace-cmd joins the two events of a function that calls no other, where it does not print fields as they are.
+    // Unless it prints raw fields, trace-cmd joins the two events of a function that calls no other.
     let joined = |event: &str| event.starts_with("funcgraph_");
     let mut letters = latency_words(letters).filter(|(_, event)| !joined(event));
     let mut count = 0;

@@ -1,5 +1,5 @@
-//! What fuzzing begins with: the checked-in goldens, and small files of the same kinds made from them. Small inputs let a
-//! fuzzer try more of them in the same time, and change the bytes that matter more often.
+//! The inputs that fuzzing starts from: the checked-in goldens, and small files of the same kinds made from them. With small inputs a
+//! fuzzer tries more inputs in the same time, and changes the important bytes more often.
 
 use super::dat::{Packing, Parts, v6, v7};
 use super::{PROGRAM, READ, Stream, data, example, format, nand_facts};
@@ -25,7 +25,7 @@ pub fn seeds(of: &str) -> Vec<(String, Vec<u8>)> {
     }
 }
 
-/// Goldens by their ending.
+/// Goldens with a file name extension.
 pub fn files(directory: &str, ending: &str) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> = std::fs::read_dir(data(directory))
         .unwrap()
@@ -44,7 +44,7 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
 
 fn streams() -> Vec<(String, Vec<u8>)> {
     let mut out = files("stream", "port");
-    // The first frames of each kind, long ones cut: everything that a frame can be, in two kilobytes.
+    // The first frames of each kind, with long ones cut: all kinds of frames in two kilobytes.
     for (name, bytes) in out.clone() {
         let (mut at, mut small, mut kinds) = (0, vec![], std::collections::HashMap::new());
         while at + 20 <= bytes.len() && &bytes[at..at + 4] == b"FSC1" {
@@ -130,7 +130,7 @@ fn trace_dats() -> Vec<(String, Vec<u8>)> {
     out
 }
 
-/// Byte order and size of long, a format's text, a NUL, a record: what `format` in `fuzz/targets.rs` takes apart.
+/// Byte order, size of long, a format's text, a NUL, and a record: the input of `format` in `fuzz/targets.rs`.
 fn formats() -> Vec<(String, Vec<u8>)> {
     let mut out = vec![];
     let mut add = |trace: &Trace| {
@@ -155,8 +155,7 @@ fn formats() -> Vec<(String, Vec<u8>)> {
     out
 }
 
-/// Records of the CPUs of one recording, the first's before the second's; the last byte says how many CPUs `blktrace` in
-/// `fuzz/targets.rs` makes of them.
+/// Records of the CPUs of one recording, one CPU after the other. The last byte is the number of CPUs for `blktrace` in `fuzz/targets.rs`.
 fn blktraces() -> Vec<(String, Vec<u8>)> {
     let mut out = vec![];
     for (directory, name) in [
@@ -190,7 +189,7 @@ fn blktraces() -> Vec<(String, Vec<u8>)> {
     out
 }
 
-/// The records of a little-endian file of blktrace's, apart.
+/// The separate records of a little-endian blktrace file.
 fn block_records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut out = vec![];
     while !bytes.is_empty() {
@@ -202,7 +201,7 @@ fn block_records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     out
 }
 
-/// A record's fixed part in the other byte order (`struct blk_io_trace`, `struct blk_io_trace2`).
+/// A record's fixed part in big-endian order (`struct blk_io_trace`, `struct blk_io_trace2`).
 fn big_endian(record: &[u8]) -> Vec<u8> {
     let sizes: &[usize] =
         if record[0] == 7 { &[4, 4, 8, 8, 4, 4, 4, 4, 4, 2, 2] } else { &[4, 4, 8, 8, 4, 4, 8, 4, 4, 2, 2] };
