@@ -1,4 +1,4 @@
-//! What a setting does, as it is played: pages by file and by task, and by how much they differ from as many of the mean.
+//! Sums up a setting while it is played: pages by file and task, and the difference of their known costs from the mean.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,14 +14,14 @@ use crate::settings::{FilesystemOptions, Tally};
 use crate::workload::TaskAccess;
 use crate::workload::numbers::Numbers;
 
-/// By how much the pages that come under a setting differ from as many of the mean.
+/// Difference between the cost of a setting's pages and as many pages of mean cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
     pub flash_reads: f64,
     pub ns: f64,
 }
 
-/// What one setting does in all, before it is known what that costs.
+/// Sums of one setting, before its cost is computed.
 #[derive(Clone, Copy, Default)]
 pub struct Sums {
     pub tally: Tally,
@@ -33,14 +33,14 @@ pub struct Sums {
     pub replayed: Option<(Option<f64>, Requested)>,
 }
 
-/// The same, and of each file and task.
+/// Sums of one setting, in all and by file and task.
 pub struct Played<'p> {
     pub sums: Sums,
     numbers: &'p Numbers,
-    /// By number; `None`: nothing is known of it.
+    /// By number; `None`: the file is not known.
     files: Vec<Option<Tally>>,
     tasks: Vec<Option<Tally>>,
-    /// For which pages the index was read, where the recording's own window is played.
+    /// Index reads by page, where the recording's own window is played.
     pub index_of: HashMap<(FileId, u64), u64>,
 }
 
@@ -76,7 +76,7 @@ pub struct Accounts<'p> {
     played: Played<'p>,
 }
 
-/// How often pages have come that came more than once when they were recorded.
+/// For pages that came several times in the recording: how often each has come in this play.
 #[derive(Default)]
 struct Times(HashMap<(FileId, u64), usize>);
 
@@ -120,13 +120,13 @@ impl<'p> Accounts<'p> {
         }
     }
 
-    /// By its number, which is the step's mostly.
+    /// The tally of a file, mostly the file of the step.
     fn of_file(&mut self, step: &TaskAccess, file: FileId) -> Option<&mut Tally> {
         let at = if file == step.file { Some(self.at.0) } else { self.played.numbers.file(file) };
         Some(self.played.files.get_mut(at?)?.get_or_insert_default())
     }
 
-    /// An access begins, of this file and task by number.
+    /// Begins an access; the pair has the file's and the task's number.
     pub fn begin(&mut self, step: &TaskAccess, (file, task): (u32, u32)) {
         self.at = (file as usize, task as usize);
         let in_fault = matches!(step.access, Access::Fault { .. });
@@ -153,7 +153,7 @@ impl<'p> Accounts<'p> {
         }
     }
 
-    /// What an access brings in.
+    /// Adds a page event of the access.
     pub fn event(&mut self, step: &TaskAccess, event: PageEvent) {
         if let Some(replay) = &mut self.replay {
             match event.step {
@@ -214,7 +214,7 @@ impl<'p> Accounts<'p> {
             _ => rates[0],
         };
         let one_by_one = self.costs.one_by_one;
-        // On UBIFS what it takes of the index is this run's own matter.
+        // On UBIFS each play computes the index reads of a page itself.
         let learned = if one_by_one.is_none() { workload.costs.learned(file, page) } else { None };
         let cost = learned.or_else(|| workload.costs.nth(file, page, self.times.next(&workload.costs, file, page)));
         let known = &mut self.played.sums.known;

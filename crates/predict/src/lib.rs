@@ -1,8 +1,8 @@
-//! What another read-ahead setting would have brought, and what that costs.
+//! Predicts the pages, flash reads and time of a workload under other read-ahead settings.
 //!
 //! Input: a trace with file reads and page-cache events. Output: a row for each setting ([`Prediction`]), and advice ([`advise()`]).
-//! `workload/` takes the trace apart. `measured/` knows what pages and flash reads took; `cost/` what calls take, `queue/` the same
-//! behind a block queue, in virtual time. `accounts` sums up one setting, `predictor` plays them. `validated` has the error bounds.
+//! `workload/` extracts the accesses. `measured/` has the cost of each page and flash read, `cost/` the fitted cost of calls, `queue/`
+//! the same behind a block queue, in virtual time. `predictor` plays a setting, `accounts` sums it up. `validated` has error bounds.
 //!
 //! Limits: one processor behind a block queue; calls of several tasks in one file are played in their recorded order.
 

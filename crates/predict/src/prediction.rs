@@ -1,4 +1,4 @@
-//! The answer: a row for each setting, and what it rests on.
+//! The result: a row for each setting, and the measurements that it rests on.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ pub struct Recorded {
     pub fits_alone: bool,
 }
 
-/// What is missing for a figure, and how to record it.
+/// Why a figure is missing, and how to record it.
 pub(crate) type Missing = (&'static str, &'static str);
 
 pub(crate) const NO_FLASH: Missing =
@@ -100,7 +100,7 @@ pub(crate) const NO_SWITCHES: Missing = (
     "record with --events sched:sched_switch too",
 );
 
-/// A figure that rests on events of one kind.
+/// A figure that needs events of one kind; unknown where the trace has none.
 pub(crate) fn shown(is: bool, figure: u64, (missing, next): Missing) -> Evidence<u64> {
     match is {
         true => figure.into(),
@@ -109,7 +109,7 @@ pub(crate) fn shown(is: bool, figure: u64, (missing, next): Missing) -> Evidence
 }
 
 impl Recorded {
-    /// Every page came as under one other window than the knob's, and as under no third: only then do the pages outweigh the knob.
+    /// Whether the pages prove another window than the knob's: that one predicts every page, and no third one does.
     pub fn shows_another_than(&self, knob_kib: u64) -> bool {
         let exact = self.predicted_pages == self.pages && self.pages > 0;
         knob_kib != self.fits_readahead_kib && exact && self.fits_alone

@@ -17,38 +17,38 @@ use crate::workload::Workload;
 use crate::workload::numbers::Numbers;
 use crate::workload::overlap::{Overlap, overlap};
 
-/// Runs settings over a workload.
+/// Predicts settings for one workload.
 pub struct Predictor<'a> {
     costs: Costs<'a>,
-    /// `None` behind a block queue, whose replay has each task's pauses.
+    /// `None` behind a block queue, whose replay keeps each task's pauses.
     overlap: Option<Overlap>,
-    /// What the model does under the recording's own window.
+    /// The model's result under the recording's own window.
     own: OnceCell<Own>,
     numbers: Numbers,
-    /// What settings do that were played: each is needed several times.
+    /// Results of settings already played: each is needed several times.
     known: RefCell<HashMap<Setting, KnownSetting>>,
-    /// Open files whose window a simulation forgot: the most of any.
+    /// Open files whose window a simulation forgot: the highest count of any setting.
     windows_forgotten: Cell<u64>,
 }
 
-/// A window, whether it is played as the recording's own, and what is set beside it.
+/// Window in KiB, whether it is played as the recording's own, and the other options.
 type Setting = (u64, bool, FilesystemOptions);
 
 #[derive(Clone, Copy)]
 struct KnownSetting {
     sums: Sums,
-    /// Pages that the recording has more, or less, by file.
+    /// Sum over files of the difference between recorded and predicted pages.
     off: u64,
 }
 
-/// What the model does under the recording's own window, which is what predictions are calibrated by.
+/// The model's result under the recording's own window; predictions are calibrated with it.
 #[derive(Default)]
 struct Own {
-    /// Reads of flash for a page of a block of squashfs that nothing is known of; `None` where not all that was read lies on squashfs.
+    /// Flash reads for a page of a squashfs block of unknown cost; `None` where not all files read lie on squashfs.
     block_rate: Option<f64>,
-    /// On UBIFS: for which pages the index was read, and how many reads those were.
+    /// On UBIFS: reads of the index for each page that needed one.
     index: HashMap<(FileId, u64), u64>,
-    /// Reads of flash that a recording with `bulk_read` has more than the model, below 0: nodes of the index that were in memory.
+    /// Recorded flash reads minus modelled ones with `bulk_read`, if below 0: index nodes that were in memory.
     more_reads: f64,
 }
 
@@ -60,17 +60,17 @@ impl<'a> Predictor<'a> {
         Predictor { costs, overlap, own: OnceCell::new(), numbers, known, windows_forgotten: Cell::default() }
     }
 
-    /// Open files whose window was forgotten while a setting was played, because too many had one: the most of any setting.
+    /// Open files whose window was forgotten because too many were open: the highest count of any setting.
     pub fn windows_forgotten(&self) -> u64 {
         self.windows_forgotten.get()
     }
 
-    /// The block size of the squashfs that files lie on; `None` where there is none, or several.
+    /// The block size of squashfs; `None` where no file lies on squashfs, or block sizes differ.
     pub fn squashfs_block(&self) -> Option<u64> {
         self.costs.squashfs_block()
     }
 
-    /// Whether files lie on UBIFS, and whether some of it was mounted with `bulk_read`.
+    /// Whether a UBIFS file system was mounted with `bulk_read`; `None` where no file lies on UBIFS.
     pub fn on_ubifs(&self) -> Option<bool> {
         self.costs.on_ubifs()
     }
@@ -79,12 +79,12 @@ impl<'a> Predictor<'a> {
         &self.costs
     }
 
-    /// Times as where a read of flash takes so much more, or less. What the recording itself took stays as it was.
+    /// Adds this time to every flash read, or subtracts it. The recording's own times do not change.
     pub fn on_another_chip(&mut self, more_a_read_ns: f64) {
         self.costs.more_a_read_ns = more_a_read_ns;
     }
 
-    /// Whether most reads begin where the task's last one of the file ended.
+    /// Whether most reads begin where the task's last read of the same file ended.
     pub fn is_sequential(&self) -> bool {
         let mut ends: BTreeMap<(TaskId, FileId), u64> = BTreeMap::new();
         let (mut reads, mut follow) = (0_u64, 0_u64);
@@ -107,12 +107,12 @@ impl<'a> Predictor<'a> {
         self.costs.cost
     }
 
-    /// `None` where reads bring their pages in themselves, or the trace has no block events.
+    /// `None` where reads read their pages themselves, or the trace has no block events.
     pub fn queue(&self) -> Option<QueueCost> {
         self.costs.queue
     }
 
-    /// `own`: the window is the one of the recording, and every fault of it happens.
+    /// `own`: the window is the recording's, and every recorded fault happens.
     pub(super) fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
         self.simulator_of(readahead_kib, own, FilesystemOptions::default())
     }
@@ -145,7 +145,7 @@ impl<'a> Predictor<'a> {
         simulator
     }
 
-    /// Every page that reads and faults bring in, in order, under the window that was recorded.
+    /// Every page that reads and faults bring in, in order, under the recorded window.
     pub fn pages(&self, readahead_kib: u64) -> Vec<(FileId, u64)> {
         let mut simulator = self.simulator(readahead_kib, true);
         let mut pages = Vec::new();
@@ -159,22 +159,22 @@ impl<'a> Predictor<'a> {
         pages
     }
 
-    /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
+    /// Predicts one window; `random` selects the files that are read with `POSIX_FADV_RANDOM`.
     pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
         self.row_of(readahead_kib, random, FilesystemOptions::default())
     }
 
-    /// One setting of a file system that is made or mounted otherwise.
+    /// Predicts one window with another mount option or block size.
     pub fn row_with(&self, readahead_kib: u64, options: FilesystemOptions) -> Row {
         self.row_of(readahead_kib, &|_| false, options)
     }
 
-    /// A row without its files and tasks, which takes no time where the setting was played before.
+    /// A row without files and tasks; immediate where the setting was played before.
     pub(super) fn light_row(&self, readahead_kib: u64, options: FilesystemOptions) -> Row {
         self.priced(readahead_kib, options, self.setting(readahead_kib, false, options).sums)
     }
 
-    /// The setting as it is known. It is kept by its sums alone: files may be many.
+    /// The result of a setting, from `known` or played now. Only its sums are kept: there may be many files.
     fn setting(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> KnownSetting {
         let known = self.known.borrow().get(&self.key(readahead_kib, own, options)).copied();
         known.unwrap_or_else(|| {
@@ -195,7 +195,7 @@ impl<'a> Predictor<'a> {
         recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
     }
 
-    /// What one setting does; `own` as for [`Predictor::simulator`]. Calls are played in the order in which they were recorded.
+    /// Plays one setting; `own` as for [`Predictor::simulator`]. Calls are played in recorded order.
     fn play(
         &self,
         readahead_kib: u64,
@@ -242,7 +242,7 @@ impl<'a> Predictor<'a> {
         Row { by_file, by_task, ..self.priced(readahead_kib, options, played.sums) }
     }
 
-    /// What a setting costs.
+    /// Adds flash reads and time to a setting's sums.
     fn priced(&self, readahead_kib: u64, options: FilesystemOptions, sums: Sums) -> Row {
         let Sums { mut tally, known, blocks, bulk, index_reads, replayed } = sums;
         let of_bulk = bulk.reads > 0 || !self.costs.storage.bulk_read.is_empty();
@@ -253,7 +253,7 @@ impl<'a> Predictor<'a> {
                 let reads = nodes.flash_reads(pages, bulk, index_reads) + more_reads;
                 (Some(reads), Some(nodes.time_ns(calls, pages, bulk, index_reads) + more_ns))
             }
-            // What a bulk read costs is not known without the places of nodes.
+            // The cost of a bulk read is not known without the places of nodes.
             None if bulk.reads > 0 => (None, None),
             None => {
                 let of_pages = self.costs.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0));
@@ -307,7 +307,7 @@ impl<'a> Predictor<'a> {
             let of_bulk = self.costs.nodes.filter(|_| !self.costs.storage.bulk_read.is_empty());
             let more =
                 |nodes: NodeCost| recorded as f64 - nodes.flash_reads(sums.tally.pages(), sums.bulk, sums.index_reads);
-            // Those on the way to each file's inode, which opening it brought in.
+            // Index nodes on the way to each file's inode: opening the file read them.
             let most = (DEPTH * self.costs.workload.pages_added.len()) as f64;
             Own {
                 block_rate: only_squashfs.then(|| sums.blocks.rate(recorded)),
@@ -317,13 +317,12 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    /// Reads of the index that each page took when it was recorded; `None` where another kind of file system is read, and for that
-    /// recording itself.
+    /// Index reads of each page in the recording. `None` on another file system, and where the recording itself is played.
     pub(super) fn recorded_index(&self, own: bool) -> Option<&HashMap<(FileId, u64), u64>> {
         (!own && !self.costs.workload.nodes.runs.is_empty()).then(|| &self.own().index)
     }
 
-    /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages show.
+    /// The measurements of the recording, and the window of `settings` (KiB) that fits its pages best.
     pub fn recorded(&self, settings: &[u64]) -> Recorded {
         let recorded = &self.costs.workload.pages_added;
         let rows = settings.iter().map(|&kib| {

@@ -1,4 +1,4 @@
-//! What a prediction is of: the storage below, file-system options, and what one setting brings in.
+//! Inputs of a prediction (storage, file-system options), and the page counts of one setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 pub const PREDICTION_SCHEMA: u32 = 4;
 
-/// Windows that a recording is tried with to find which it was made with, KiB.
+/// Windows that are compared with a recording to find the one it was made with, KiB.
 pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /// What one setting brings in.
@@ -29,7 +29,7 @@ pub struct Tally {
     pub pages_in_advice: u64,
 }
 
-/// Of what is in no trace: nothing.
+/// Adds a count; `None` (not in the trace) adds nothing.
 fn add(to: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         *to.get_or_insert(0) += more;
@@ -37,7 +37,7 @@ fn add(to: &mut Option<u64>, more: Option<u64>) {
 }
 
 impl Tally {
-    /// Faults are shown: none were seen where none are counted.
+    /// The trace shows faults: a missing count becomes 0.
     pub(crate) fn shows_faults(&mut self) {
         self.faults.get_or_insert(0);
         self.pages_in_faults.get_or_insert(0);
@@ -77,11 +77,11 @@ pub struct FilesystemOptions {
     pub squashfs_block: Option<u64>,
 }
 
-/// What the files are read under.
+/// The kernel, device and file systems that the files are read from.
 #[derive(Clone, Debug)]
 pub struct Storage {
     pub kernel: Kernel,
-    /// The device's best request (`bdi->io_pages`): 0 on MTD.
+    /// Largest preferred request of the device, pages (`bdi->io_pages`): 0 on MTD.
     pub io_pages: u64,
     /// The longest request of its queue, bytes; 0 where it is not known.
     pub request_bytes: u64,
@@ -93,7 +93,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Flash without a block layer, and a cache of 1 GiB.
+    /// Raw flash without a block layer, and a page cache of 1 GiB.
     pub fn new(kernel: Kernel) -> Storage {
         Storage {
             kernel,

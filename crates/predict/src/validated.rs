@@ -1,4 +1,4 @@
-//! How far predictions were off where they were compared with kernels: what an error bar is made of.
+//! Errors of predictions in comparisons with real kernels: the source of the error bars.
 
 use flashscope_cachesim::Kernel;
 use schemars::JsonSchema;
@@ -36,8 +36,8 @@ pub struct ErrorBar {
 }
 
 impl ErrorBar {
-    /// The bar of a kernel's model on a file system, with the files' layout or without; where that was not validated, the widest of
-    /// those that share its file system, else the widest of all. `None`: nothing was.
+    /// The bar of a kernel's model on a file system, with the files' layout or without. Where that was not validated: the widest of those
+    /// with the same file system, else the widest of all. `None`: there is none.
     pub fn of(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         ErrorBar::where_they(
             |bar| bar.layout == layout && !bar.queue && !bar.other_options && !bar.overlap,
@@ -46,7 +46,7 @@ impl ErrorBar {
         )
     }
 
-    /// The bar of tasks whose calls of one file overlap, as [`ErrorBar::of`] for others.
+    /// The bar of workloads in which tasks' calls of one file overlap; else as [`ErrorBar::of`].
     pub fn of_overlap(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         ErrorBar::where_they(|bar| bar.layout == layout && bar.overlap, kernel, filesystem)
     }
@@ -56,7 +56,7 @@ impl ErrorBar {
         ErrorBar::where_they(|bar| bar.queue, kernel, filesystem)
     }
 
-    /// The bar of what is mounted otherwise than it was recorded (`ubifs`, `ubifs-bulk`), or made in other blocks (`squashfs`, the widest
+    /// The bar of another mount option than the recorded one (`ubifs`, `ubifs-bulk`), or of another block size (`squashfs`, the widest
     /// of those).
     pub fn of_other_options(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         let is_of = |bar: &ErrorBar| {
@@ -72,7 +72,7 @@ impl ErrorBar {
     }
 
     fn where_they(are: impl Fn(&ErrorBar) -> bool, kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
-        // A file of ours: a broken one is found by the test below.
+        // A file of this crate: the test below finds it broken.
         let mut all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
         all.retain(are);
         ErrorBar::among(&all, kernel.name(), filesystem)

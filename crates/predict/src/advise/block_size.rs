@@ -1,4 +1,4 @@
-//! Whether another block size of a squashfs image would suit a workload: a page that is read brings in its whole block.
+//! Whether another squashfs block size suits a workload better: reading a page reads its whole block.
 
 use flashscope_cachesim::{Access, PAGE_BYTES};
 
@@ -7,16 +7,15 @@ use crate::predictor::Predictor;
 use crate::settings::FilesystemOptions;
 use crate::workload::Workload;
 
-/// Blocks that `mksquashfs -b` makes (4 KiB to 1 MiB; SQUASHFS_FILE_MAX_SIZE, fs/squashfs/squashfs_fs.h).
+/// Block sizes that `mksquashfs -b` accepts (4 KiB to 1 MiB; SQUASHFS_FILE_MAX_SIZE, fs/squashfs/squashfs_fs.h).
 const SIZES: [u64; 9] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 /// The default of mksquashfs.
 const USUAL: u64 = 128 << 10;
-/// Of the most that any smaller block gains, the one that is taken has to gain this much: the smaller, the worse it compresses,
-/// which is not predicted, so that the last per cent are left.
+/// The largest block with at least this part of the best gain is chosen: smaller blocks compress worse, which is not predicted, so
+/// the last per cents of gain are given up.
 const ENOUGH: f64 = 0.75;
 
-/// Smaller blocks for reads here and there: the size, and what they would bring in. `worth`: what has to be gained, in what
-/// `value` counts.
+/// A smaller block size for random reads, and its row. `worth`: the least gain, in the unit of `value`.
 pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64, worth: f64) -> Option<(u64, Row)> {
     let block = predictor.squashfs_block()?;
     if predictor.is_sequential() {
@@ -32,20 +31,20 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
     Some((bytes, predictor.row_with(now.readahead_kib, options(bytes))))
 }
 
-/// Blocks of the usual size where smaller ones are read whole and in order: as many pages come, in fewer blocks.
+/// The usual block size, where smaller blocks are read whole and in order: the same pages come in fewer blocks.
 pub fn larger(predictor: &Predictor<'_>, workload: &Workload, now: &Row) -> Option<(u64, Row)> {
     let block = predictor.squashfs_block().filter(|&block| block < USUAL)?;
     let options = FilesystemOptions { squashfs_block: Some(USUAL), ..FilesystemOptions::default() };
     let then = predictor.row_with(now.readahead_kib, options);
     let pages = now.tally.pages();
-    // A block behind the end of each file holds nothing, and is not read (squashfs_readahead).
+    // A block behind each file's end holds nothing and is not read (squashfs_readahead).
     let behind_ends = now.by_file.len() as u64 * (USUAL / PAGE_BYTES);
     let no_more = then.tally.pages() <= pages + pages / 100 + behind_ends;
     let worth_it = pages >= 4 * (USUAL / block) && reads_whole_files(workload);
     (predictor.is_sequential() && no_more && worth_it).then_some((USUAL, then))
 }
 
-/// Whether nine tenths of the files' bytes, at least, are read by `read()`.
+/// Whether `read()` reads at least nine tenths of the files' bytes.
 fn reads_whole_files(workload: &Workload) -> bool {
     let mut read = std::collections::BTreeMap::new();
     for step in &workload.steps {

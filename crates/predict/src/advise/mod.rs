@@ -1,4 +1,4 @@
-//! What is worth changing, from a recorded workload: few, plain, each with its evidence and its gain.
+//! Changes that a recorded workload would gain from: few, each with its evidence and its gain.
 
 pub mod block_size;
 pub mod silent;
@@ -12,11 +12,11 @@ use crate::prediction::Row;
 use crate::predictor::Predictor;
 use crate::settings::FilesystemOptions;
 
-/// Settings that are weighed, KiB.
+/// Windows that are compared, KiB.
 const WEIGHED_KIB: [u64; 8] = [0, 4, 8, 16, 32, 64, 128, 256];
-/// Recommendations at most.
+/// Most recommendations.
 pub const MOST: usize = 5;
-/// A change has to gain more than this of the whole, and more than the fit's own residual is off in a sum (a hundredth of it, since
+/// A change has to gain more than this in per cent of the whole, and more than the fit's residual in a sum (a hundredth of it, since
 /// errors of single reads cancel): predictions of time were within 1.1 % of the board (docs/explanation/readahead.md).
 const WORTH_PERCENT: f64 = 3.0;
 
@@ -35,7 +35,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Another mount, or another image.
+    /// Whether it needs another mount option or another image.
     pub fn changes_options(self) -> bool {
         matches!(self, Change::BulkRead { .. } | Change::SquashfsBlock { .. })
     }
@@ -77,38 +77,38 @@ fn value(row: &Row) -> f64 {
     row.time_ns.unwrap_or(row.tally.pages() as f64)
 }
 
-/// Between what times a setting takes, where predicted ones were off by up to so many per cent; `touches_ns`: what touches that left
-/// no event may take in addition.
+/// The range of a setting's time, if predicted times are off by up to `off_percent`. `touches_ns`: further time for touches of mapped
+/// pages, which left no event.
 fn ends(row: &Row, off_percent: f64, touches_ns: f64) -> Option<[f64; 2]> {
     let time_ns = row.time_ns?;
     let off = off_percent / 100.0;
     Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + touches_ns])
 }
 
-/// What so many pages may take that faults do not bring in around theirs any more, if each is touched. Without a window each is a
+/// Most time for touches of `pages` that faults no longer bring in around theirs, if each page is touched. Without a window each is a
 /// fault of its own. Else a fault reads half of its window behind it (`do_sync_mmap_readahead`, mm/filemap.c, Linux 6.1).
 fn touches_ns(pages: u64, row: &Row, [fault_ns, page_ns]: [f64; 2]) -> f64 {
     let window = if row.random { 0 } else { row.readahead_kib * 1024 / PAGE_BYTES };
     pages.div_ceil((window / 2).max(1)) as f64 * fault_ns + pages as f64 * page_ns
 }
 
-/// By how many per cent times were off at most where they were validated, if they were.
+/// Largest error of predicted times in validation, per cent; `None` where they were not validated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ErrorPercents {
     /// Under another window.
     pub window: Option<f64>,
-    /// Of another mount, or another image.
+    /// With another mount option or image.
     pub options: Option<f64>,
 }
 
 impl ErrorPercents {
     fn of(self, change: Change) -> Option<f64> {
-        // An error of 100 % or more: nothing is reported.
+        // An error bound of 100 % or more is not reported.
         if change.changes_options() { self.options.filter(|&percent| percent < 100.0) } else { self.window }
     }
 }
 
-/// Weighs settings against `now_kib`. Empty: nothing is worth changing.
+/// Compares settings with `now_kib`. Empty: no change gains enough.
 pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) -> Vec<Advice> {
     let now = predictor.row(now_kib, &|_| false);
     let worst_file = |row: &Row| {
@@ -130,7 +130,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     let pages_in_faults = |row: &Row| row.tally.pages_in_faults.unwrap_or(0);
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
-        // The setting of now was recorded.
+        // The current setting was recorded: it has no error.
         let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { errors.window? };
         let around = pages_in_faults(from).saturating_sub(pages_in_faults(then));
         let touches_ns = touches_ns(around, then, of_faults);
@@ -156,13 +156,13 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     };
     let mut base = now.clone();
     let bulk = other_mount(predictor, now_kib).filter(|(_, row)| {
-        // Time of the one cannot be compared with pages of the other.
+        // The time of one cannot be compared with the pages of the other.
         let least = best.as_ref().map_or(all, |best| value(best).min(all));
         row.time_ns.is_some() == now.time_ns.is_some() && gain(value(row), least) > WORTH_PERCENT
     });
     if let Some((on, row)) = bulk {
         advice.push(one(Change::BulkRead { on, kib: row.readahead_kib }, &now, &row));
-        // What advice for single files gains under another mount is left for a recording of it.
+        // Advice for single files needs a recording of the other mount.
         return advice;
     }
     if let Some(best) = best.filter(|best| gain(value(best), all) > WORTH_PERCENT) {
@@ -180,7 +180,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
             advice.push(Advice { gain_percent, gain_between_percent: None, ..one(change, &base, &row) });
         }
     }
-    // What the knob leaves: files that are better off with advice of their own, the worst first.
+    // Files that gain from advice of their own under the chosen window, the worst first.
     let mut files: Vec<(FileId, u64)> = base
         .by_file
         .iter()
@@ -205,17 +205,17 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     advice
 }
 
-/// The best window of those that are weighed, the one of now aside; without its files and tasks.
+/// The best window of those compared, other than the current one; without files and tasks.
 fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
     let now_kib = now.readahead_kib;
     let mut best: Option<Row> = None;
     for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
         let row = predictor.light_row(kib, FilesystemOptions::default());
-        // Time is weighed with time, pages with pages.
+        // Only time with time, or pages with pages, can be compared.
         if row.time_ns.is_some() != now.time_ns.is_some() {
             continue;
         }
-        // Where two are as good: off, as the kernel has it for MTD, else the one that changes less.
+        // Of two equal windows: 0, the kernel's default on MTD, else the one that changes less.
         let better = best.as_ref().is_none_or(|best| {
             let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
             value(&row) < value(best) || value(&row) == value(best) && near(&row) < near(best)
@@ -227,8 +227,8 @@ fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
     best
 }
 
-/// The best window with UBIFS mounted the other way, and whether that is with `bulk_read`. Without a time nothing speaks for
-/// it: it brings in no page that read-ahead would not.
+/// The best window with UBIFS mounted the other way, and whether that is with `bulk_read`. Without a time `bulk_read` is not
+/// recommended: it brings in no page that read-ahead would not.
 fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
     let on = !predictor.on_ubifs()?;
     let options = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };

@@ -1,5 +1,4 @@
-//! Cases in which the kernel does not do what was requested and says nothing, or does it to others as well: each with what the
-//! trace shows of it.
+//! Requests that the kernel silently did not carry out, or applied to other devices too, each with its evidence from the trace.
 
 use std::collections::BTreeMap;
 
@@ -29,29 +28,29 @@ pub enum Silent {
     BulkReadInWindows { nodes: u64, pages: u64 },
 }
 
-/// What is known beside the workload.
+/// Inputs besides the workload.
 pub struct Seen<'a> {
     pub facts: &'a Facts,
     pub workload: &'a Workload,
     pub kernel: Kernel,
-    /// Best request of the device, pages.
+    /// Largest preferred request of the device, pages (`bdi->io_pages`).
     pub io_pages: u64,
-    /// The setting that was recorded, as the model has it.
+    /// The recorded setting, as predicted by the model.
     pub now: &'a Row,
     pub recorded: Recorded,
-    /// Cost of a page, where one was fitted.
+    /// Cost of a page; `None` where none was fitted.
     pub page_ns: Option<f64>,
-    /// Directories of /sys/class/bdi whose knobs the files go by.
+    /// Directories of /sys/class/bdi with the knobs of the files' devices.
     pub knobs: &'a [String],
-    /// Reads bring their pages in themselves: JFFS2, UBIFS, YAFFS2.
+    /// Reads read their pages themselves: JFFS2, UBIFS, YAFFS2.
     pub synchronous: bool,
 }
 
-/// `bdi->ra_pages` of JFFS2: `mtd_bdi` is one for all MTD devices, not one a chip (drivers/mtd/mtdcore.c `mtd_bdi_init`, taken by
-/// `mtd_get_sb` in mtdsuper.c; Linux 6.1.192). UBIFS has one of its own for each mount (fs/ubifs/super.c).
+/// `bdi->ra_pages` of JFFS2: one `mtd_bdi` serves all MTD devices (drivers/mtd/mtdcore.c `mtd_bdi_init`, taken by `mtd_get_sb` in
+/// mtdsuper.c; Linux 6.1.192). UBIFS has one for each mount (fs/ubifs/super.c).
 const SHARED_KNOB: &str = "mtd-0";
 
-/// The first of these knobs (directories of /sys/class/bdi) that the facts know, and its value when the recording began, KiB.
+/// The first of these knobs (directories of /sys/class/bdi) that the facts have, and its value when the recording began, KiB.
 pub fn recorded_knob<'a>(facts: &'a Facts, knobs: &[String]) -> Option<(&'a str, u64)> {
     knobs.iter().find_map(|knob| {
         let bdi = facts.bdi.iter().find(|bdi| bdi.name.as_ref() == Some(knob))?;
@@ -80,14 +79,14 @@ pub fn silent(seen: &Seen<'_>) -> Vec<Silent> {
     found
 }
 
-/// `force_page_cache_ra` (mm/readahead.c) reads no more than the larger of the window and the device's best request: 0 of 0 on MTD.
-/// The paper's kernel had no such bound.
+/// `force_page_cache_ra` (mm/readahead.c) reads no more than the larger of the window and `io_pages`: nothing where both are 0, as on
+/// MTD. Linux 2.6.37, the paper's kernel, had no such bound.
 fn will_need(seen: &Seen<'_>) -> Option<Silent> {
     if seen.kernel == Kernel::V2_6_37 {
         return None;
     }
     let window = seen.io_pages.max(seen.now.readahead_kib * 1024 / PAGE_BYTES);
-    // Calls, pages, longest call, by file; only those for which the window was too short.
+    // Calls, pages and longest call by file; only calls that were longer than the window.
     let mut short: BTreeMap<FileId, (u64, u64, u64)> = BTreeMap::new();
     for step in &seen.workload.steps {
         let Access::WillNeed { offset, length } = step.access else { continue };
@@ -110,7 +109,7 @@ fn will_need(seen: &Seen<'_>) -> Option<Silent> {
     })
 }
 
-/// The knob says one thing and the pages another: `file_ra_state_init` (mm/readahead.c) takes the window when a file is opened.
+/// The pages show another window than the knob: `file_ra_state_init` (mm/readahead.c) copies the window when a file is opened.
 fn old_window(seen: &Seen<'_>) -> Option<Silent> {
     let (knob, knob_kib) = recorded_knob(seen.facts, seen.knobs)?;
     let Recorded { pages, fits_readahead_kib, .. } = seen.recorded;

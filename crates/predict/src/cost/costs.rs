@@ -1,4 +1,4 @@
-//! What a recording's calls, pages and flash reads cost, and what as much of another setting costs.
+//! Costs of a recording's calls, pages and flash reads, and the cost of another setting computed from them.
 
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
@@ -8,7 +8,7 @@ use crate::queue::{DeviceCost, QueueCost, Replay};
 use crate::settings::{FilesystemOptions, Storage, Tally};
 use crate::workload::{TaskAccess, Workload};
 
-/// What calls, pages and flash reads of one recording cost.
+/// Costs of calls, pages and flash reads of one recording.
 pub struct Costs<'a> {
     pub workload: &'a Workload,
     pub storage: Storage,
@@ -19,9 +19,9 @@ pub struct Costs<'a> {
     pub mean_page_ns: f64,
     pub queue: Option<QueueCost>,
     pub nodes: Option<NodeCost>,
-    /// On UBIFS, where pages were read one by one: what a page takes that was not read.
+    /// On UBIFS, where pages were read one by one: the cost of a page that the recording does not show.
     pub one_by_one: Option<NodeCost>,
-    /// What a read of flash takes more than when it was recorded.
+    /// Time added to every flash read, for another chip.
     pub more_a_read_ns: f64,
 }
 
@@ -29,14 +29,14 @@ impl<'a> Costs<'a> {
     pub fn new(workload: &'a Workload, storage: Storage) -> Costs<'a> {
         let busy = Busy::of(workload);
         let [cost, fault_cost, advice_cost] = [&busy.reads, &busy.faults, &busy.advice].map(Cost::fit);
-        // squashfs reads its blocks by bios of its own, which are not its pages'.
+        // squashfs reads its blocks by its own bios, which differ from its pages.
         let of_queue = cost.is_none() && fault_cost.is_none() && storage.squashfs.is_empty();
         let queue = workload.queued.cost.filter(|_| of_queue);
         let alone = workload.nodes.alone.filter(|_| storage.bulk_read.is_empty());
         let times = workload.flash_times.times();
         let fit = |single_reads: f64| NodeCost::fit(&busy, single_reads, times);
         let one_by_one = alone.and_then(fit);
-        // Where no node was read alone: what one touches that lies anywhere, a page of flash more than it is long.
+        // Where no node was read alone: the pages of flash that a node at any offset touches, one more than its length.
         let nodes = workload.nodes.flash_pages.and_then(|pages| fit(alone.unwrap_or(pages + 1.0)));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
         Costs {
@@ -61,7 +61,8 @@ impl<'a> Costs<'a> {
         Some([reads.call_ns, reads.page_ns, faults.call_ns, faults.page_ns])
     }
 
-    /// A fault that reads, and each page that it brings in, ns. Behind a block queue nothing overlaps: each waits for a request of its own.
+    /// Time of a fault that reads, and of each page that it brings in, ns. Behind a block queue nothing overlaps: each fault waits for
+    /// its own request.
     pub fn of_faults(&self) -> Option<[f64; 2]> {
         let queued = || {
             let DeviceCost { request_ns, kib_ns, .. } = self.queue?.device;
@@ -70,25 +71,25 @@ impl<'a> Costs<'a> {
         self.of_calls_and_pages().map(|[.., call_ns, page_ns]| [call_ns, page_ns]).or_else(queued)
     }
 
-    /// The block size of the squashfs that files lie on; `None` where there is none, or several.
+    /// The block size of squashfs; `None` where no file lies on squashfs, or block sizes differ.
     pub fn squashfs_block(&self) -> Option<u64> {
         let mut sizes = self.storage.squashfs.values();
         sizes.next().filter(|first| sizes.all(|size| size == *first)).copied()
     }
 
-    /// Whether files lie on UBIFS, and whether some of it was mounted with `bulk_read`.
+    /// Whether a UBIFS file system was mounted with `bulk_read`; `None` where no file lies on UBIFS.
     pub fn on_ubifs(&self) -> Option<bool> {
         (!self.workload.nodes.runs.is_empty()).then_some(!self.storage.bulk_read.is_empty())
     }
 
-    /// How large a file's blocks are, bytes, and whether they were when it was recorded.
+    /// A file's block size in bytes, and whether it is the recorded one. `None` where the file is not on squashfs.
     pub fn block_bytes(&self, file: FileId, options: FilesystemOptions) -> Option<(u64, bool)> {
         let recorded = *file.device.and_then(|device| self.storage.squashfs.get(&device))?;
         let bytes = options.squashfs_block.unwrap_or(recorded);
         Some((bytes, bytes == recorded))
     }
 
-    /// When its call began when it was recorded, and when it ended, as far as that is known.
+    /// Recorded begin and end of the step's call; `None` for the end where the trace does not show it.
     pub fn began_and_ended(&self, step: &TaskAccess) -> Option<(u64, Option<u64>)> {
         let call = self.workload.calls.get(step.call? as usize)?;
         Some((call.began_ns, call.ended_ns()))
@@ -98,13 +99,13 @@ impl<'a> Costs<'a> {
         self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents))
     }
 
-    /// What a call takes that brings nothing in.
+    /// Time of a call that brings no page in.
     pub fn call_ns(&self) -> f64 {
         self.of_calls_and_pages().map_or(0.0, |[call_ns, ..]| call_ns)
     }
 
-    /// Pages of the mean: reads and faults each by their own fit; what has none (all of it was cached when it was recorded) by the
-    /// other's pages.
+    /// Time at mean cost. Reads and faults each use their own fit; where one has none (all its pages were cached in the recording) it
+    /// uses the other's cost of a page.
     pub fn time_ns(&self, tally: &Tally) -> Option<f64> {
         let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
         let faults = self.fault_cost.unwrap_or(reads.of_pages());
@@ -113,7 +114,7 @@ impl<'a> Costs<'a> {
         Some(calls + faults.time_ns(tally.faults.unwrap_or(0), tally.pages_in_faults.unwrap_or(0)) + advice)
     }
 
-    /// On squashfs a block takes what was read for it, however many of its pages are kept.
+    /// Time on squashfs, by flash reads: a block costs its flash reads, however many of its pages are kept.
     pub fn time_of_blocks_ns(&self, tally: &Tally, flash_reads: f64) -> Option<f64> {
         let calls_ns = |calls: usize| self.call_ns() * calls as f64;
         let of_blocks_ns = self.busy_ns as f64 - calls_ns(self.workload.calls.len());
@@ -128,7 +129,7 @@ impl<'a> Costs<'a> {
         Some(self.flash_rates()?.iter().zip(parts).map(|(each, pages)| each * pages as f64).sum())
     }
 
-    /// Reads of flash for a page in reads, in faults and in advice.
+    /// Flash reads for a page in reads, in faults and in advice.
     pub fn flash_rates(&self) -> Option<[f64; 3]> {
         let of = |cost: Option<Cost>| cost.map(|cost| cost.flash_reads_per_page);
         let reads = of(self.cost.or(self.fault_cost))?;

@@ -1,10 +1,10 @@
-//! What a read costs, fitted from the trace itself: so much a call, so much a page that has to be brought in.
+//! Fits the cost of reads from the trace: a time for each call, and a time for each page that it brings in.
 //!
-//! On MTD a read brings its pages in itself, one after the other, and its time is the sum. Where a device works on its own (a
-//! block queue) read-ahead overlaps with the reader: `queue.rs` has that.
+//! On MTD a read reads its pages itself, one after the other, and its time is the sum. Behind a block queue the device reads ahead
+//! while the reader goes on: see `queue/`.
 //!
-//! Where tasks read at the same time each waits for the other as well, and how long is the scheduler's matter. But somebody is
-//! served all the while: so time is time in which any task was in a call, and what is fitted are stretches of it.
+//! Tasks that read at the same time also wait for each other, as the scheduler decides. But one of them is always served. So the
+//! time is that in which any task was in a call, and the fit uses stretches of it.
 
 pub mod costs;
 pub mod squashfs;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::measured::flash_time::ReadTimes;
 use crate::workload::{Call, Workload};
 
-/// Time in which calls were under way without a pause: one call, or some of tasks that waited for each other.
+/// A time in which calls were under way without a gap: one call, or overlapping calls of several tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stretch {
     calls: f64,
@@ -27,7 +27,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Neither a page nor flash: only what a call itself takes.
+    /// No page and no flash read: only the call itself takes time.
     fn is_idle(&self) -> bool {
         self.pages == 0.0 && self.flash_reads == 0.0
     }
@@ -36,23 +36,23 @@ impl Stretch {
 /// Calls of one kind.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// Those with calls of this kind alone and with known ends.
+    /// Stretches that have only calls of this kind, with known ends.
     stretches: Vec<Stretch>,
     pages: u64,
     flash_reads: u64,
 }
 
-/// What a workload's calls took.
+/// The time in a workload's calls.
 #[derive(Debug, Default)]
 pub struct Busy {
     pub reads: Calls,
     pub faults: Calls,
     pub advice: Calls,
-    /// Time in which any task was in one.
+    /// Time in which any task was in a call.
     pub total_ns: u64,
 }
 
-/// A stretch that goes on.
+/// A stretch that has not ended yet.
 struct Open {
     kind: Option<Kind>,
     begin: u64,
@@ -82,7 +82,7 @@ impl Busy {
         let mut busy = Busy::default();
         let mut open: Option<Open> = None;
         let (mut calls, mut advice) = (workload.calls.iter().peekable(), workload.advice.iter().peekable());
-        // Both are in order of their begins.
+        // Both are sorted by their begins.
         loop {
             let advice_first = match (calls.peek(), advice.peek()) {
                 (Some(call), Some(advice)) => advice.began_ns < call.began_ns,
@@ -106,7 +106,7 @@ impl Busy {
         of_kind.pages += u64::from(call.pages_added);
         of_kind.flash_reads += u64::from(call.flash_reads);
         let Some(ns) = call.duration_ns else { return };
-        // Time in which no task is served, because others run, belongs to no stretch.
+        // Time in which no task is served, because others run, is in no stretch.
         let begin = call.clock_began_ns();
         let end = begin.saturating_add(ns);
         let open = match open {
@@ -181,7 +181,7 @@ impl Cost {
         })
     }
 
-    /// Without what a call itself costs.
+    /// The same without the cost of the call itself.
     pub fn of_pages(self) -> Cost {
         Cost { call_ns: 0.0, ..self }
     }
@@ -191,18 +191,18 @@ impl Cost {
     }
 }
 
-/// So much a call, so much for each of what it does.
+/// A line: the cost of a call, and of each unit done in it.
 struct Line {
     call_ns: f64,
     each_ns: f64,
-    /// All calls did as much.
+    /// All calls did the same amount.
     degenerate: bool,
 }
 
 impl Line {
-    /// Where some calls were idle, their time is what a call costs, and all else is for what was done. Least squares else, if what it
-    /// gives a call is more than chance ([`Sums::call_error_ns`]); all is for what was done where it is not. `None` where nothing was
-    /// done.
+    /// Where some calls were idle, their time is the cost of a call, and the rest is the cost of what was done. Else a least-squares fit, if
+    /// the cost that it gives a call exceeds chance ([`Sums::call_error_ns`]); if not, all is the cost of what was done. `None` where
+    /// nothing was done.
     fn through(stretches: &[&Stretch], done: impl Fn(&Stretch) -> f64) -> Option<Line> {
         let mut sums = Sums::default();
         for one in stretches {
@@ -216,7 +216,7 @@ impl Line {
         let left_ns = |idle_ns: &f64| y - idle_ns * calls;
         let (call_ns, each_ns) = match idle_call_ns(stretches).filter(|idle_ns| left_ns(idle_ns) > 0.0) {
             Some(idle_ns) => (idle_ns, left_ns(&idle_ns) / x),
-            // A negative cost is noise, or a page does not always cost the same (one behind a file's end costs nothing).
+            // A negative cost is noise, or pages differ in cost (a page behind a file's end costs nothing).
             None => fitted
                 .filter(|&(call_ns, each_ns)| each_ns >= 0.0 && call_ns > SURE * sums.call_error_ns(call_ns, each_ns))
                 .unwrap_or((0.0, y / x)),
@@ -225,12 +225,12 @@ impl Line {
     }
 }
 
-/// Standard errors that what a call costs has to differ from nothing by.
+/// A call's cost counts where it is more than this many standard errors above 0.
 const SURE: f64 = 3.0;
-/// Stretches that a standard error needs.
+/// Fewest stretches for a standard error.
 const ENOUGH: f64 = 8.0;
 
-/// Of calls `n`, of what they did `x`, of their time `y`.
+/// Sums over calls `n`, amounts done `x` and times `y`.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     stretches: f64,
@@ -263,7 +263,7 @@ impl Sums {
         self.nn * self.xx - self.nx * self.nx
     }
 
-    /// A call and each of what it does, by least squares. `None`: all calls did as much.
+    /// Cost of a call and of each unit, by least squares. `None`: all calls did the same amount.
     fn fitted(&self) -> Option<(f64, f64)> {
         let spread = self.spread();
         let call_ns = (self.xx * self.ny - self.nx * self.xy) / spread;
@@ -271,8 +271,8 @@ impl Sums {
         (spread > f64::EPSILON * self.nn * self.xx).then_some((call_ns, each_ns))
     }
 
-    /// The standard error of what a call costs. Through two stretches a line always goes, and one slow stretch makes calls
-    /// expensive and pages cheap: where there are few, nothing is sure.
+    /// The standard error of a call's cost. Infinite for few stretches: a line always fits two, and one slow stretch makes calls
+    /// expensive and pages cheap.
     fn call_error_ns(&self, call_ns: f64, each_ns: f64) -> f64 {
         if self.stretches < ENOUGH {
             return f64::INFINITY;
@@ -282,31 +282,31 @@ impl Sums {
     }
 }
 
-/// What an idle call takes: the median, so that one call that waited for a CPU does not shift it. `None` where there was none.
+/// Time of an idle call: the median, so that one call that waited for a CPU does not shift it. `None` where no call was idle.
 fn idle_call_ns(stretches: &[&Stretch]) -> Option<f64> {
     let mut idle: Vec<f64> = stretches.iter().filter(|one| one.is_idle()).map(|one| one.ns / one.calls).collect();
     let middle = idle.len() / 2;
     (!idle.is_empty()).then(|| *idle.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// What reads cost on UBIFS by reads of flash, where it is known how nodes lie: a bulk read takes pages of flash that two nodes share
-/// once, so that its pages are cheaper than single ones; in a window it reads nodes for nothing, which cost the flash and no page.
+/// Cost of reads on UBIFS by flash reads, where the places of nodes are known. A bulk read reads a page of flash that two nodes share
+/// once, so its pages are cheaper than single ones. Within a window it reads nodes in vain, which costs flash reads and brings no page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeCost {
     call_ns: f64,
     times: ReadTimes,
-    /// What a page takes beside: its node is checked and unpacked.
+    /// Further time of a page: its node is checked and unpacked.
     page_ns: f64,
-    /// Reads of flash for a node that is read alone.
+    /// Flash reads for a node that is read alone.
     single_reads: f64,
 }
 
-/// A node that is read alone is read in part where it begins and where it ends.
+/// Pages of flash of which a node read alone takes only a part: its first and its last.
 const ENDS: f64 = 2.0;
 
 impl NodeCost {
-    /// `single_reads`: reads of flash for a node that is read alone. `times`: of reads of flash; what is left of the calls' time is the
-    /// pages'. Where nothing is left, or they are not known, all of the calls' time is the reads', each the same.
+    /// `single_reads`: flash reads for a node that is read alone. `times`: of flash reads; the rest of the calls' time is the pages'.
+    /// Where there is no rest, or the times are not known, all of the calls' time is shared equally by the flash reads.
     /// `None` as for [`Cost::fit`].
     pub fn fit(busy: &Busy, single_reads: f64, times: Option<ReadTimes>) -> Option<NodeCost> {
         let kinds = [&busy.reads, &busy.faults, &busy.advice];
@@ -327,31 +327,31 @@ impl NodeCost {
         })
     }
 
-    /// `index`: reads of the index's nodes.
+    /// Flash reads in all. `index`: those of index nodes.
     pub fn flash_reads(&self, pages: u64, bulk: BulkReads, index: u64) -> f64 {
         let guessed = (self.alone(pages, bulk) - bulk.alone as f64).max(0.0);
         guessed * self.single_reads + (bulk.flash_reads_alone + bulk.flash_reads + index) as f64
     }
 
-    /// As for [`NodeCost::flash_reads`].
+    /// Time in all; see [`NodeCost::flash_reads`].
     pub fn time_ns(&self, calls: u64, pages: u64, bulk: BulkReads, index: u64) -> f64 {
         let in_part = self.alone(pages, bulk) * self.single_reads.min(ENDS) + (bulk.flash_reads_in_part + index) as f64;
         let flash_ns = self.times.ns(self.flash_reads(pages, bulk, index), in_part);
         self.call_ns * calls as f64 + flash_ns + self.page_ns * pages as f64
     }
 
-    /// Pages with nodes that are read alone.
+    /// Pages whose nodes are read alone.
     fn alone(&self, pages: u64, bulk: BulkReads) -> f64 {
         pages.saturating_sub(bulk.pages) as f64
     }
 
-    /// So many nodes of the index more: reads of flash, each of a part of a page, and their time.
+    /// Flash reads and time for further index nodes: each is a read of a part of a page.
     pub fn of_index(&self, nodes: f64) -> (f64, f64) {
         (nodes, nodes * self.times.part_ns)
     }
 
-    /// A page whose node is read alone, with so many reads of flash where that is known, and nodes of the index before it, instead of
-    /// one that took `flash_reads`: by how many they differ, and by how long.
+    /// Difference in flash reads and time between a page whose node is read alone and a page that took `flash_reads`. `node`: flash reads
+    /// of the node where known; `index`: index nodes read before it.
     pub fn instead_of(&self, flash_reads: f64, node: Option<u32>, index: u64) -> (f64, f64) {
         let node = node.map_or(0.0, |reads| f64::from(reads) - self.single_reads);
         let index = self.single_reads + index as f64 - flash_reads;

@@ -1,29 +1,29 @@
-//! Flash reads of squashfs, whose pages come in blocks: a block that is read takes what it took when it was recorded. What is known of
-//! none is calibrated: what the recording read, but for known blocks, over the pages of the others that the model reads under the
-//! recording's own window.
+//! Flash reads of squashfs, which reads whole blocks. A block that the recording shows costs its recorded flash reads. The other blocks
+//! share a calibrated rate: the recording's flash reads without those of known blocks, divided by the pages of other blocks that the
+//! model reads under the recording's own window.
 
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
 use crate::workload::Workload;
 
-/// Blocks that were read.
+/// Pages of the blocks that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BlockReads {
-    /// Pages of blocks of which it is known what they take, and what they take.
+    /// Pages of blocks with known flash reads.
     known_pages: u64,
     known_flash_reads: u64,
-    /// Pages of others.
+    /// Pages of blocks with unknown flash reads.
     other_pages: u64,
 }
 
 impl BlockReads {
-    /// The block of so many bytes that begins with this page. `as_recorded`: squashfs has the blocks of the recording.
+    /// Adds the block of `block_bytes` that begins with page `first`. `as_recorded`: squashfs has the recorded block size.
     pub fn add(&mut self, workload: &Workload, file: FileId, first: u64, block_bytes: u64, as_recorded: bool) {
         let end = workload.sizes.get(&file).map_or(u64::MAX, |size| size.div_ceil(PAGE_BYTES));
         let behind = first.saturating_add((block_bytes / PAGE_BYTES).max(1));
         let pages = first..behind.min(end);
-        // Behind the last one there may be pages, but nothing that is read.
+        // Behind the file's last page there may be cached pages, but no data is read.
         let last = if behind >= end { u64::MAX } else { behind - 1 };
         let known = workload.costs.block(file, pages.clone(), last).filter(|_| as_recorded);
         let count = pages.end.saturating_sub(pages.start);
@@ -36,7 +36,7 @@ impl BlockReads {
         }
     }
 
-    /// Reads of flash for a page of a block of which nothing is known, where these blocks were read when so much flash was.
+    /// Flash reads for a page of an unknown block, given the recording's `flash_reads` for these blocks.
     pub fn rate(&self, flash_reads: u64) -> f64 {
         let other = flash_reads.saturating_sub(self.known_flash_reads);
         match (self.other_pages, self.known_pages) {

@@ -1,16 +1,16 @@
 //! Durations of flash reads on UBIFS, of a whole page and of a part of one.
 //!
 //! The kernel reads a part of a page with another command than a page (`nand_do_read_ops`, drivers/mtd/nand/raw/nand_base.c of 6.1.192:
-//! `read_subpage`, whose error correction is fetched by a column of its own), so that the two take different times. A node lies
-//! anywhere: of the pages that it touches one after the other, the first and the last are read in part. No event need say so: pages
-//! that are read in a row are distinguished by where they lie, and the first of a row, which may begin with its page, by its time.
+//! `read_subpage`, which fetches the error correction by a column of its own), so the two take different times. A node may lie
+//! anywhere: the first and the last of its consecutive pages are read in part. No event shows this. Pages read in a row are
+//! distinguished by their places; the first of a row, which may begin with its page, is distinguished by its time.
 
 use crate::measured::ubifs::Place;
 
-/// Times that are kept for their medians: the first ones.
+/// Most times that are kept for the medians: the first ones.
 const MOST_TIMES: usize = 1 << 16;
 
-/// Pages of flash that a call reads one behind the other.
+/// Consecutive pages of flash that a call reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadRun {
     last: Option<(Place, u64)>,
@@ -20,14 +20,14 @@ pub struct ReadRun {
     first_is_whole: bool,
 }
 
-/// Of all calls.
+/// Times of flash reads in all calls.
 #[derive(Debug, Default)]
 pub struct FlashTimes {
     of_a_part: Vec<u32>,
     of_a_page: Vec<u32>,
 }
 
-/// Of one read, ns: to the next in its row.
+/// Time of one read, up to the next of its row, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadTimes {
     pub part_ns: f64,
@@ -35,14 +35,14 @@ pub struct ReadTimes {
 }
 
 impl ReadTimes {
-    /// Of so many reads, those in part among them.
+    /// Time of `reads` flash reads, of which `in_part` are of a part of a page.
     pub fn ns(self, reads: f64, in_part: f64) -> f64 {
         self.page_ns * (reads - in_part) + self.part_ns * in_part
     }
 }
 
 impl ReadRun {
-    /// One page of flash more; returns how many of the row before it were read in part, where this one begins a new row.
+    /// Adds a page of flash. Where it begins a new row, returns how many pages of the row before were read in part.
     pub fn read(&mut self, chip: u16, page: u64, time_ns: u64, times: &mut FlashTimes) -> u32 {
         let here = Place::after(None, chip, page);
         let Some((_, last_ns)) = self.last.filter(|(last, _)| last.is_before(here)) else {
@@ -56,7 +56,7 @@ impl ReadRun {
         match self.pages {
             2 => self.first_ns = took,
             3 => {
-                // Next to the one that is surely whole.
+                // Compared with the second page, which is certainly read whole.
                 self.first_is_whole = self.first_ns.saturating_mul(5) < took.saturating_mul(6);
                 let first = if self.first_is_whole { &mut times.of_a_page } else { &mut times.of_a_part };
                 keep(first, self.first_ns);
@@ -67,7 +67,7 @@ impl ReadRun {
         0
     }
 
-    /// How many of the row's pages were read in part.
+    /// Number of the row's pages that were read in part.
     pub fn in_part(&self) -> u32 {
         self.pages.min(2) - u32::from(self.first_is_whole)
     }
@@ -80,7 +80,7 @@ fn keep(times: &mut Vec<u32>, ns: u64) {
 }
 
 impl FlashTimes {
-    /// The medians; `None` where no row shows a whole page. Where none shows a part it takes as long.
+    /// The medians; `None` where no row shows a whole page. Where no row shows a part, a part takes as long as a page.
     pub fn times(&self) -> Option<ReadTimes> {
         let page_ns = median(&self.of_a_page)?;
         Some(ReadTimes { part_ns: median(&self.of_a_part).unwrap_or(page_ns), page_ns })

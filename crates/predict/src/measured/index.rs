@@ -1,12 +1,12 @@
-//! UBIFS's index: which of its nodes a page needs that are not in memory yet (`ubifs_lookup_level0()`, fs/ubifs/tnc.c, reads the tree
-//! node by node and keeps it). A node of the lowest level points at data nodes, one of the next level at those, and so on.
+//! UBIFS's index: the index nodes that a page needs and that are not in memory yet (`ubifs_lookup_level0()`, fs/ubifs/tnc.c, reads the
+//! tree node by node and keeps it). A node of the lowest level points at data nodes, one of the next level at those, and so on.
 //!
-//! Where a recording shows no more, a file's pages are taken to be divided from its first one on, as appending fills nodes, and a
-//! node to lie on one page of flash. A recording in which a file was read page by page from its last one down shows how they are: a page
-//! for which the index is read is the last one of its node. It may have taken one read more because the node lies on two pages of
-//! flash, or because the one above it was read as well: that is so of the file's last one, and of each eighth. Where it was read
-//! upwards as well, what is more in both directions is the node's own, what is more in one is that of the node above, which ends, or
-//! begins, there. Before it begins lies what came with the inode.
+//! By default a file's pages are divided from its first one on, as appending fills nodes, and a node lies on one page of flash.
+//! A recording in which a file was read page by page from its last one down shows the real division: a page for which the index is
+//! read is the last one of its node. One read more means that the node lies on two pages of flash, or that the node above was read as
+//! well: so it is for the file's last node, and for each eighth. Where the file was read upwards as well, further reads in both
+//! directions belong to the node itself. Further reads in one direction belong to the node above, which ends, or begins, there. Pages
+//! before the begin came with the inode.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use flashscope_trace::FileId;
 
 /// Children of a node of the index: `UBIFS_DEFAULT_FANOUT` of mkfs.ubifs and `DEFAULT_FANOUT` of the kernel (fs/ubifs/sb.c).
 const FANOUT: u64 = 8;
-/// Levels above the data nodes that are distinguished: of more than 2 GiB of file.
+/// Levels above the data nodes: enough for more than 2 GiB of file.
 const LEVELS: usize = 6;
-/// Levels that a file of some MiB has.
+/// Levels of a file of some MiB.
 pub const DEPTH: usize = 3;
-/// Nodes that are kept while a setting is played: those of 28 GiB of files, more than a chip of raw NAND has. Beyond, one is read again
+/// Most nodes kept while a setting is played: those of 28 GiB of files, more than a chip of raw NAND has. Further ones are read again
 /// for each page.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// Reads of the index while a file is read page by page: from its last page down, and then, with nothing in memory, up again.
+/// Index reads while a file is read page by page: from its last page down, then, with nothing in memory, up again.
 #[derive(Debug, Default)]
 pub struct Descent {
     highest: u64,
     lowest: Option<u64>,
-    /// Pages for which it was read, and how many reads those were.
+    /// Reads of the index, by the page that needed them.
     reads: BTreeMap<u64, u32>,
     up: Ascent,
 }
 
-/// Upwards, or each second page before the one below it: two in a row begin a bulk read.
+/// Reading upwards, or every second page before the one below it: two in a row would begin a bulk read.
 #[derive(Debug, Default)]
 struct Ascent {
-    /// The lowest page that is yet to come.
+    /// The lowest page that has not been read yet.
     next: u64,
     has_second: bool,
     reads: BTreeMap<u64, u32>,
 }
 
 impl Ascent {
-    /// Whether this page is what comes next, up to the highest one.
+    /// Takes `page` if it is the next one, up to the highest. Returns whether it was.
     fn page(&mut self, page: u64, reads: u32, highest: u64) -> bool {
         let is_second = !self.has_second && page.checked_sub(1) == Some(self.next);
         if page > highest || !(is_second || page == self.next) {
@@ -62,18 +62,18 @@ impl Ascent {
     }
 }
 
-/// A node as it was read on the way down and on the way up.
+/// A node, with the reads on the way down and on the way up.
 #[derive(Clone, Copy)]
 struct Read {
     first: u64,
     end: u64,
-    /// Reads of flash for it, and for nodes above it.
+    /// Flash reads of it and of nodes above it.
     down: u32,
     up: u32,
 }
 
 impl Read {
-    /// One of which only the end is known.
+    /// A node of which only the end is known.
     fn until(end: u64, down: u32, pages_of_one: u64) -> Read {
         Read { first: end.saturating_add(1).saturating_sub(pages_of_one), end, down, up: 0 }
     }
@@ -95,12 +95,12 @@ impl Descent {
         }
     }
 
-    /// Of a file whose last page that was read, in any order, is this one. `None` where it was not read downwards from there.
+    /// The levels of a file whose last page read is `last`. `None` where it was not read downwards from there to page 0.
     pub fn levels(&self, last: u64) -> Option<Levels> {
         if self.lowest != Some(0) || self.highest != last {
             return None;
         }
-        // Where all of it was in memory on the way up, nothing is known of that direction.
+        // Where the whole index was in memory on the way up, that direction shows nothing.
         let both = self.up.next > self.highest && (self.reads.is_empty() || !self.up.reads.is_empty());
         let mut levels = Vec::new();
         let mut pages_of_one = FANOUT;
@@ -122,7 +122,7 @@ impl Descent {
         Some(Levels(levels))
     }
 
-    /// What was read for these on the way up.
+    /// Sets the reads of these nodes on the way up.
     fn climb(&self, nodes: &mut [Read]) {
         let below: Vec<Option<u64>> =
             nodes.iter().skip(1).map(|below| Some(below.end.saturating_add(1))).chain([None]).collect();
@@ -130,7 +130,7 @@ impl Descent {
             let mut reads = self.up.reads.range(below.unwrap_or(0)..=one.end).peekable();
             one.first = match (below, reads.peek()) {
                 (Some(below), _) => one.first.max(below),
-                // What is before came with the inode. Each second page was read before the one below it.
+                // The pages before came with the inode. Every second page was read before the one below it.
                 (None, Some(&(&begun, _))) if begun > one.first.saturating_add(1) => begun,
                 _ => one.first,
             };
@@ -139,8 +139,8 @@ impl Descent {
     }
 }
 
-/// Reads for these nodes themselves, where they were read in both directions. Of one that is alone below its own the one above was read
-/// both times: it is behind the end of another, and before the begin of one, or of all.
+/// Flash reads of these nodes themselves, from both directions. Where a node is alone below its parent, the parent was read both
+/// times: the node follows another's end, and precedes another's begin or is the first.
 fn of_both(nodes: &[Read]) -> Vec<u32> {
     let least = |one: &Read| one.down.min(one.up).max(1);
     let is_alone = |at: usize| {
@@ -152,7 +152,7 @@ fn of_both(nodes: &[Read]) -> Vec<u32> {
     nodes.iter().enumerate().map(own).collect()
 }
 
-/// Where they were read downwards only: the node above was read for each eighth, from one of the first eight on.
+/// The same from the downward direction only: the node above was read for each eighth, from one of the first eight on.
 fn of_eighths(nodes: &[Read]) -> Vec<u32> {
     let fanout = FANOUT as usize;
     let more = |phase: &usize| nodes.iter().skip(*phase).step_by(fanout).filter(|one| one.down > 1).count();
@@ -161,10 +161,10 @@ fn of_eighths(nodes: &[Read]) -> Vec<u32> {
     nodes.iter().enumerate().map(own).collect()
 }
 
-/// The nodes above these, from the highest down.
+/// The nodes above these, from the highest page down.
 fn above(nodes: &[Read], own: &[u32], pages_of_one: u64) -> Vec<Read> {
     let mut above: Vec<Read> = Vec::new();
-    // Whether the last one of them is yet to begin.
+    // Whether the begin of the last one is still missing.
     let mut open = false;
     for (one, own) in nodes.iter().zip(own) {
         if one.down > *own {
@@ -182,8 +182,8 @@ fn above(nodes: &[Read], own: &[u32], pages_of_one: u64) -> Vec<Read> {
     above
 }
 
-/// Nodes that were in memory when their pages were read: where ends lie farther apart than one reaches, and from the highest page on.
-/// The lowest one comes with the inode.
+/// Adds nodes that were in memory when their pages were read: where ends lie farther apart than one node reaches, and from the highest
+/// page on. The lowest node comes with the inode.
 fn complete(nodes: &mut Vec<Read>, highest: u64, pages_of_one: u64) {
     let mut whole = Vec::new();
     let mut next = highest;
@@ -203,7 +203,7 @@ fn complete(nodes: &mut Vec<Read>, highest: u64, pages_of_one: u64) {
     *nodes = whole;
 }
 
-/// Nodes of one level: the last page that each covers; the first one, and reads of flash for it.
+/// Nodes of one level, by the last page that each covers: its first page, and its flash reads.
 #[derive(Clone, Debug, PartialEq)]
 struct Level(BTreeMap<u64, (u64, u32)>);
 
@@ -211,11 +211,11 @@ struct Level(BTreeMap<u64, (u64, u32)>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levels(Vec<Level>);
 
-/// What of the index is in memory.
+/// The index nodes that are in memory.
 #[derive(Default)]
 pub struct Index<'a> {
     shown: Option<&'a BTreeMap<FileId, Arc<Levels>>>,
-    /// File, level, and the node.
+    /// File, level and last page of the node.
     known: HashSet<(FileId, usize, u64)>,
 }
 
@@ -224,7 +224,7 @@ impl<'a> Index<'a> {
         Index { shown: Some(shown), ..Index::default() }
     }
 
-    /// A page comes: reads of flash for the index of its file.
+    /// A page is read: returns the flash reads for the index of its file.
     pub fn reads(&mut self, file: FileId, page: u64) -> u64 {
         if let Some(levels) = self.shown.and_then(|shown| shown.get(&file)) {
             return self.shown_reads(file, page, levels);
@@ -244,7 +244,7 @@ impl<'a> Index<'a> {
     fn shown_reads(&mut self, file: FileId, page: u64, levels: &Levels) -> u64 {
         let mut all = 0;
         for (at, level) in levels.0.iter().enumerate() {
-            // What covers the first pages came with the inode, whose key is the one before theirs.
+            // The node with the first pages came with the inode, whose key is the one before theirs.
             let Some((&end, &(first, reads))) = level.0.range(page..).next() else { break };
             if page < first || !self.is_new(file, at, end) {
                 break;

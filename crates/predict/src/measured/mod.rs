@@ -1,4 +1,4 @@
-//! What each page and each read of flash took in the trace. A workload collects it, and `cost` applies it.
+//! The measured cost of each page and of each flash read. A workload collects them, and `cost` applies them.
 
 pub mod flash_time;
 pub mod index;

@@ -1,29 +1,29 @@
-//! What each page cost when it came: reads of flash and time, page by page.
+//! The measured cost of each page: flash reads and time.
 //!
-//! A call that brings in several pages adds them first and reads them after, one behind the other. No event says where one ends; but
-//! between two pages the file system works on what it read (checks, decompresses), and within one it does not: so the longest pauses
-//! between the call's reads of flash are where pages end, one fewer than there are pages, if they are clearly longer; else each page
-//! has the call's mean. A page's time goes from its first read to the next page's, and the last one's to the end of the call.
+//! A call adds its pages first and then reads them, one after the other. No event says where one ends. But between two pages the file
+//! system works on the data (checks, decompresses), and within one it does not. So pages end at the longest pauses between the call's
+//! flash reads, one fewer than there are pages, if they are clearly longer than the rest; else each page gets the call's mean. A
+//! page's time goes from its first read to the next page's first, and the last page's to the end of the call.
 
 use std::collections::{BTreeMap, HashMap};
 
 use flashscope_trace::FileId;
 
-/// Pages and reads of one call that are followed, and pages whose costs are known.
+/// Most pages and flash reads followed in one call, and most pages with a cost.
 const MOST_IN_A_CALL: usize = 4096;
 const MOST_PAGES: usize = 1 << 18;
-/// Times between reads that are kept for their median: the first ones.
+/// Most times between reads that are kept for the median: the first ones.
 const MOST_TIMES: usize = 1 << 16;
 
-/// A call while it goes on.
+/// A call that has not ended yet.
 #[derive(Debug, Default)]
 pub struct InCall {
     pages: Vec<u64>,
     reads_ns: Vec<u64>,
-    /// Where a worker read flash for it last, and whether all before lay in a row.
+    /// The last place that a worker read for it, and whether the places so far had a gap.
     place: Option<(u16, u64)>,
     is_torn: bool,
-    /// Pages that came, kept or not.
+    /// Pages added, kept or not.
     came: u64,
     overflown: bool,
 }
@@ -46,9 +46,9 @@ impl InCall {
         }
     }
 
-    /// Several pages that come at once.
+    /// Adds several pages of one event.
     pub fn pages(&mut self, pages: std::ops::Range<u64>) {
-        // More than are followed of a call are only counted.
+        // Pages beyond the most that are followed are only counted.
         let followed = pages.start.saturating_add(MOST_IN_A_CALL as u64 + 1).min(pages.end);
         (pages.start..followed).for_each(|page| self.page(page));
         self.came = self.came.saturating_add(pages.end - followed);
@@ -61,22 +61,22 @@ impl InCall {
         }
     }
 
-    /// Where that was, in pages of a chip, which may be read in parts.
+    /// The place of the last read, in pages of a chip. A page may be read in parts.
     pub fn read_at(&mut self, chip: u16, page: u64) {
         let last = self.place.replace((chip, page));
         self.is_torn |= last.is_some_and(|(of, last)| of != chip || page.wrapping_sub(last) > 1);
     }
 }
 
-/// One page.
+/// The cost of one page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageCost {
     pub flash_reads: f32,
-    /// `None` where its call's end is not known, or another task was served beside it.
+    /// `None` where its call's end is not known, or another task was served at the same time.
     pub ns: Option<f32>,
 }
 
-/// What one call brought in.
+/// The pages of one call.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     last: u64,
@@ -84,21 +84,21 @@ struct Came {
     reads: u32,
 }
 
-/// What is known of pages.
+/// Costs of pages.
 #[derive(Debug, Default)]
 pub struct PageCosts {
-    /// What each cost when it came last.
+    /// The cost of each when it was last read.
     known: HashMap<(FileId, u64), PageCost>,
-    /// And the times before, in their order: another file may have had its number then.
+    /// Earlier costs in order: another file may have had its number then.
     earlier: HashMap<(FileId, u64), Vec<PageCost>>,
     earlier_pages: usize,
-    /// What another recording shows, of pages read one by one.
+    /// Costs from another recording, of pages read one by one.
     learned: HashMap<(FileId, u64), PageCost>,
-    /// What came in one call where pages come in blocks, by its first page.
+    /// Where pages come in blocks: the pages of one call, by the first of them.
     blocks: BTreeMap<(FileId, u64), Came>,
-    /// From one read of flash to the next in a call, ns.
+    /// Times from one flash read to the next in a call, ns.
     between_reads: Vec<u32>,
-    /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
+    /// Pages without a cost of their own, which cost the mean: of calls too long to follow, and beyond the most that are kept.
     pub not_kept: u64,
 }
 
@@ -107,28 +107,28 @@ impl PageCosts {
         self.learned(file, page).or_else(|| self.recorded(file, page))
     }
 
-    /// When it came for the `nth` time, from 0: the last time's beyond.
+    /// The cost when it was read for the `nth` time, counted from 0; beyond, the last one's.
     pub fn nth(&self, file: FileId, page: u64, nth: usize) -> Option<PageCost> {
         let earlier = self.earlier.get(&(file, page)).and_then(|earlier| earlier.get(nth)).copied();
         earlier.or_else(|| self.recorded(file, page))
     }
 
-    /// What another recording says.
+    /// The cost in another recording.
     pub fn learned(&self, file: FileId, page: u64) -> Option<PageCost> {
         self.learned.get(&(file, page)).copied()
     }
 
-    /// Whether it came more than once.
+    /// Whether it was read more than once.
     pub fn came_again(&self, file: FileId, page: u64) -> bool {
         self.earlier.contains_key(&(file, page))
     }
 
-    /// What this recording itself shows.
+    /// The cost in this recording.
     pub fn recorded(&self, file: FileId, page: u64) -> Option<PageCost> {
         self.known.get(&(file, page)).copied()
     }
 
-    /// What `other` knows of pages of these files, for those that this recording has and for those that it lacks: how many they are.
+    /// Takes the costs of pages of these files from `other`, also of pages that this recording lacks. Returns their number.
     pub fn learn(&mut self, other: &PageCosts, of: impl Fn(FileId) -> bool) -> usize {
         self.learned.extend(other.known.iter().filter(|((file, _), _)| of(*file)));
         let mut pages = self.learned.len();
@@ -139,13 +139,13 @@ impl PageCosts {
         pages
     }
 
-    /// Reads of flash for the block of these pages, where a call brought in that block alone, whose last page this is at most.
+    /// Flash reads for a block, where one call brought in that block alone, up to page `last` at most.
     pub fn block(&self, file: FileId, pages: std::ops::Range<u64>, last: u64) -> Option<u32> {
         let of_block = self.blocks.range((file, pages.start)..(file, pages.end.max(pages.start))).map(|(_, came)| came);
         of_block.filter(|came| came.last <= last).map(|came| came.reads).min()
     }
 
-    /// Another call may also have read the metadata about where blocks lie: the cheapest counts.
+    /// Another call may also have read metadata about the places of blocks: the cheapest one counts.
     fn add_block(&mut self, at: (FileId, u64), came: Came) {
         let room = self.blocks.len() < MOST_PAGES;
         match self.blocks.get_mut(&at) {
@@ -158,7 +158,7 @@ impl PageCosts {
         }
     }
 
-    /// Mean time of the pages of this recording whose time is known.
+    /// Mean time of this recording's pages with a known time.
     pub fn mean_ns(&self) -> f64 {
         let (count, sum) = self
             .known
@@ -168,14 +168,14 @@ impl PageCosts {
         if count == 0 { 0.0 } else { sum / count as f64 }
     }
 
-    /// From one read of flash to the next in one call, ns: the median, which is that of reads of one page, one behind the other; `None`
-    /// where no call read twice.
+    /// Time from one flash read to the next in a call, ns: the median, which is that of consecutive reads of one page. `None` where no
+    /// call read twice.
     pub fn between_reads_ns(&self) -> Option<f64> {
         median(&mut self.between_reads.clone())
     }
 
-    /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
-    /// `in_blocks`: they were not read one by one, but by a worker, and whether for no other call meanwhile.
+    /// Ends a call that brought in these pages of a file. `ended_ns`: only where nothing else was served meanwhile. `in_blocks`: `None`
+    /// where pages are read one by one; else a worker read them, and the value says whether it did so for this call alone.
     pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>, in_blocks: Option<bool>) {
         let (pages, reads) = (&call.pages, &call.reads_ns);
         if call.overflown {
@@ -197,7 +197,7 @@ impl PageCosts {
             return;
         }
         if let Some(alone) = in_blocks {
-            // Where several wait, what lies in a row is one's own, and was read once.
+            // Where several calls wait, reads in a row belong to one call, and were made once.
             if let (Some(&first), Some(&last)) = (pages.iter().min(), pages.iter().max())
                 && (alone || !call.is_torn)
             {
@@ -206,7 +206,7 @@ impl PageCosts {
             return;
         }
         let Some(ends) = ends(reads, pages.len()) else {
-            // All that is known of one is the mean.
+            // Only the mean of each page is known.
             let each = pages.len() as f64;
             let ns = ended_ns.map(|ended| (ended.saturating_sub(first) as f64 / each) as f32);
             let cost = PageCost { flash_reads: (reads.len() as f64 / each) as f32, ns };
@@ -244,8 +244,8 @@ fn to_u32(ns: u64) -> u32 {
     ns.try_into().unwrap_or(u32::MAX)
 }
 
-/// Behind which read each of so many pages ends. `None` where that is unknown: there are fewer reads than pages, or a pause that
-/// would be no end is as long as one that would (chunks that are only copied, an interrupt, a page in two nodes).
+/// For each page the index of its last read. `None` where that is unknown: there are fewer reads than pages, or a pause within a page
+/// is as long as one between pages (chunks that are only copied, an interrupt, a page in two nodes).
 fn ends(reads: &[u64], pages: usize) -> Option<Vec<usize>> {
     if reads.len() < pages {
         return None;

@@ -1,15 +1,15 @@
-//! Where a file's data nodes lie on UBIFS, as far as a trace shows: what a bulk read brings in ends with its LEB.
+//! Places of a file's data nodes on UBIFS, as far as a trace shows: a bulk read ends with its LEB.
 //!
-//! A data node is the last thing that reading its page takes from flash (fs/ubifs/file.c, `read_block`: `ubifs_tnc_lookup` first,
-//! which may read index nodes, then the node; 6.1.192), so that a call's last read of flash is the place of the last page that it
-//! brought in. Two pages whose places lie in one erase block, no farther apart than nodes of the largest size reach, lie in one
-//! run; between places that do not, the LEB is taken to end where one would be full.
+//! Reading a page reads its data node last (fs/ubifs/file.c, `read_block`: `ubifs_tnc_lookup` first, which may read index nodes, then
+//! the node; 6.1.192). So a call's last flash read is the place of the last page that it brought in. Two pages whose places lie in
+//! one erase block, no farther apart than nodes of the largest size reach, lie in one run. Between other places, the LEB is assumed
+//! to end where one would be full.
 //!
 //! UBIFS pads its write buffer to a page of flash where it has to be written out before it is full (`ubifs_wbuf_sync_nolock`,
-//! fs/ubifs/io.c), and what comes then does not follow. A node that shares no page of flash with the one before it is one of those,
-//! or that one happened to end with a page: it is the former where its LEB holds fewer nodes than a full one. As many are taken as
-//! explain what the LEB lacks, from its begin on: a new LEB of the journal may ask for a commit (`ubifs_add_bud_to_log`,
-//! fs/ubifs/log.c), which writes the buffers out (`do_commit`, fs/ubifs/commit.c) while the LEB has few nodes.
+//! fs/ubifs/io.c), and a new run begins behind the padding. A node that shares no page of flash with the one before it follows such
+//! padding, or the node before happened to end with a page. It is padding where the LEB holds fewer nodes than a full one. As many
+//! paddings are assumed as explain the missing nodes, from the LEB's begin on: a new LEB of the journal may request a commit
+//! (`ubifs_add_bud_to_log`, fs/ubifs/log.c), which writes the buffers out (`do_commit`, fs/ubifs/commit.c) while the LEB has few nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use flashscope_trace::{Device, Facts, FileId};
 
 use crate::measured::index::{Descent, Index, Levels};
 
-/// Places that are kept (40 bytes each).
+/// Most places that are kept (40 bytes each).
 const MAX_PLACES: usize = 1 << 20;
 
 /// The flash below a UBIFS mount.
@@ -32,7 +32,7 @@ pub struct Geometry {
     pub bulk_read: bool,
 }
 
-/// Devices of UBIFS mounts.
+/// The flash geometry of each UBIFS mount, by device number.
 pub fn mounts(facts: &Facts) -> BTreeMap<Device, Geometry> {
     let of = |mount: &Mount| {
         let device = mount.device()?;
@@ -58,17 +58,17 @@ pub fn has_bulk_read(mount: &Mount) -> bool {
     mount.options.as_deref().is_some_and(|options| options.split(',').any(|option| option == "bulk_read"))
 }
 
-/// Pages of flash that were read one after the other.
+/// Pages of flash that were read consecutively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     chip: u16,
-    /// `None` where it is that of several pages.
+    /// `None` for a call with several pages: where the last page's reads begin is not known.
     first: Option<u64>,
     last: u64,
 }
 
 impl Place {
-    /// One page of flash more; `before` is what was read up to it.
+    /// Adds a page of flash to the consecutive reads in `before`; begins anew where it does not follow.
     pub fn after(before: Option<Place>, chip: u16, page: u64) -> Place {
         match before {
             Some(run) if run.chip == chip && (page == run.last || page.checked_sub(1) == Some(run.last)) => {
@@ -78,23 +78,23 @@ impl Place {
         }
     }
 
-    /// Whether `next` begins with the page of flash behind it.
+    /// Whether `next` begins with the page of flash behind this place.
     pub fn is_before(self, next: Place) -> bool {
         self.chip == next.chip && next.first.is_some_and(|first| first.checked_sub(1) == Some(self.last))
     }
 
-    /// How many pages of flash a single node takes.
+    /// Number of pages of flash of a single node.
     fn reads(self) -> Option<u64> {
         Some(self.last.saturating_sub(self.first?).saturating_add(1))
     }
 
-    /// Of a call that brought in several pages only the last one's end is known.
+    /// The place of the last page of a call with several: only its end is known.
     pub fn of_the_last_page(self) -> Place {
         Place { first: None, ..self }
     }
 }
 
-/// Which pages of flash a file's page was last read from.
+/// The pages of flash that each page of a file was last read from.
 #[derive(Default)]
 pub struct Places {
     mounts: BTreeMap<Device, Geometry>,
@@ -102,32 +102,32 @@ pub struct Places {
     descents: BTreeMap<FileId, Descent>,
 }
 
-/// What the places show.
+/// Results from the places.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     pub runs: BTreeMap<FileId, NodeRuns>,
-    /// Pages of flash that a data node takes, by those that lie one behind the other; `None` where no two are known.
+    /// Mean pages of flash of a data node, from nodes that follow each other; `None` where no two are known.
     pub flash_pages: Option<f64>,
-    /// Reads of flash for a data node that is read alone; `None` where no page was.
+    /// Flash reads for a data node that is read alone; `None` where no page was read so.
     pub alone: Option<f64>,
-    /// Those of single pages: of each that another recording shows.
+    /// The same for single pages, from another recording.
     learned: HashMap<(FileId, u64), u32>,
     known: HashMap<(FileId, u64), u32>,
-    /// First and last page of flash of each, by page.
+    /// First and last page of flash of each page's node.
     places: BTreeMap<FileId, Arc<NodePlaces>>,
-    /// Files whose runs the trace shows nowhere.
+    /// Files for which the trace shows no run.
     pub guessed: usize,
-    /// Which nodes of the index pages need, where that is known of a file.
+    /// The index nodes of pages, for files where they are known.
     index: BTreeMap<FileId, Arc<Levels>>,
 }
 
 impl Nodes {
-    /// Reads of flash for this page's node, where another recording shows them.
+    /// Flash reads for this page's node, where another recording shows them.
     pub fn of(&self, file: FileId, page: u64) -> Option<u32> {
         self.learned.get(&(file, page)).copied()
     }
 
-    /// The index as far as it is known, and nothing of it in memory.
+    /// The index as far as it is known, with no node in memory.
     pub fn index(&self) -> Index<'_> {
         Index::new(&self.index)
     }
@@ -138,7 +138,7 @@ impl Nodes {
         Some(runs.at(self.places.get(&file).cloned().unwrap_or_default()))
     }
 
-    /// What `other` shows of these files, where they are on UBIFS.
+    /// Takes the places from `other` for these files (with their sizes), where they are on UBIFS.
     pub fn learn(&mut self, other: &Nodes, of: &BTreeMap<FileId, u64>) {
         if other.flash_pages.is_none() {
             return;
@@ -162,7 +162,7 @@ impl Places {
         Places { mounts: mounts(facts), by_page: BTreeMap::new(), descents: BTreeMap::new() }
     }
 
-    /// A call that brought in pages up to this one ended with these reads of flash, of so many.
+    /// A call that brought in pages up to this one ended with consecutive flash reads at `place`, of `reads` in all.
     pub fn note(&mut self, file: FileId, page: u64, place: Place, reads: u32) {
         let on_ubifs = file.device.is_some_and(|device| self.mounts.contains_key(&device));
         if on_ubifs && (self.by_page.len() < MAX_PLACES || self.by_page.contains_key(&(file, page))) {
@@ -174,7 +174,7 @@ impl Places {
         }
     }
 
-    /// The runs of these files; others are not on UBIFS.
+    /// Results for these files; those not on UBIFS are left out.
     pub fn nodes(&self, files: impl Iterator<Item = FileId>) -> Nodes {
         let mut nodes = Nodes::default();
         let files: Vec<(FileId, Geometry)> =
@@ -187,7 +187,7 @@ impl Places {
             }
         }
         nodes.flash_pages = (steps > 0 && apart > 0).then(|| apart as f64 / steps as f64);
-        // The index is read before the node, from a LEB of its own: the last reads, which lie in a row, are the node's.
+        // The index is read before the node, from another LEB: the consecutive reads at the end are the node's.
         for (&page, place) in files.iter().flat_map(|&(file, _)| self.of(file)) {
             let Some(reads) = place.reads() else { continue };
             nodes.known.insert(page, reads.try_into().unwrap_or(u32::MAX));
@@ -195,7 +195,7 @@ impl Places {
         let reads: u64 = nodes.known.values().map(|&reads| u64::from(reads)).sum();
         nodes.alone = (!nodes.known.is_empty()).then(|| reads as f64 / nodes.known.len() as f64);
         for (file, geometry) in files {
-            // Places are whole pages of flash: where their mean is close to the largest node, such nodes lie there.
+            // Places are whole pages of flash: where their mean is close to the largest node, nodes are assumed to have that size.
             let node_bytes = nodes.flash_pages.map_or(LARGEST_NODE as f64, |pages| pages * geometry.page_bytes as f64);
             let largest = LARGEST_NODE as f64;
             let node_bytes = if node_bytes > 0.95 * largest { largest } else { node_bytes };
@@ -254,8 +254,8 @@ impl Places {
 /// A page, and where it lies.
 type Placed = (u64, Place);
 
-/// How often the write buffer was padded, at least, in a LEB that holds so many nodes: its end is shorter than one more node, and each
-/// padding than a page of flash.
+/// Fewest paddings of the write buffer in a LEB that holds `nodes` nodes: its unused end is shorter than one more node, and each
+/// padding is shorter than a page of flash.
 fn paddings(geometry: Geometry, in_a_leb: u64, nodes: u64, node_bytes: f64) -> usize {
     if nodes >= in_a_leb {
         return 0;
@@ -264,7 +264,7 @@ fn paddings(geometry: Geometry, in_a_leb: u64, nodes: u64, node_bytes: f64) -> u
     (lacking / geometry.page_bytes as f64).ceil().max(1.0) as usize
 }
 
-/// Whether all nodes from the one to the other lie in a row.
+/// Whether all nodes from `a` to `b` follow each other.
 fn follows(geometry: Geometry, a: Placed, b: Placed) -> bool {
     let (Place { chip, last: from, .. }, Place { chip: other, last: to, .. }) = (a.1, b.1);
     let most = (b.0 - a.0).saturating_mul(LARGEST_NODE).div_ceil(geometry.page_bytes);

@@ -1,11 +1,11 @@
-//! The device: what a request costs, and how many it works on at once.
+//! The device: the cost of a request, and the number of requests it works on at once.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Requests at once that a device is tried with.
+/// Largest queue depth that is tried.
 const MAX_DEPTH: usize = 64;
-/// How much longer than the longest recorded one a request may be: as far as tests/readahead_queue.rs holds it.
+/// The fit holds for requests up to this many times longer than the longest recorded one, as tests/readahead_queue.rs checks.
 const MOST_TIMES_LONGER: u64 = 8;
 const KIB: f64 = 1024.0;
 
@@ -42,7 +42,7 @@ impl Sample {
 }
 
 impl DeviceCost {
-    /// `None` where there are none.
+    /// `None` where there are no samples.
     pub(super) fn fit(samples: &[Sample], most_at_once: usize) -> Option<DeviceCost> {
         let alone: Vec<&Sample> = samples.iter().filter(|sample| sample.alone).collect();
         let all: Vec<&Sample> = samples.iter().collect();
@@ -61,7 +61,7 @@ impl DeviceCost {
         if !degenerate {
             kib_ns = (n * xy - x * y) / spread;
             request_ns = (y - kib_ns * x) / n;
-            // A negative part is noise.
+            // A negative cost is noise.
             if kib_ns < 0.0 {
                 (request_ns, kib_ns) = (y / n, 0.0);
             } else if request_ns < 0.0 {
@@ -78,7 +78,7 @@ impl DeviceCost {
             degenerate,
             largest_bytes: samples.iter().map(|sample| sample.bytes).max().unwrap_or(0),
         };
-        // How many at once explains best when requests that met others came back.
+        // The smallest depth that best explains the completion times of requests that overlapped others.
         let depths = 1..=most_at_once.clamp(1, MAX_DEPTH);
         let errors: Vec<(usize, f64)> = depths.map(|depth| (depth, cost.off_with(depth, samples))).collect();
         let least = errors.iter().map(|&(_, off)| off).fold(f64::INFINITY, f64::min);
@@ -86,7 +86,7 @@ impl DeviceCost {
         Some(cost)
     }
 
-    /// No time is predicted for longer requests.
+    /// The longest request for which a time is predicted, bytes.
     pub fn known_bytes(&self) -> u64 {
         self.largest_bytes.saturating_mul(if self.degenerate { 1 } else { MOST_TIMES_LONGER })
     }
@@ -101,11 +101,11 @@ impl DeviceCost {
     }
 }
 
-/// Requests in, times of completion out.
+/// The device in virtual time: takes requests and returns their completion times.
 pub(super) struct Servers {
     request_ns: f64,
     kib_ns: f64,
-    /// When the last request of each of its places was issued, and when it is done.
+    /// For each request the device works on at once: issue and completion of the last one.
     places: Vec<(f64, f64)>,
 }
 
@@ -115,7 +115,7 @@ impl Servers {
     }
 
     pub(super) fn submit(&mut self, issued: f64, bytes: u64) -> f64 {
-        // Tasks are replayed one call after the other: what another has issued later in virtual time is not in the way.
+        // Tasks are replayed one call after the other: a request that another task issued later in virtual time does not delay this one.
         let free_at = |&(last_issued, done): &(f64, f64)| if last_issued > issued { issued } else { done };
         let free = self.places.iter().map(free_at);
         let (first, free) = free.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, issued));

@@ -1,16 +1,16 @@
-//! Where the pages of files lie on their device, as far as bios show: a file that goes on elsewhere on its device is read by one
-//! more bio there (`mpage_readahead`, fs/mpage.c; `ext4_mpage_readpages`, fs/ext4/readpage.c; both of 6.1).
+//! Places of files' pages on their device, as far as bios show. Where a file continues elsewhere on its device, reading it takes one
+//! more bio (`mpage_readahead`, fs/mpage.c; `ext4_mpage_readpages`, fs/ext4/readpage.c; both of 6.1).
 
 use std::collections::BTreeMap;
 
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
-/// Pieces of files that are kept.
+/// Most pieces of files that are kept.
 const MAX_PIECES: usize = 1 << 16;
 const PAGE_SECTORS: u64 = PAGE_BYTES / 512;
 
-/// Pages that follow one another on the device.
+/// Pages that follow each other on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     /// The page behind the last.
@@ -26,14 +26,14 @@ impl Piece {
 
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
-    /// By first page. Pieces of a file do not overlap; two that touch lie apart on the device.
+    /// By first page. Pieces of a file do not overlap; two adjacent pieces are not adjacent on the device.
     pieces: BTreeMap<(FileId, u64), Piece>,
-    /// Pages of bios beyond the most pieces that are kept: they are taken to follow the pages before them.
+    /// Pages of bios beyond the most pieces: they are assumed to follow the pages before them.
     pub pages_not_kept: u64,
 }
 
 impl Extents {
-    /// A bio of these pages, from this sector on. What was known of them before is no longer so.
+    /// Adds a bio of these pages that begins at `sector`. It replaces what was known of them.
     pub fn seen(&mut self, file: FileId, pages: &[u64], sector: u64) {
         let Some((&first, end)) = pages.first().zip(pages.last().and_then(|last| last.checked_add(1))) else { return };
         if end.checked_sub(first) != Some(pages.len() as u64) {
@@ -65,7 +65,7 @@ impl Extents {
         self.pieces.range((file, 0)..(file, page)).next_back()
     }
 
-    /// Forgets these pages.
+    /// Removes these pages.
     fn clear(&mut self, file: FileId, first: u64, end: u64) {
         if let Some((&key, &piece)) = self.before(file, first)
             && piece.end > first
@@ -85,12 +85,12 @@ impl Extents {
         }
     }
 
-    /// The page before this one is known to lie elsewhere.
+    /// Whether the page before this one is known to lie elsewhere.
     pub fn breaks(&self, file: FileId, page: u64) -> bool {
         self.pieces.contains_key(&(file, page)) && self.before(file, page).is_some_and(|(_, piece)| piece.end == page)
     }
 
-    /// Places where a file goes on elsewhere.
+    /// Number of places where a file continues elsewhere.
     pub fn all_breaks(&self) -> u64 {
         self.pieces.keys().filter(|&&(file, page)| self.breaks(file, page)).count() as u64
     }

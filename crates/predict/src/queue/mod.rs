@@ -1,14 +1,13 @@
-//! Time behind a block queue, where the device works while the reader goes on.
+//! Time behind a block queue, where the device works while the reader continues.
 //!
-//! Two halves. [`QueueReader`] reads a recording: which bios a call requested, when the device was done with them, and what the
-//! processor's part of calls was; from that [`QueueCost`] is fitted. [`Replay`] runs the calls again in virtual time: a call
-//! waits for the pages that it takes, pages that no call waits for cost only their requests, and the pauses between a
-//! task's calls stay as they were recorded.
+//! [`QueueReader`] reads a recording: the bios that a call requested, their completion times, and the processor time of calls.
+//! [`QueueCost`] is fitted from these. [`Replay`] runs the calls again in virtual time: a call waits for the pages that it uses; pages
+//! that no call waits for cost only their requests; the pauses between a task's calls stay as recorded.
 //!
-//! What becomes a bio and a request: a run of contiguous pages is one bio of at most 256 pages (`BIO_MAX_VECS`,
-//! include/linux/bio.h; fs/mpage.c, fs/ext4/readpage.c), cut into requests of at most `max_sectors_kb` (`bio_split_to_limits`,
-//! block/blk-merge.c); its pages are there when all of it is (`bio_endio`). All of Linux 6.1. A run ends where the recording shows
-//! that the file goes on elsewhere on its device ([`Extents`]).
+//! Bios and requests: a run of contiguous pages is one bio of at most 256 pages (`BIO_MAX_VECS`, include/linux/bio.h; fs/mpage.c,
+//! fs/ext4/readpage.c), cut into requests of at most `max_sectors_kb` (`bio_split_to_limits`, block/blk-merge.c). Its pages are ready
+//! when the whole bio is (`bio_endio`). All of Linux 6.1. A run ends where the recording shows that the file continues elsewhere on
+//! its device ([`Extents`]).
 
 use flashscope_trace::facts::Disk;
 use flashscope_trace::{Device, Facts};
@@ -34,25 +33,25 @@ pub struct QueueCost {
     pub processor: ProcessorCost,
 }
 
-/// What a recording shows of the block queue.
+/// The block queue in a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Queued {
     /// `None` where no call was seen to wait for a block device.
     pub cost: Option<QueueCost>,
-    /// Read requests of the devices that calls read from, and what they moved.
+    /// Read requests of the devices that calls read from; `kib` has their size.
     pub requests: u64,
-    /// Of those: a file system's own (where files lie, say).
+    /// Of those: requests for a file system's metadata.
     pub metadata_requests: u64,
     pub kib: u64,
-    /// Pages that an earlier call had read ahead, and that were not there yet when the call that asks for them began.
+    /// Pages that an earlier call had read ahead, and that were not ready when the call that requests them began.
     pub pages_late: u64,
-    /// Pages in flight that no call waited for: their completion was lost, or too many were in flight.
+    /// Pages in flight whose completion was lost, or that were forgotten because too many were in flight.
     pub pages_given_up: u64,
-    /// Calls beyond the most that are followed at once: what they waited for is in no figure.
+    /// Calls beyond the most that are followed at once: their waits are in no figure.
     pub calls_not_followed: u64,
-    /// Requests without a duration: of further disks, or given up because no completion came.
+    /// Requests without a duration: of further disks, or without a completion.
     pub requests_not_followed: u64,
-    /// Where files lie on their devices.
+    /// Places of files on their devices.
     pub extents: Extents,
 }
 
@@ -65,7 +64,7 @@ pub struct Requested {
     pub pages_late: u64,
 }
 
-/// The longest request of the queue below a file system (`max_sectors_kb`), bytes, as a recording's facts have it.
+/// The longest request of the queue below a file system (`max_sectors_kb`), bytes, from the recording's facts.
 pub fn request_bytes(facts: &Facts, device: Device) -> Option<u64> {
     let source = facts.mount_of(device)?.source.as_deref()?.rsplit('/').next()?;
     // A partition's name begins with its disk's.

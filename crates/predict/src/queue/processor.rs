@@ -1,4 +1,4 @@
-//! The processor's part of calls, by least squares.
+//! The processor time of calls, fitted by least squares.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub struct ProcessorCost {
 
 const PARTS: usize = 9;
 
-/// Sums of least squares: memory does not grow with the trace.
+/// Sums for least squares: memory does not grow with the trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     n: f64,
@@ -51,8 +51,8 @@ impl Sums {
         }
     }
 
-    /// Coordinate descent on the normal equations; every part is kept at 0 or above. Of parts that always come together the first
-    /// gets what they cost.
+    /// Coordinate descent on the normal equations; every part stays at 0 or above. Of parts that always occur together the first gets
+    /// the whole cost.
     fn solve(&self) -> [f64; PARTS] {
         let mut parts = [0.0; PARTS];
         for _ in 0..50_000 {

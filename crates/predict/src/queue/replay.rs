@@ -1,4 +1,4 @@
-//! Calls in virtual time, before a device that works beside them.
+//! Replays calls in virtual time, with a device that works in parallel.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -9,31 +9,31 @@ use flashscope_trace::{FileId, TaskId};
 use super::device::Servers;
 use super::{Extents, ProcessorCost, QueueCost, Requested};
 
-/// Pages of a bio at most.
+/// Most pages of a bio.
 const BIO_PAGES: u64 = 256;
-/// `BLK_DEF_MAX_SECTORS` (include/linux/blkdev.h): what a queue's requests are bounded by unless its driver says less.
+/// `BLK_DEF_MAX_SECTORS` (include/linux/blkdev.h): the limit of a queue's requests unless its driver sets a lower one.
 const DEFAULT_REQUEST_BYTES: u64 = 2560 * 512;
-/// Stretches of calls that the processor's parts are fitted to, at least: nine parts of fewer are anything.
+/// Fewest stretches for a fit of the processor's parts: nine parts are not determined by fewer.
 const ENOUGH_STRETCHES: u64 = 18;
-/// Pages that are followed in flight.
+/// Most pages in flight.
 const MAX_COMING: usize = 1 << 16;
 
 #[derive(Clone, Copy)]
 struct Coming {
-    /// When its bio is done with, and all that the processor does for it.
+    /// When its bio is complete, with all processor time for it.
     at: f64,
-    /// Call that it came with.
+    /// The call that requested it.
     by: u64,
 }
 
-/// Where a task is in virtual time, and where it was when it was recorded.
+/// A task's time in the replay, and its time in the recording.
 #[derive(Clone, Copy)]
 struct Clock {
     virtual_ns: f64,
     recorded_ns: Option<u64>,
 }
 
-/// Calls in virtual time, in the order in which they were recorded.
+/// Replays calls in recorded order.
 pub struct Replay<'a> {
     cost: ProcessorCost,
     extents: &'a Extents,
@@ -41,7 +41,7 @@ pub struct Replay<'a> {
     request_bytes: u64,
     tasks: HashMap<TaskId, Clock>,
     coming: HashMap<(FileId, u64), Coming>,
-    /// Bios that are done at a time (bits of a positive number order as it does), and their pages.
+    /// Completion times of bios (bits of a positive number sort as the number does), and their pages.
     completions: BinaryHeap<Reverse<(u64, u64)>>,
     /// Pages that are allocated and not requested yet.
     run: Option<(FileId, u64, u64)>,
@@ -53,20 +53,20 @@ pub struct Replay<'a> {
     call: u64,
     requested: Requested,
     longest_bytes: u64,
-    /// The device's fit holds for requests up to this length.
+    /// The longest request for which the device's fit holds, bytes.
     known_bytes: u64,
-    /// In calls, and in advice that requests pages.
+    /// Time in calls, and in advice that requests pages.
     in_calls: Stretches,
 }
 
-/// Stretches of time that are kept apart until they are put together.
+/// Most stretches of time that are kept separately.
 const MOST_STRETCHES: usize = 1 << 16;
 
-/// Time in which any task is in a call.
+/// The time in which any task is in a call.
 #[derive(Default)]
 struct Stretches {
     kept: Vec<(f64, f64)>,
-    /// Of those that are no longer kept.
+    /// Sum of the stretches that are no longer kept.
     before_ns: f64,
 }
 
@@ -75,7 +75,7 @@ impl Stretches {
         self.kept.push((from, to));
         if self.kept.len() >= MOST_STRETCHES {
             self.put_together();
-            // Tasks are replayed in the order in which they were recorded: what comes is near the end.
+            // Tasks are replayed in recorded order, so a new stretch lies near the end.
             let most = self.kept.len().saturating_sub(MOST_STRETCHES / 2);
             self.before_ns += self.kept.drain(..most).map(|(from, to)| to - from).sum::<f64>();
         }
@@ -126,11 +126,11 @@ impl Replay<'_> {
         }
     }
 
-    /// A call begins, which was recorded from `began_ns` to `ended_ns`.
+    /// Begins a call that was recorded from `began_ns` to `ended_ns`.
     pub fn begin(&mut self, tid: TaskId, began_ns: u64, ended_ns: Option<u64>) {
         let clock = self.tasks.get(&tid).copied();
         self.now = match clock {
-            // Its pause, as it was.
+            // Its pause lasts as long as recorded.
             Some(Clock { virtual_ns, recorded_ns: Some(ended) }) => virtual_ns + began_ns.saturating_sub(ended) as f64,
             Some(Clock { virtual_ns, recorded_ns: None }) => virtual_ns,
             None => (began_ns as f64 + self.drift).max(0.0),
@@ -138,12 +138,12 @@ impl Replay<'_> {
         self.tasks.insert(tid, Clock { virtual_ns: self.now, recorded_ns: ended_ns });
         (self.task, self.began) = (tid, self.now);
         self.call += 1;
-        // What was done in the pause did not keep the call.
+        // Completions in the pause did not delay the call.
         self.skip_completions();
         self.spend(self.cost.call_ns);
     }
 
-    /// What is no call (advice that reads): where its task is now.
+    /// Begins advice that reads, which is no call: it starts at its task's current time.
     pub fn beside(&mut self, tid: TaskId, asks_for_pages: bool) {
         self.call += 1;
         self.now = self.tasks.get(&tid).map_or(self.now, |clock| clock.virtual_ns);
@@ -153,7 +153,7 @@ impl Replay<'_> {
         }
     }
 
-    /// The processor works for the task; what the device is done with meanwhile comes on top.
+    /// Adds processor time of the task; completions meanwhile add theirs.
     fn spend(&mut self, ns: f64) {
         let mut until = self.now + ns;
         while let Some(&Reverse((at, pages))) = self.completions.peek()
@@ -173,7 +173,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A page comes into the cache.
+    /// A page was added to the cache.
     pub fn added(&mut self, file: FileId, page: u64) {
         match &mut self.run {
             Some((of, first, pages))
@@ -189,10 +189,10 @@ impl Replay<'_> {
         self.spend(self.cost.added_ns);
     }
 
-    /// Asks the device for the pages that were added.
+    /// Requests the added pages from the device.
     fn ask(&mut self) {
         let Some((file, first, pages)) = self.run.take() else { return };
-        // Nobody waits for what is there.
+        // No call waits for pages that are complete.
         if self.coming.len() >= MAX_COMING {
             let now = self.now;
             self.coming.retain(|_, coming| coming.at > now);
@@ -226,7 +226,7 @@ impl Replay<'_> {
         }
     }
 
-    /// The reader takes a page, and waits where it is on its way.
+    /// The reader uses a page, and waits where it is in flight.
     pub fn used(&mut self, file: FileId, page: u64) {
         self.ask();
         if let Some(coming) = self.coming.remove(&(file, page)) {
@@ -240,7 +240,7 @@ impl Replay<'_> {
         self.spend(self.cost.page_ns);
     }
 
-    /// The access is over; `timed`: it is a call with a recorded end.
+    /// Ends the access; `timed`: it is a call with a recorded end.
     pub fn end(&mut self, timed: bool) {
         self.ask();
         self.in_calls.add(self.began, self.now);
@@ -252,7 +252,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Time in all calls, where the fit knows such requests, and the requests to the device.
+    /// Time in all calls, and the requests to the device. `None` for the time where a request was longer than the fit holds for.
     pub fn finish(self) -> (Option<f64>, Requested) {
         let known = self.longest_bytes <= self.known_bytes;
         (known.then(|| self.in_calls.total_ns()), self.requested)

@@ -1,4 +1,4 @@
-//! What a recording's block events say of its calls.
+//! Reads the block events of a recording's calls.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use super::processor::Sums;
 use super::{DeviceCost, QueueCost, Queued};
 use flashscope_analysis::cache::in_flight::{Bio, InFlight, MAX_FOLLOWED, is_read};
 
-/// Requests that the fit of the device is made of.
+/// Most requests that the device is fitted to.
 const MAX_SAMPLES: usize = 1 << 16;
 
 /// A call that a task is in.
@@ -17,27 +17,27 @@ const MAX_SAMPLES: usize = 1 << 16;
 struct Inside {
     began_ns: u64,
     file: FileId,
-    /// Pages that it asks for.
+    /// Pages that it requests, from `first` to before `end`.
     first: u64,
     end: u64,
     is_fault: bool,
     added: u64,
     first_added: Moment,
-    /// `None` where the task did something else since.
+    /// `None` where the task has done something else since.
     last_added: Option<Moment>,
-    /// Pages that were added right after others, how long that took, and what was done meanwhile.
+    /// Pages that were added directly after another, the time for them, and completions meanwhile.
     in_a_row: Stretch,
     bios: u64,
     last_issue: Option<Moment>,
-    /// The last that the task was seen to do in it.
+    /// Time of the task's last event in the call.
     last_seen_ns: u64,
     waited: Option<Waited>,
     late: u64,
-    /// That were done in it.
+    /// Bios and pages completed while the call ran.
     done: Done,
 }
 
-/// Bios and pages.
+/// Numbers of completed bios and pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     bios: u64,
@@ -50,7 +50,7 @@ impl Done {
     }
 }
 
-/// When something happened in a call, and what had been done in it by then.
+/// The time of an event in a call, and the completions up to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     time_ns: u64,
@@ -70,12 +70,12 @@ impl Inside {
     }
 }
 
-/// The last bio of pages that a call asks for that came while it was under way.
+/// The last bio with requested pages that completed while the call ran.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
     until_ns: u64,
     pages: u64,
-    /// The first of them that the call asks for.
+    /// The first page of the bio that the call requests.
     from: u64,
 }
 
@@ -89,33 +89,33 @@ struct Issued {
 /// One disk.
 #[derive(Debug, Default)]
 struct Disk {
-    /// By first sector.
+    /// Requests in flight by first sector.
     issued: BTreeMap<u64, Issued>,
     samples: Vec<Sample>,
     most_at_once: usize,
     requests: u64,
     metadata_requests: u64,
     bytes: u64,
-    /// A call's pages came from it.
+    /// It holds pages that a call read.
     read_by_calls: bool,
 }
 
-/// Reads events, in order of time.
+/// Collects [`Queued`] from events in order of time.
 #[derive(Debug, Default)]
 pub struct QueueReader {
     found: Queued,
     inside: HashMap<TaskId, Inside>,
-    /// Bios by the task that queued them and the begin of its call.
+    /// Bios with the task that queued them and the begin of its call.
     in_flight: InFlight<Option<(TaskId, u64)>>,
     disks: BTreeMap<Device, Disk>,
     sums: Sums,
     limits: Limits,
 }
 
-/// Disks that are distinguished.
+/// Most disks.
 const MAX_DISKS: usize = 64;
 
-/// What is followed at most.
+/// Limits of memory.
 #[derive(Debug)]
 struct Limits {
     calls: usize,
@@ -131,7 +131,7 @@ impl Default for Limits {
 }
 
 impl QueueReader {
-    /// A call begins: `end` is the page behind the last that it asks for.
+    /// A call begins: `pages` are the first page that it requests and the page behind the last.
     pub fn begin(&mut self, tid: TaskId, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
         if self.inside.len() >= self.limits.calls && !self.inside.contains_key(&tid) {
             self.found.calls_not_followed += 1;
@@ -159,7 +159,7 @@ impl QueueReader {
         self.inside.insert(tid, new);
     }
 
-    /// Pages came into the cache.
+    /// Pages were added to the cache.
     pub fn added(&mut self, tid: TaskId, time_ns: u64, file: FileId, first: u64, pages: u64) {
         if let Some(inside) = self.inside.get_mut(&tid) {
             let now = inside.now(time_ns);
@@ -201,7 +201,7 @@ impl QueueReader {
         }
         if let Some(inside) = inside {
             inside.bios += 1;
-            // What comes after its first bio is no row of pages any more.
+            // The pages after its first bio no longer form one row.
             if inside.bios > 1 {
                 inside.last_added = None;
             }
@@ -219,13 +219,13 @@ impl QueueReader {
         disk.requests += 1;
         disk.metadata_requests += u64::from(event.flags.has(RequestFlags::META));
         disk.bytes = disk.bytes.saturating_add(event.bytes);
-        // What is lost on its way would be in the way for ever.
+        // A lost request would stay in flight for ever.
         if disk.issued.len() >= self.limits.requests {
             self.found.requests_not_followed += disk.issued.len() as u64;
             disk.issued.clear();
         }
         let alone = disk.issued.is_empty();
-        // Where there are two, both know.
+        // With two in flight, neither is alone.
         if disk.issued.len() == 1 {
             disk.issued.values_mut().for_each(|other| other.alone = false);
         }
@@ -274,14 +274,14 @@ impl QueueReader {
         }
     }
 
-    /// A read came back with what lies before this page: its file may have ended there.
+    /// A read returned the bytes before this page: its file may have ended there.
     pub fn got(&mut self, tid: TaskId, behind: u64) {
         if let Some(inside) = self.inside.get_mut(&tid).filter(|inside| !inside.is_fault) {
             inside.end = inside.end.min(behind.max(inside.first));
         }
     }
 
-    /// The task is no longer in its call. For a fault, whose end has no event: when it was, as far as a wait shows.
+    /// The task left its call. Returns the end of a fault, which has no event: the end of its wait, where one was seen.
     pub fn over(&mut self, tid: TaskId, ended_ns: Option<u64>) -> Option<u64> {
         let inside = self.inside.remove(&tid)?;
         self.in_flight.forget_pending(tid);
@@ -292,7 +292,7 @@ impl QueueReader {
         let since = |from: u64, to: u64| number(to.saturating_sub(from));
         let requested = number(inside.end.saturating_sub(inside.first));
         let waited = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns);
-        // A call that asks once for pages: what lies between its events separates the parts, also where all bios are of one length.
+        // A call with one bio: the times between its events separate the parts, also where all bios have the same length.
         let last = inside.last_issue.zip(inside.last_added).filter(|_| inside.bios == 1);
         let begun = last.filter(|(issue, added)| issue.time_ns >= added.time_ns);
         if let Some((issue, last_added)) = begun {
@@ -308,7 +308,7 @@ impl QueueReader {
         }
         let added = number(inside.added);
         match (waited, begun) {
-            // Where the reader slept, only what comes before and after is the processor's.
+            // Where the reader slept, only the time before and after the sleep is the processor's.
             (Some(waited), _) => {
                 let done = Done { bios: 0, pages: waited.pages };
                 let left = number(inside.end.saturating_sub(waited.from).max(1));
@@ -318,7 +318,7 @@ impl QueueReader {
                 let done = inside.done.since(issue.done);
                 self.stretch([0.0, 0.0, 0.0, 0.0, requested, added, 0.0], since(issue.time_ns, ended_ns), done);
             }
-            // Who went on to ask for more pages afterwards had not come to them, and found them there.
+            // A call that requested more pages after the completion had not waited: it found them complete.
             (None, None) => {
                 let parts = [1.0, added, number(inside.bios), 0.0, requested, added, added];
                 self.stretch(parts, since(inside.began_ns, ended_ns), inside.done);
@@ -327,7 +327,7 @@ impl QueueReader {
         until
     }
 
-    /// Time of the processor, by its parts but what was done in it.
+    /// Adds processor time, divided into its parts and the completions in it.
     fn stretch(&mut self, parts: [f64; 7], ns: f64, done: Done) {
         let [call, added, bios, waits, pages, driver, in_bios] = parts;
         let (done_pages, done_bios) = (done.pages as f64, done.bios as f64);
@@ -341,7 +341,7 @@ impl QueueReader {
         found.metadata_requests = read.iter().map(|disk| disk.metadata_requests).sum();
         found.kib = read.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.bytes)) / 1024;
         found.pages_given_up = self.in_flight.pages_given_up();
-        // Of several disks, the one that was read most.
+        // Of several disks, the one with most requests.
         let most = read.into_iter().max_by_key(|disk| disk.requests);
         let device = most.and_then(|disk| DeviceCost::fit(&disk.samples, disk.most_at_once));
         found.cost = device.zip(self.sums.fit()).map(|(device, processor)| QueueCost { device, processor });

@@ -1,4 +1,4 @@
-//! Which pages of files are in the cache, as far as a trace shows: runs of them, in bounded memory.
+//! The cached pages of files, as far as a trace shows: runs of pages, in bounded memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,20 +7,20 @@ use flashscope_trace::FileId;
 
 use flashscope_analysis::bounded::{Full, Ranges};
 
-/// Runs of pages that are followed; of more the oldest are forgotten.
+/// Most runs of pages; beyond, the oldest are forgotten.
 const MAX_RUNS: usize = 1 << 18;
-/// Pages that were there before the recording began: as many as a cache of 1 GiB holds.
+/// Most pages that were cached before the recording began: as many as a cache of 1 GiB holds.
 const MOST_BEFORE: u64 = 1 << 18;
 
-/// Pages that came and did not leave yet, and those that a read found without that they came.
+/// Pages that were added and not removed yet, and pages that a read found although they were never added.
 #[derive(Debug)]
 pub struct Cached {
     there: Ranges<FileId, ()>,
     before: Ranges<FileId, ()>,
     before_pages: u64,
-    /// Pages of each file that are there.
+    /// Number of cached pages of each file.
     counts: HashMap<FileId, u64>,
-    /// Pages of which it was forgotten that they are there, or were before.
+    /// Pages that were forgotten, although they are cached or were before the recording.
     pub forgotten: u64,
 }
 
@@ -32,12 +32,12 @@ impl Default for Cached {
 }
 
 impl Cached {
-    /// Whether a page of this file is there.
+    /// Whether a page of this file is known to be cached.
     pub fn knows(&self, file: FileId) -> bool {
         self.counts.contains_key(&file)
     }
 
-    /// Pages are there from now on. Returns those that were not.
+    /// Pages are added. Returns those that were not cached.
     pub fn add(&mut self, file: FileId, pages: Range<u64>) -> Vec<Range<u64>> {
         let (mut new, mut lost) = (Vec::new(), 0_u64);
         let end = pages.end;
@@ -61,8 +61,8 @@ impl Cached {
         new
     }
 
-    /// Pages leave. Returns those that were there, run by run, each with whether none of the file is left behind it.
-    /// `taken_back`: by who brought them in, as part of that.
+    /// Pages are removed. Returns those that were cached, run by run, each with whether it was the file's last.
+    /// `taken_back`: their reader removed them itself, as part of the read.
     pub fn left(&mut self, file: FileId, pages: Range<u64>, taken_back: bool) -> Vec<(Range<u64>, bool)> {
         let mut runs = Vec::new();
         let end = pages.end;
@@ -89,7 +89,7 @@ impl Cached {
             .collect()
     }
 
-    /// A read found these pages: those that never came were there before.
+    /// A read found these pages: those that were never added were cached before.
     pub fn found(&mut self, file: FileId, pages: Range<u64>) {
         let room = MOST_BEFORE - self.before_pages;
         let end = pages.start.saturating_add(room).min(pages.end);
@@ -119,7 +119,7 @@ impl Cached {
         }
     }
 
-    /// What was there before, in order.
+    /// Pages that were cached before the recording, in order.
     pub fn before(&self) -> Vec<(FileId, Range<u64>)> {
         self.before.iter().map(|(file, run, ())| (file, run)).collect()
     }

@@ -1,22 +1,22 @@
-//! Time in which calls waited for a CPU because others ran: it is not the storage's.
+//! Time in which calls waited for a CPU because other tasks ran. It is not the storage's time.
 //!
-//! A call's task that is taken off its processor while it could run (`sched_switch` says so in `prev_state`) waits for a processor. As
-//! long as that is all that any call waits for, the clock by which calls are measured stands. A task that sleeps waits for storage, or
-//! for one that reads for it: its time counts.
+//! A task in a call that is taken off its processor while it could run (`prev_state` of `sched_switch`) waits for a processor. While
+//! that is all that the calls wait for, the clock that measures calls stands still. A task that sleeps waits for storage, or for a
+//! task that reads for it: its time counts.
 
 use flashscope_trace::TaskId;
 use std::collections::{HashMap, HashSet};
 
-/// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. Below are the states in
-/// which it sleeps, or is gone; none of them is one that can run.
+/// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. The bits below are states
+/// in which it sleeps or has ended; in none of them it can run.
 const PREEMPTED: i64 = 0x100;
 
-/// The state in `sched_switch` of the task that leaves the processor.
+/// Whether a task with this `prev_state` of `sched_switch` could have continued to run.
 pub fn can_run(prev_state: i64) -> bool {
     prev_state == 0 || prev_state & PREEMPTED != 0
 }
 
-/// The clock.
+/// The clock that stands still while calls wait for a CPU.
 #[derive(Debug, Default)]
 pub struct CpuWait {
     /// Tasks in a call that could run and do not.
@@ -26,14 +26,14 @@ pub struct CpuWait {
 }
 
 impl CpuWait {
-    /// A processor went over to `next`, from a task that could run on and is in a call, if it is; `in_calls`: all that are in one.
+    /// A processor switched to `next`. `from`: the task before, if it could continue and is in a call. `in_calls`: number of tasks in one.
     pub fn switched(&mut self, time_ns: u64, from: Option<TaskId>, next: TaskId, in_calls: usize) {
         self.waiting.remove(&next);
         self.waiting.extend(from.filter(|&from| from != next));
         self.update(time_ns, in_calls);
     }
 
-    /// A task began a call, or ended one: it runs.
+    /// A task began or ended a call: it runs.
     pub fn runs(&mut self, time_ns: u64, tid: TaskId, in_calls: usize) {
         self.waiting.remove(&tid);
         self.update(time_ns, in_calls);
@@ -55,14 +55,14 @@ impl CpuWait {
         self.total_ns
     }
 
-    /// How long the clock has stood by then.
+    /// For how long the clock has stood still before this time.
     pub fn before(&self, time_ns: u64) -> u64 {
         let standing = self.since.map_or(0, |since| time_ns.saturating_sub(since));
         self.total_ns.saturating_add(standing)
     }
 }
 
-/// Who of those in a call has run for how long: what one waits for a processor, or a lock, while another reads is not its pages' time.
+/// Running time of each task in a call: while a task waits for a processor, or a lock, as another reads, the time is not its pages'.
 #[derive(Debug, Default)]
 pub struct Ran {
     running: Option<(TaskId, u64)>,
@@ -72,7 +72,7 @@ pub struct Ran {
     forgotten: u64,
 }
 
-/// Tasks with a time of their own; with more, all begin anew.
+/// Most tasks with a running time; with more, all begin anew.
 #[derive(Debug)]
 struct Most(usize);
 
@@ -83,7 +83,7 @@ impl Default for Most {
 }
 
 impl Ran {
-    /// A processor went over to `next`; `in_call`: from a task that is in one.
+    /// A processor switched to `next`; `in_call`: the task before is in a call.
     pub fn switched(&mut self, time_ns: u64, in_call: bool, next: TaskId) {
         if in_call {
             self.account(time_ns);
@@ -91,12 +91,12 @@ impl Ran {
         self.running = Some((next, time_ns));
     }
 
-    /// The task that runs begins a call.
+    /// The running task begins a call.
     pub fn begins(&mut self, time_ns: u64) {
         self.running = self.running.map(|(tid, _)| (tid, time_ns));
     }
 
-    /// The task that runs has ended one.
+    /// The running task ended a call.
     pub fn ended(&mut self, time_ns: u64) {
         self.account(time_ns);
         self.begins(time_ns);
@@ -114,12 +114,12 @@ impl Ran {
         *of = of.saturating_add(ran_ns);
     }
 
-    /// Tasks whose time was given up.
+    /// Tasks whose running time was forgotten.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// For how long others than the task that runs now did so up to now.
+    /// For how long tasks other than `tid` have run so far.
     pub fn others_ns(&self, tid: TaskId) -> u64 {
         self.total_ns.saturating_sub(self.of.get(&tid).copied().unwrap_or(0))
     }

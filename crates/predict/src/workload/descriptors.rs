@@ -1,18 +1,18 @@
-//! Which open file a call means: from the events of `open`, `read`, `mmap`, `posix_fadvise` and the like (`--events syscall`).
+//! Assigns calls to open files, from the events of `open`, `read`, `mmap`, `posix_fadvise` and the like (`--events syscall`).
 //!
-//! The kernel keeps a window for each open file. A descriptor's file is learnt from the first read of it, since the calls say a
-//! number and the page cache's events an inode; what was advised before is taken then. Descriptors are followed by task: a thread
-//! that reads what another one opened, or a child with its parent's descriptor, has a window of its own here.
+//! The kernel keeps a window for each open file. Calls have a descriptor, and page-cache events an inode. So a descriptor's file is
+//! learnt from the first read of it; advice before that is kept until then. Limit: descriptors are followed by task, so a thread
+//! that reads what another one opened, or a child with its parent's descriptor, gets a window of its own here.
 
 use std::collections::HashMap;
 
 use flashscope_cachesim::{Access, MapAdvice, OpenId, PAGE_BYTES};
 use flashscope_trace::{Facts, FileId, Record, TaskId, Value};
 
-/// Mappings of a task, and pieces of advice about an open file whose file is not known yet.
+/// Most mappings of a task, and most pieces of advice on an open file whose file is not known yet.
 const MAX_MAPPED: usize = 1024;
 const MAX_PENDING: usize = 64;
-/// Open files without a descriptor that is known have the task's number, and these come behind all tasks.
+/// Open files without a known descriptor have their task's number; numbers of the others begin here, above all tasks.
 const FIRST_OPEN: u64 = 1 << 32;
 
 /// `POSIX_FADV_*` and `MADV_*` up to here are the same (include/uapi/linux/fadvise.h, asm-generic/mman-common.h).
@@ -30,7 +30,7 @@ enum Call {
     Read {
         descriptor: i64,
     },
-    /// Requests pages of an open file that are not read yet.
+    /// Requests pages of an open file without reading them.
     Advise {
         instance: u64,
     },
@@ -45,7 +45,7 @@ enum Call {
 struct Instance {
     open: OpenId,
     file: Option<FileId>,
-    /// Advice that came before its file was known.
+    /// Advice that was given before its file was known.
     pending: Vec<Access>,
 }
 
@@ -55,7 +55,7 @@ struct Mapped {
     instance: u64,
     from: u64,
     length: u64,
-    /// Page of the file that it begins with.
+    /// The first page of the file in the mapping.
     first_page: u64,
     executable: bool,
     advice: MapAdvice,
@@ -69,7 +69,7 @@ impl Mapped {
 
 #[derive(Default)]
 pub struct Descriptors {
-    /// Calls by number, with names of their registers (facts' `raw_syscalls`).
+    /// Calls by number, with the names of their registers (facts' `raw_syscalls`).
     registers: HashMap<i64, (String, Vec<Option<String>>)>,
     by_number: HashMap<(TaskId, i64), u64>,
     instances: HashMap<u64, Instance>,
@@ -80,7 +80,7 @@ pub struct Descriptors {
     forgotten: u64,
 }
 
-/// Open files, mappings and tasks that are followed at once.
+/// Most open files, mappings and tasks that are followed at once.
 #[derive(Clone, Copy)]
 struct Most(usize);
 
@@ -90,7 +90,7 @@ impl Default for Most {
     }
 }
 
-/// What a call means for the cache: a file, one of its open files, and what is done.
+/// An access to the cache: a file, one of its open files, and the operation.
 pub type FileAccess = (FileId, OpenId, Access);
 
 impl Descriptors {
@@ -105,16 +105,16 @@ impl Descriptors {
         self.opened > 0
     }
 
-    /// Calls, open files, mappings and pieces of advice that were given up: more at once than are followed.
+    /// Calls, open files, mappings and pieces of advice that were forgotten because there were too many at once.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// A call begins: whether it asks for pages that it does not read itself.
+    /// A call begins. Returns whether it requests pages without reading them.
     pub fn entered(&mut self, record: &Record<'_>, accesses: &mut Vec<FileAccess>) -> bool {
         let tid = record.tid();
         if let Some(name) = record.schema.name.strip_prefix("sys_enter_") {
-            // Where offsets take two registers the call's own event shows other ones; its registers follow.
+            // Where offsets take two registers, the call's own event shows other values; the event of its registers follows.
             let split = matches!(name, "readahead" | "fadvise64_64" | "arm_fadvise64_64");
             if split && self.registers.values().any(|(known, _)| name.ends_with(known.as_str())) {
                 return false;
@@ -203,7 +203,7 @@ impl Descriptors {
             }
             _ => None,
         };
-        // Without one: the registers of a call that its own event has begun say no more of it.
+        // `None`: the event of registers adds nothing to a call that its own event has begun.
         if let Some(call) = call {
             if self.inside.len() >= self.most.0 && !self.inside.contains_key(&tid) {
                 self.forgotten += self.inside.len() as u64;
@@ -214,14 +214,14 @@ impl Descriptors {
         matches!(call, Some(Call::Advise { .. }))
     }
 
-    /// Pages of this file come in the call that asks for them.
+    /// Pages of this file were added in the call that requests them.
     pub fn advised(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) {
         if let Some(&Call::Advise { instance }) = self.inside.get(&tid) {
             self.learn(instance, file, accesses);
         }
     }
 
-    /// The task's call came back, with this value.
+    /// The task's call returned this value.
     pub fn returned(&mut self, tid: TaskId, value: i64) {
         match self.inside.remove(&tid) {
             Some(Call::Open) if (0..i64::from(i32::MAX)).contains(&value) => {
@@ -247,7 +247,7 @@ impl Descriptors {
     }
 
     fn open(&mut self, tid: TaskId, descriptor: i64) -> u64 {
-        // One that is mapped, or that a descriptor stands for that was opened anew unseen, stays longer than its descriptor.
+        // A mapped file, or one whose descriptor was reused unseen, stays longer than its descriptor.
         if self.instances.len() >= self.most.0 {
             self.forgotten += self.instances.len() as u64;
             self.instances.clear();
@@ -261,7 +261,7 @@ impl Descriptors {
         number
     }
 
-    /// The open file of a descriptor; one that was opened before the recording is taken for new.
+    /// The open file of a descriptor; one that was opened before the recording counts as new.
     fn instance(&mut self, tid: TaskId, descriptor: i64) -> u64 {
         match self.by_number.get(&(tid, descriptor)) {
             Some(&number) if self.instances.contains_key(&number) => number,
@@ -269,7 +269,7 @@ impl Descriptors {
         }
     }
 
-    /// The open file that was advised of.
+    /// The open file that advice was given on.
     fn advise(
         &mut self,
         tid: TaskId,
@@ -291,7 +291,7 @@ impl Descriptors {
         Some(number)
     }
 
-    /// The open file of the requested pages.
+    /// The open file of the pages that `madvise` requests.
     fn advise_mapping(
         &mut self,
         tid: TaskId,
@@ -328,12 +328,12 @@ impl Descriptors {
         self.accessed(mapped.instance, Access::WillNeed { offset, length }, accesses)
     }
 
-    /// The task reads this file: through which open file. What was advised before comes first.
+    /// The task reads this file: returns the open file. Earlier advice on it goes to `accesses` first.
     pub fn read(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) -> OpenId {
         let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid.0)) };
         let mut number = self.instance(tid, descriptor);
         if self.instances.get(&number).is_some_and(|instance| instance.file.is_some_and(|known| known != file)) {
-            // It was closed and opened again out of sight.
+            // It was closed and opened again without an event.
             number = self.open(tid, descriptor);
         }
         self.learn(number, file, accesses).unwrap_or(OpenId(u64::from(tid.0)))
@@ -347,8 +347,8 @@ impl Descriptors {
         Some(open)
     }
 
-    /// The task faults on a mapping of this file: the one that is known to be its, else the last that nothing is known of.
-    /// Of several parts of a file the last that has the page.
+    /// The open file of a fault: of the task's last mapping of this file, if possible one with the page; else of its last mapping whose file is
+    /// not known.
     pub fn fault(
         &mut self,
         tid: TaskId,
@@ -374,7 +374,7 @@ impl Descriptors {
     }
 }
 
-/// What came back of a call, as its event has it.
+/// The return value of a call, from its event.
 pub fn integer(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Signed(value) => Some(value),
@@ -383,7 +383,7 @@ pub fn integer(value: Value<'_>) -> Option<i64> {
     }
 }
 
-/// An address of user space: 32-bit kernels' `long` is negative above 2 GiB.
+/// An address of user space: a 32-bit kernel's `long` is negative above 2 GiB.
 fn address(value: i64) -> u64 {
     match u32::try_from(value & 0xffff_ffff) {
         Ok(low) if (i64::from(i32::MIN)..0).contains(&value) => u64::from(low),

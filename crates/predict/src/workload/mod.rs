@@ -1,4 +1,4 @@
-//! The accesses of a trace, in order, as a read-ahead model takes them; and what really happened during each.
+//! Extracts from a trace the accesses, in order, as a read-ahead model takes them, and the measured result of each.
 
 mod cached;
 mod cpu_wait;
@@ -28,28 +28,27 @@ pub struct TaskAccess {
     /// By descriptor where the trace has the calls, else by task.
     pub open: OpenId,
     pub access: Access,
-    /// The call that it is, by its place in [`Workload::calls`]; `None` for what is no read.
+    /// The call's index in [`Workload::calls`]; `None` for an access that is no read or fault.
     pub call: Option<u32>,
 }
 
-/// One `read()` or one fault, as it went when it was recorded.
+/// One `read()` or one fault, as recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub tid: TaskId,
     pub file: FileId,
     pub is_fault: bool,
-    /// Pages that it added to its file's cache.
+    /// Pages that were added to its file's cache.
     pub pages_added: u32,
     /// Array reads of flash while its task was in it.
     pub flash_reads: u32,
-    /// Of those, the ones that wanted a part of a page, as UBIFS reads nodes.
+    /// Of those, the ones that read a part of a page, as UBIFS reads nodes.
     pub flash_reads_in_part: u32,
     pub began_ns: u64,
-    /// Without the time in which it waited for a CPU. `None` where the trace does not show its end. Where no event shows the end of
-    /// a fault (no `file_fault_end`), it lasts up to its last read of flash and the mean of its reads more, and nothing where it read
-    /// none.
+    /// Without the time of waiting for a CPU. `None` where the trace does not show its end. Where no event shows the end of a fault (no
+    /// `file_fault_end`), it lasts to its last flash read plus the mean of its reads; 0 where it read none.
     pub duration_ns: Option<u64>,
-    /// Time for which all calls had waited for a CPU when it began, and for which they did while it lasted.
+    /// Time for which all calls had waited for a CPU when it began; and while it lasted.
     pub cpu_wait_before_ns: u64,
     pub cpu_wait_ns: u64,
 }
@@ -70,41 +69,41 @@ impl Call {
         }
     }
 
-    /// By the clock that stands while all calls wait for a CPU.
+    /// The begin, by the clock that stands still while all calls wait for a CPU.
     pub fn clock_began_ns(&self) -> u64 {
         self.began_ns.saturating_sub(self.cpu_wait_before_ns)
     }
 
-    /// When it was over, where that is known.
+    /// Time of its end, where known.
     pub fn ended_ns(&self) -> Option<u64> {
         Some(self.began_ns.saturating_add(self.duration_ns?).saturating_add(self.cpu_wait_ns))
     }
 }
 
-/// What a trace says of file reads.
+/// The file reads of a trace.
 #[derive(Debug, Default)]
 pub struct Workload {
     pub steps: Vec<TaskAccess>,
     pub calls: Vec<Call>,
-    /// Calls that ask for pages beforehand: `readahead()`, `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`.
+    /// Calls that request pages beforehand: `readahead()`, `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`.
     pub advice: Vec<Call>,
-    /// Sizes in bytes. Of a file that was never read to its end: up to where it was read, written or cached.
+    /// Sizes in bytes. For a file that was never read to its end: up to where it was read, written or cached.
     pub sizes: BTreeMap<FileId, u64>,
-    /// Files that were written from their begin on: their size is what was written so far.
+    /// Files that were written from their begin on: their size is the bytes written so far.
     pub created: HashSet<FileId>,
-    /// Files that no read reached the end of: read-ahead beyond what the trace shows is not predicted for them.
+    /// Files whose end no read reached: read-ahead beyond the pages in the trace is not predicted for them.
     pub open_ended: BTreeSet<FileId>,
-    /// Pages that were read and never came: they were cached before the recording began.
+    /// Pages that were read and never added: they were cached before the recording began.
     pub cached_before: Vec<(FileId, Range<u64>)>,
-    /// Pages that were cached, and are no longer known to be: too many to keep.
+    /// Cached pages that were forgotten because there were too many.
     pub pages_forgotten: u64,
-    /// Pages that accesses request, and pages that come without one.
+    /// Pages that accesses request, and pages that were added without a request.
     pub pages_asked: u64,
     /// Events of files beyond the most that are followed.
     pub of_further_files: u64,
-    /// Pages that came into the cache of files that were read or faulted on, but by writes.
+    /// Pages added to files that were read or faulted on, except by writes.
     pub pages_added: BTreeMap<FileId, u64>,
-    /// Pages that came for no read, fault, write of their file or advice: the file system's own ([`Access::Brought`]).
+    /// Pages added without a read, fault, write of their file or advice: by the file system itself ([`Access::Brought`]).
     pub pages_brought: u64,
     pub flash_reads: u64,
     pub faults: u64,
@@ -112,27 +111,27 @@ pub struct Workload {
     pub without_end: u64,
     /// Accesses beyond the most that are kept.
     pub left_out: u64,
-    /// Calls, writes, open files and mappings that were followed and had to be forgotten: more at once than are kept.
+    /// Calls, writes, open files and mappings that were forgotten because there were too many at once.
     pub forgotten: u64,
     /// Open files were distinguished by their descriptors.
     pub descriptors: bool,
-    /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] is set.
+    /// Every page that reads and faults brought in, in order; only with [`Collector::keep_pages`].
     pub pages: Vec<(FileId, u64)>,
-    /// What each page cost when it came.
+    /// The measured cost of each page.
     pub costs: PageCosts,
-    /// How long calls could not go on because others ran; 0 where the trace has no `sched_switch`.
+    /// For how long calls waited for a CPU; 0 where the trace has no `sched_switch`.
     pub cpu_wait_ns: u64,
-    /// How the data nodes of files on UBIFS lie.
+    /// Places of the data nodes of files on UBIFS.
     pub nodes: Nodes,
-    /// What reads of flash take.
+    /// Durations of flash reads.
     pub flash_times: FlashTimes,
-    /// Whether events of the cache and of flash were seen at all.
+    /// Whether the trace has events of the cache and of flash.
     pub cache_seen: bool,
     pub flash_seen: bool,
-    /// Whether the trace would show faults of mapped files, and who had the processor.
+    /// Whether the trace would show faults of mapped files, and the running tasks.
     pub faults_shown: bool,
     pub switches_shown: bool,
-    /// Requests of the block queue below.
+    /// Requests of the block queue.
     pub queued: Queued,
 }
 
@@ -140,7 +139,7 @@ impl Workload {
     /// Takes the layout of files from a recording that read their pages one by one: the cost of each page, the place of its node, and
     /// the ends of files that no read reached here. Returns the number of pages of this workload's files.
     pub fn learn(&mut self, layout: &Workload) -> usize {
-        // Of a file that ends nowhere, what was read of it: squashfs caches pages behind an end, up to its block's.
+        // Where no read reached a file's end, its bytes read: squashfs caches pages behind an end, up to its block's.
         let read = layout.steps.iter().filter_map(|step| match step.access {
             Access::Read { offset, length } if layout.open_ended.contains(&step.file) => {
                 Some((step.file, offset.saturating_add(length)))
@@ -162,31 +161,31 @@ impl Workload {
     }
 }
 
-/// Accesses that are kept (48 bytes each and 48 for a call).
+/// Most accesses that are kept (48 bytes each and 48 for a call).
 const MAX_STEPS: usize = 4_000_000;
-/// Pages that a call moves at most: 2 GiB (MAX_RW_COUNT, include/linux/fs.h).
+/// Most pages of a call: 2 GiB (MAX_RW_COUNT, include/linux/fs.h).
 const MOST_OF_A_CALL: u64 = 1 << 19;
-/// Files that are followed.
+/// Most files that are followed.
 const MAX_FILES: usize = 1 << 17;
-/// Pages that accesses ask for: so many, and so many more for each event that was read. Each is played under each setting.
+/// Most pages that accesses may request: this number, and `PAGES_AN_EVENT` for each event read. Each setting plays all of them.
 const MOST_PAGES: u64 = 1 << 18;
 const PAGES_AN_EVENT: u64 = 16;
-/// Pages of one event of the cache: more than any folio has.
+/// Most pages of one cache event: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
 /// A call that a task is in.
 #[derive(Clone, Copy)]
 struct Inside {
-    /// Its place in [`Workload::calls`], or in [`Workload::advice`].
+    /// Its index in [`Workload::calls`], or in [`Workload::advice`].
     call: u32,
     is_advice: bool,
     offset: u64,
     requested_bytes: u64,
-    /// First and last read of flash in it.
+    /// Times of its first and last flash read.
     flash_ns: Option<(u64, u64)>,
-    /// The last of them that read one page of flash after the other.
+    /// The consecutive flash reads at its end.
     flash_run: Option<Place>,
     flash_in_a_row: ReadRun,
-    /// The page behind the last that came for it, where pages came one after the other.
+    /// The page behind the last added one, where pages were added in order.
     brought_to: Option<u64>,
 }
 
@@ -215,28 +214,28 @@ impl Inside {
     }
 }
 
-/// Reads events, in order of time.
+/// Builds a workload from events in order of time.
 #[derive(Default)]
 pub struct Collector {
     workload: Workload,
     inside: HashMap<TaskId, Inside>,
-    /// What came in the call that a task is in.
+    /// Pages added in the call that a task is in.
     came: HashMap<TaskId, InCall>,
-    /// When the last call of any task was over.
+    /// When the last call of any task ended.
     last_end_ns: u64,
     /// Pages that are cached, as far as the trace shows.
     cached: Cached,
     /// Files that are followed.
     files: HashSet<FileId>,
-    /// Limit of pages that accesses request: at first (`None`: [`MOST_PAGES`]), and by the events so far.
+    /// Limits of requested pages: the first one (`None`: [`MOST_PAGES`]), and the sum by events so far.
     first_pages: Option<u64>,
     more_pages: u64,
     ended: HashSet<FileId>,
     /// Current sizes of files, where the trace has them.
     known_sizes: HashMap<FileId, u64>,
-    /// Files that had no data behind their known size when it was read.
+    /// Files that had no data behind their known size when they were read.
     read_up: HashSet<FileId>,
-    /// Task that is writing: what comes is the write's.
+    /// The file that a task is writing: pages added meanwhile belong to the write.
     writing: HashMap<TaskId, FileId>,
     left_out: HashSet<Device>,
     descriptors: Descriptors,
@@ -247,12 +246,12 @@ pub struct Collector {
     queue: QueueReader,
     cpu_wait: CpuWait,
     ran: Ran,
-    /// Workers read for those who wait: who runs in a call's place may do so for it.
+    /// Workers read for waiting tasks: a task that runs instead of a call's may read for it.
     served_by_others: bool,
     most: MostTasks,
 }
 
-/// Tasks that are followed at once.
+/// Most tasks that are followed at once.
 #[derive(Clone, Copy)]
 struct MostTasks(usize);
 
@@ -263,7 +262,7 @@ impl Default for MostTasks {
 }
 
 impl Collector {
-    /// `in_ram`: devices whose files are no storage. `facts`: of the recording.
+    /// `in_ram`: devices whose files are not on storage. `facts`: of the recording.
     pub fn new(facts: &Facts, in_ram: impl IntoIterator<Item = Device>) -> Collector {
         let descriptors = Descriptors::new(facts);
         let places = Places::new(facts);
@@ -271,23 +270,23 @@ impl Collector {
         Collector { left_out, descriptors, places, ..Collector::default() }
     }
 
-    /// Accesses may ask for so many pages, and `PAGES_AN_EVENT` more for each event: what is played takes time by them.
+    /// Lets accesses request `most` pages, and `PAGES_AN_EVENT` more for each event. The time to play a setting grows with them.
     pub fn limit_pages(&mut self, most: u64) {
         self.first_pages = Some(most);
     }
 
-    /// Lists the pages that came one by one.
+    /// Lists every added page in [`Workload::pages`].
     pub fn keep_pages(&mut self) {
         self.keep_pages = true;
     }
 
-    /// The file system reads flash through a block device (squashfs on mtdblock or ubiblock): a worker of the kernel's does it.
+    /// The file system reads flash through a block device (squashfs on mtdblock or ubiblock): a kernel worker does the reads.
     pub fn through_block_layer(&mut self) {
         self.through_block_layer = true;
         self.served_by_others = true;
     }
 
-    /// One record of a trace and its typed form.
+    /// Takes one record of a trace and its typed form.
     pub fn pair(&mut self, pair: &Pair<'_>) {
         if let Some(record) = pair.record {
             if record.schema.name.starts_with("sys_exit") {
@@ -338,7 +337,7 @@ impl Collector {
         );
     }
 
-    /// By the clock that stands while all calls wait for a CPU.
+    /// The time by the clock that stands still while all calls wait for a CPU.
     fn clock(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.cpu_wait.before(time_ns))
     }
@@ -356,7 +355,7 @@ impl Collector {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
                 self.workload.flash_seen = true;
                 let reader = match self.through_block_layer && !self.inside.contains_key(&event.tid) {
-                    // A worker reads for a task that waits: with several of them, for the one that has waited longest.
+                    // A worker reads for a waiting task: with several, for the one that has waited longest.
                     true => {
                         self.inside.iter().min_by_key(|(_, inside)| inside.began(&self.workload)).map(|(&tid, _)| tid)
                     }
@@ -461,8 +460,7 @@ impl Collector {
             FileStep::Cached => self.pages_came(event, file, offset, bytes),
             FileStep::Uncached => {
                 let first = offset / PAGE_BYTES;
-                // What leaves while its file is read by the same task was taken back by read-ahead itself (squashfs): the model
-                // does so on its own.
+                // Pages removed while the same task reads the file were taken back by read-ahead itself (squashfs): the model does so too.
                 let inside = self.inside.get(&event.tid).map(|inside| inside.call_of(&mut self.workload).file);
                 let taken_back = inside == Some(file);
                 let end = first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO));
@@ -476,7 +474,7 @@ impl Collector {
         }
     }
 
-    /// Pages came into the cache: of a call, or by themselves.
+    /// Pages were added to the cache, in a call or without one.
     fn pages_came(&mut self, event: &Event, file: FileId, offset: u64, bytes: u64) {
         self.workload.cache_seen = true;
         let first = offset / PAGE_BYTES;
@@ -534,7 +532,7 @@ impl Collector {
         self.came.entry(tid).or_default().clear();
     }
 
-    /// What came in a call that is over is known page by page; squashfs reads by blocks, and each page has the mean.
+    /// Adds the costs of an ended call's pages, one by one; squashfs reads blocks, and each page gets the mean.
     fn add_costs(&mut self, tid: TaskId, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
         // Served alone: no other task is in a call, and none was since this one began.
         let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
@@ -544,7 +542,7 @@ impl Collector {
             self.workload.costs.add(file, came, ended_ns, self.through_block_layer.then_some(alone));
         }
         if self.came.len() > self.most.0 {
-            // What came for a call that is over has been taken.
+            // The pages of ended calls have been taken.
             let (inside, forgotten) = (&self.inside, &mut self.workload.forgotten);
             self.came.retain(|tid, _| inside.contains_key(tid));
             if self.came.len() > self.most.0 {
@@ -554,7 +552,7 @@ impl Collector {
         }
     }
 
-    /// Where the node of the last page that came in a call lies.
+    /// Notes the place of the node of the last page that a call brought in.
     fn note_place(&mut self, inside: Inside) {
         let Call { file, pages_added, flash_reads, .. } = *inside.call_of(&mut self.workload);
         if let (Some(behind), Some(place)) = (inside.brought_to, inside.flash_run) {
@@ -563,7 +561,7 @@ impl Collector {
         }
     }
 
-    /// A call that brings in pages it does not read; of which file they show.
+    /// Begins a call that requests pages without reading them; its file is that of the first page added.
     fn begin_advice(&mut self, tid: TaskId, time_ns: u64) {
         let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < self.most.0;
         if !room {
@@ -577,7 +575,7 @@ impl Collector {
         self.enter(tid, Inside::new(call, true, 0, 0));
     }
 
-    /// The first page that comes in such a call shows the file of its descriptor.
+    /// The first page added in such a call shows the file of its descriptor.
     fn came_for_advice(&mut self, tid: TaskId, file: FileId) {
         let Some(inside) = self.inside.get(&tid).filter(|inside| inside.is_advice) else { return };
         let call = inside.call_of(&mut self.workload);
@@ -591,11 +589,11 @@ impl Collector {
         self.take_accesses(tid);
     }
 
-    /// A read or a fault has the size of its file.
+    /// The event of a read or a fault has the size of its file.
     fn has_size(&mut self, tid: TaskId, file: FileId, bytes: u64) {
         self.ended.insert(file);
         match self.known_sizes.insert(file, bytes) {
-            // All that came before, advice and other pages, was of a file of that size.
+            // All earlier accesses were to a file of that size.
             None => {
                 self.workload.sizes.insert(file, bytes);
             }
@@ -606,7 +604,7 @@ impl Collector {
         }
     }
 
-    /// It ended before, as all who read up to the end find out: what is known of it is its size.
+    /// A read found no data at `offset`, as the last read of a file does. It proves the known size, and nothing else.
     fn nothing_at(&mut self, file: FileId, offset: u64) {
         if self.workload.sizes.get(&file).is_some_and(|&size| size <= offset) {
             self.read_up.insert(file);
@@ -620,7 +618,7 @@ impl Collector {
         }
     }
 
-    /// How many pages the model goes over for an access, whatever the window.
+    /// Pages that the model visits for an access, whatever the window.
     fn pages_of(&self, step: &TaskAccess) -> u64 {
         let size = self.known_sizes.get(&step.file).copied().unwrap_or(u64::MAX);
         let within = |offset: u64, length: u64, size: u64| {
@@ -650,13 +648,13 @@ impl Collector {
         room
     }
 
-    /// A system call of the task came back: with how many bytes, where that is known.
+    /// A system call of the task returned; `got`: the number of bytes, where known.
     pub fn returned(&mut self, tid: TaskId, time_ns: u64, got: Option<u64>) {
         self.writing.remove(&tid);
         self.over(tid, Some(time_ns), got);
     }
 
-    /// The fault that the task is in is over; whatever else it is in goes on.
+    /// The fault that the task is in ended; an outer call goes on.
     fn fault_over(&mut self, tid: TaskId, time_ns: u64) {
         let clock_ns = self.clock(time_ns);
         let Some(&inside) = self.inside.get(&tid) else { return };
@@ -674,7 +672,7 @@ impl Collector {
         }
     }
 
-    /// The task is no longer in the read that it was in.
+    /// The task left its read.
     fn over(&mut self, tid: TaskId, ended_ns: Option<u64>, got: Option<u64>) {
         if let (Some(got), Some(inside)) = (got, self.inside.get(&tid)) {
             self.queue.got(tid, inside.offset.saturating_add(got).div_ceil(PAGE_BYTES));
@@ -710,7 +708,7 @@ impl Collector {
         self.workload.without_end += u64::from(ended_ns.is_none());
         let end = inside.offset.saturating_add(got.unwrap_or(inside.requested_bytes));
         match got {
-            // Short, but not empty: here the file ends.
+            // Short, but not empty: the file ends here.
             Some(got) if 0 < got && got < inside.requested_bytes && !self.known_sizes.contains_key(&file) => {
                 self.workload.sizes.insert(file, end);
                 self.ended.insert(file);
@@ -721,7 +719,7 @@ impl Collector {
         }
         if got.is_some_and(|got| got > 0) {
             let first = inside.offset / PAGE_BYTES;
-            // No call returns more than it requested, whatever its event shows.
+            // No call returns more than it requested, even if a damaged event says so.
             let end = end.min(inside.offset.saturating_add(inside.requested_bytes)).div_ceil(PAGE_BYTES);
             self.cached.found(file, first..end.clamp(first, first.saturating_add(MOST_OF_A_CALL)));
         }
@@ -737,7 +735,7 @@ impl Collector {
         workload.cpu_wait_ns = self.cpu_wait.total_ns();
         workload.forgotten += self.descriptors.forgotten() + self.ran.forgotten();
         workload.descriptors = self.descriptors.any();
-        // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
+        // A file with pages cached before, or with an end other than its last write's, was not created in the trace.
         let mut written: HashMap<FileId, u64> = HashMap::new();
         for step in &workload.steps {
             if let Access::Write { offset, length } = step.access {
@@ -750,7 +748,7 @@ impl Collector {
             let pages = |bytes: u64| bytes.div_ceil(PAGE_BYTES);
             written.get(file).zip(sizes.get(file)).is_some_and(|(&end, &size)| pages(end) >= pages(size))
         });
-        // What was neither cached nor returned by a read is known from the requests alone.
+        // Where nothing was cached and no read returned, the requests alone show the size.
         for step in &workload.steps {
             if let Access::Read { offset, length } = step.access
                 && !self.ended.contains(&step.file)
@@ -759,7 +757,7 @@ impl Collector {
                 workload.sizes.insert(step.file, offset.saturating_add(length));
             }
         }
-        // A device's own cache (directories, maps of blocks) is read by the file system: it is not modelled.
+        // The device's own cache (directories, block maps) is read by the file system: it is not modelled.
         let read: HashSet<FileId> = workload
             .steps
             .iter()
@@ -778,7 +776,7 @@ impl Collector {
     }
 }
 
-/// A call is over, at this time and by the clock that stands while all calls wait for a CPU.
+/// Ends a call at this time, and by the clock that stands still while all calls wait for a CPU.
 fn end(call: &mut Call, ended_ns: u64, clock_ns: u64) {
     let duration_ns = clock_ns.saturating_sub(call.clock_began_ns());
     call.duration_ns = Some(duration_ns);

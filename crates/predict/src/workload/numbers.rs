@@ -1,4 +1,4 @@
-//! Files and tasks of a workload by number: what is summed up of each is a place in a list then, not a search for each page.
+//! Numbers the files and tasks of a workload, so that sums are kept in lists instead of maps.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use flashscope_trace::{FileId, TaskId};
 
 use crate::workload::Workload;
 
-/// In the order of their identities.
+/// Files and tasks sorted by identity; an index is the number.
 pub struct Numbers {
     pub files: Vec<FileId>,
     pub tasks: Vec<TaskId>,
-    /// File and task of each step.
+    /// Numbers of the file and task of each step.
     pub of_steps: Vec<(u32, u32)>,
 }
 
 impl Numbers {
-    /// Of a workload that changes no more.
+    /// Numbers the files and tasks of a complete workload.
     pub fn of(workload: &Workload) -> Numbers {
         let steps = &workload.steps;
         let before = workload.cached_before.iter().map(|(file, _)| *file);
