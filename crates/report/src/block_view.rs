@@ -1,4 +1,4 @@
-//! What a trace of block I/O says in sentences and tables: the same in the terminal and on the page.
+//! Sentences and tables about block I/O, shared by the terminal and the HTML page.
 
 use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
@@ -9,9 +9,9 @@ use flashscope_analysis::block::{
 };
 use flashscope_analysis::{Evidence, OWN_RECORDING, Unknown};
 
-/// Sentences at most.
+/// Largest number of sentences.
 const MAX_SENTENCES: usize = 4;
-/// Who waited less behind others than this part of their time is not worth a sentence; the table has all.
+/// Originators whose waits behind others are below this percentage of their time get no sentence, only a row in the table.
 const MIN_WAIT_PERCENT: f64 = 1.0;
 
 pub fn wait_stage(stage: WaitStage) -> &'static str {
@@ -22,12 +22,12 @@ pub fn wait_stage(stage: WaitStage) -> &'static str {
     }
 }
 
-/// All that was waited.
+/// Total time waited behind another originator, in ns.
 pub fn waited(w: &WaitBehind) -> u64 {
     w.served_ns.saturating_add(w.handover_ns)
 }
 
-/// What the trace is of where it does not show what was queued; none where it does.
+/// A note on the recorded unit if the trace does not show queued bios; `None` if it does.
 pub fn unit_note(found: &BlockFound) -> Option<String> {
     let stages = &found.stages;
     let queueing = "no bio being queued (block_bio_queue, blktrace's Q)";
@@ -51,7 +51,7 @@ pub fn unit_note(found: &BlockFound) -> Option<String> {
     Some(note)
 }
 
-/// What is counted, and how many began and ended, with the words for it.
+/// The counted unit, and the numbers that began and ended, each with its word.
 fn counts(found: &BlockFound) -> (&'static str, [(&Evidence<u64>, &'static str); 2]) {
     let s = &found.stages;
     match s.unit {
@@ -60,12 +60,12 @@ fn counts(found: &BlockFound) -> (&'static str, [(&Evidence<u64>, &'static str);
     }
 }
 
-/// A count, or that it is unknown.
+/// A count, or "unknown".
 pub fn count(count: &Evidence<u64>) -> String {
     count.known().map_or("unknown".to_owned(), |&n| grouped(n))
 }
 
-/// The counts that are known: `16 bios queued, 16 completed`.
+/// The known counts: `16 bios queued, 16 completed`.
 pub fn known_counts(found: &BlockFound) -> Vec<String> {
     let (unit, counts) = counts(found);
     let known = counts.iter().filter_map(|(count, did)| Some((count.known()?, did)));
@@ -79,11 +79,11 @@ pub fn known_counts(found: &BlockFound) -> Vec<String> {
         .collect()
 }
 
-/// Which counts are unknown, and why: a sentence for each reason.
+/// Sentences about unknown counts, one for each reason.
 pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
     let (unit, [begun, done]) = counts(found);
     let sentence = |did: &str, why: &Unknown| {
-        // What the reason says of completions, the sentence has said.
+        // The sentence already names the completions.
         let missing = why.missing.strip_suffix(": how many were completed, and when").unwrap_or(&why.missing);
         format!("How many {unit}s were {did} is unknown: {missing}. To know it, {}.", why.next)
     };
@@ -96,7 +96,7 @@ pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
     }
 }
 
-/// How many failed, in one line; none where nothing did.
+/// The number of failures, in one line; `None` without failures.
 pub fn failed(found: &BlockFound) -> Option<String> {
     let e = &found.errors;
     let first = e.failures.first()?;
@@ -125,7 +125,7 @@ pub fn failed(found: &BlockFound) -> Option<String> {
     Some(line + ".")
 }
 
-/// What failed, one row each.
+/// One row per failure.
 pub fn failures(found: &BlockFound, most: usize) -> Rows {
     let heads = &["device", "sector", "what", "bytes", "error", "for", "at", "took", "attempt"];
     let begin = found.stages.begin_ns;
@@ -144,7 +144,7 @@ pub fn failures(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// What flushes of the device's cache took.
+/// Durations of flushes of the device's cache.
 pub fn flushes(found: &BlockFound) -> Vec<String> {
     let f = &found.flushes;
     let mut lines = Vec::new();
@@ -178,7 +178,7 @@ pub fn flushes(found: &BlockFound) -> Vec<String> {
     lines
 }
 
-/// What calls of fsync and similar calls waited for, in one line; none where there were no calls.
+/// The waits of fsync and similar calls, in one line; `None` without such calls.
 pub fn syncs_line(found: &BlockFound) -> Option<String> {
     let s = &found.syncs;
     (s.durations.n > 0).then(|| {
@@ -228,7 +228,7 @@ fn longest_wait(w: &LongestWait) -> String {
     )
 }
 
-/// The longest calls of fsync and similar calls.
+/// The longest fsync and similar calls.
 pub fn syncs(found: &BlockFound, most: usize) -> Rows {
     let heads = &["call", "of", "begins", "took", "data", "journal", "flush", "rest"];
     let begin = found.stages.begin_ns;
@@ -250,7 +250,7 @@ pub fn syncs(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// Stacked devices, and what each adds.
+/// Stacked devices, and the time that each layer adds.
 pub fn stack(found: &BlockFound, most: usize) -> Rows {
     let heads = &[
         "device",
@@ -278,13 +278,14 @@ pub fn stack(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// Loop devices whose place on a disk is unknown: a sentence each.
+/// One sentence for each loop device whose place on a disk is unknown.
 pub fn loops(found: &BlockFound) -> Vec<String> {
     let why = found.loops.iter().filter_map(|one| one.backing.why());
     why.map(|why| format!("Unknown: {}. Record with: {}.", why.missing, why.next)).collect()
 }
 
-/// Who slows whom down, tasks of one name together, worst first; one sentence where no wait is known. Names are as recorded: the caller escapes them.
+/// Sentences about waits behind other originators, worst first; tasks with one name are combined. One sentence if no wait is known. Names
+/// are as recorded: the caller escapes them.
 pub fn interference(found: &BlockFound) -> Vec<String> {
     let (owners, pairs) = together(&found.interference);
     let (mut out, mut short) = (Vec::new(), 0);
@@ -293,7 +294,7 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
         let behind = |w: &&WaitBehind| w.victim == o.owner && w.device == o.device;
         let of: Vec<&WaitBehind> = pairs.iter().filter(behind).collect();
         let all = of.iter().fold(0u64, |sum, w| sum.saturating_add(waited(w)));
-        // By culprit, whatever the stage.
+        // By originator that causes waits, over all stages.
         let mut culprits: Vec<(&str, u64)> = Vec::new();
         for w in &of {
             match culprits.iter_mut().find(|(name, _)| *name == w.behind) {
@@ -361,7 +362,7 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
     out
 }
 
-/// What an originator's bios would take without the others.
+/// The estimated time of an originator's bios without the others.
 fn alone(o: &OwnerLoad) -> String {
     let alone = match &o.mean_alone_ns {
         Evidence::Known(ns) => duration(*ns),
@@ -383,12 +384,12 @@ fn alone(o: &OwnerLoad) -> String {
     }
 }
 
-/// Over what [`missing`] says.
+/// Heading above [`missing`].
 pub const MISSING: &str = "Events that the trace does not have";
 
-/// Events that the kernel or the trace lacks, a line for each reason, with the figures that fail for want of them.
+/// Events that the kernel or the trace lacks, one line for each reason, with the figures that need them.
 pub fn missing(report: &BlockReport) -> Vec<String> {
-    /// What is not known, and the events that would show it.
+    /// An unknown figure, and the events that would show it.
     type Lost<'a> = (&'a str, Vec<&'a str>);
     let mut reasons: Vec<(&str, Vec<Lost<'_>>)> = Vec::new();
     for one in &report.missing {
@@ -402,7 +403,7 @@ pub fn missing(report: &BlockReport) -> Vec<String> {
     reasons.iter().map(line).collect()
 }
 
-/// What belongs to a name, in the order in which names come.
+/// The entry with this name; appended if new, so the order of first use stays.
 fn entry<'a, 'b, T: Default>(all: &'b mut Vec<(&'a str, T)>, name: &'a str) -> &'b mut T {
     let place = all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
         all.push((name, T::default()));
@@ -411,14 +412,14 @@ fn entry<'a, 'b, T: Default>(all: &'b mut Vec<(&'a str, T)>, name: &'a str) -> &
     &mut all[place].1
 }
 
-/// What the recorder itself queued, which is no workload; `None` where it queued nothing that is known.
+/// The I/O that the recorder itself queued, which is not the workload; `None` if none is known.
 pub fn own_recording(found: &BlockFound) -> Option<String> {
     let own = || found.groups.iter().filter(|g| g.by == GroupBy::Owner && g.name.starts_with(OWN_RECORDING));
     let (bios, bytes) = own().fold((0, 0), |(bios, bytes), g| (bios + g.bios, bytes + g.bytes));
     (bios > 0).then(|| format!("{} of them are {OWN_RECORDING} ({})", grouped(bios), size(bytes)))
 }
 
-/// What was written for whom, in one sentence.
+/// Written bytes by originator, in one sentence.
 pub fn written(found: &BlockFound) -> String {
     let Some(o) = found.originators.written() else {
         return "How much was written for whom is unknown: see above what the trace lacks.".to_owned();
@@ -440,7 +441,7 @@ pub fn written(found: &BlockFound) -> String {
     format!("Written: {written}{mixed}.")
 }
 
-/// How much was on its way at once, and how far the devices had to move.
+/// Queue depth and seek distances.
 pub fn load(found: &BlockFound) -> Vec<String> {
     let load = &found.over_time;
     let merges = load.windows.iter().try_fold(0u64, |sum, w| Some(sum.saturating_add(w.merges?)));
@@ -484,7 +485,7 @@ pub fn load(found: &BlockFound) -> Vec<String> {
     lines
 }
 
-/// What the stages' names mean.
+/// Explains the letters of the stages.
 pub const STAGE_NAMES: &str = "Q queued, G request allocated, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does: one that was split is one, from its first step to its last completion; share is of Q2C.";
 
 pub fn stages(stages: &[StageTimes]) -> Rows {
@@ -497,7 +498,7 @@ pub fn stages(stages: &[StageTimes]) -> Rows {
     })
 }
 
-/// What groups have headings.
+/// Headings of the groups.
 pub const GROUPS: [(GroupBy, &str); 6] = [
     (GroupBy::Device, "By device and operation"),
     (GroupBy::Flag, "By flag"),
@@ -534,7 +535,7 @@ pub fn originators(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// With the names that it had before.
+/// The originator's name with its earlier names.
 fn called(one: &Originator) -> String {
     match one.former_names[..] {
         [] => one.name.clone(),
@@ -542,7 +543,7 @@ fn called(one: &Originator) -> String {
     }
 }
 
-/// Carriers that are named at most.
+/// Largest number of carriers that are named.
 const MAX_CARRIERS: usize = 3;
 
 fn carried(one: &Originator) -> String {
@@ -574,10 +575,10 @@ pub fn files(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// What each originator's bios took, and would take alone.
+/// The time of each originator's bios, and the estimate without the others.
 pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
     let heads = &["device", "originator", "bios", "Q2C\nmean", "behind\nothers", "device\nexcess", "alone"];
-    // Others were there unseen.
+    // Other I/O was in flight but not recorded.
     let at_least = if found.interference.unseen.is_some() { "≥ " } else { "" };
     Rows::new("ttnnnnn", heads, found.interference.owners.iter(), most, |o| {
         let unknown = || "unknown".to_owned();
@@ -597,7 +598,7 @@ pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// Whether the trace would show waits behind others and has none, and no owner's bios took twice as long beside others'.
+/// Whether the trace would show waits behind others but has none, and no owner's bios took twice as long as alone.
 pub fn nobody_waited(found: &BlockFound) -> bool {
     let doubled = |one: &OwnerLoad| match (one.mean_device_excess_ns.known(), one.mean_alone_ns.known()) {
         (Some(&excess), Some(&alone)) => i128::from(excess) > i128::from(alone),
@@ -608,7 +609,7 @@ pub fn nobody_waited(found: &BlockFound) -> bool {
     waits.unseen.is_none() && waits.pairs.is_empty() && waits.owners.iter().all(none)
 }
 
-/// Who waited behind whom, where.
+/// Waits by victim, cause and stage.
 pub fn pairs(found: &BlockFound, most: usize) -> Rows {
     let heads = &["device", "who waits", "behind", "in", "served", "hand-over"];
     Rows::new("ttttnn", heads, found.interference.pairs.iter(), most, |w| {
@@ -628,9 +629,9 @@ pub fn pairs(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// What the waits leave out, each in a sentence; none where it is nothing.
+/// Sentences about waits that are not in the table; empty if there are none.
 pub fn wait_notes(found: &BlockFound) -> Vec<String> {
-    /// Fewer are no median to rely on.
+    /// A median of fewer values is not reliable.
     const ENOUGH: u64 = 30;
     let i = &found.interference;
     let counted = [
@@ -658,7 +659,7 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
     counted.chain(unsure).collect()
 }
 
-/// Steps and bios that are in no stage; those that there were.
+/// Steps and bios outside of all stages, without zero counts.
 pub fn unmatched(found: &BlockFound) -> Rows {
     let (s, u) = (&found.stages, &found.stages.unmatched);
     let rows: Vec<(&str, u64)> = [
@@ -706,7 +707,7 @@ mod tests {
     use flashscope_analysis::Analysis as _;
     use flashscope_analysis::block::{BlockAnalysis, Sizes};
 
-    /// Owners without a row in who waits behind whom waited as well.
+    /// Owners without a row in the table of waits waited as well.
     #[test]
     fn who_waits_behind_nobody_known_is_said_to_wait() {
         let mut found = BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish();

@@ -1,16 +1,16 @@
-//! What a study of booting says, as terminal and page show it alike.
+//! Sentences and tables about a boot study, shared by the terminal and the HTML page.
 
 use crate::rows::Rows;
 use crate::text::{duration, grouped};
 use flashscope_analysis::flash::{Activities, Activity, ActivityKind, Span};
 use flashscope_study::boot::{Boot, BootGroup};
 
-/// Phases of one table at most.
+/// Largest number of phases in one table.
 pub const MAX_PHASES: usize = 30;
-/// Tasks that a phase's row names.
+/// Number of tasks named in a phase's row.
 const NAMED: usize = 2;
 
-/// A phase found: of a boot, what programs do until someone can log in are its init scripts.
+/// The name of a phase. During a boot, programs that run before the login prompt are its init scripts.
 fn name(phase: &Activity, prompt_ns: Option<u64>) -> &'static str {
     match (phase.kind, prompt_ns) {
         (ActivityKind::Programs, Some(prompt)) if phase.begin_ns < prompt => "init scripts",
@@ -18,7 +18,7 @@ fn name(phase: &Activity, prompt_ns: Option<u64>) -> &'static str {
     }
 }
 
-/// Times count from `begin_ns`.
+/// Times in the table count from `begin_ns`.
 pub fn phases(found: &Activities, begin_ns: u64, prompt_ns: Option<u64>) -> Rows {
     let heads = &["phase", "from", "to", "reads", "programs", "erases", "pages", "by"];
     Rows::new("tnnnnntt", heads, found.phases.iter(), MAX_PHASES, |phase| {
@@ -45,7 +45,7 @@ pub fn phases(found: &Activities, begin_ns: u64, prompt_ns: Option<u64>) -> Rows
     })
 }
 
-/// Under a figure: the way to the login prompt, and each phase.
+/// Spans below a figure: the time until the login prompt, and each phase.
 pub fn spans(boot: &Boot) -> Vec<Span> {
     let until = Span { name: "until the login prompt".to_owned(), begin_ns: 0, end_ns: boot.prompt_ns };
     let phases = boot.phases.phases.iter().map(|phase| Span {
@@ -68,7 +68,7 @@ pub fn heading(group: &BootGroup, boot: &Boot) -> String {
     )
 }
 
-/// What was flashed, in a sentence.
+/// The flashed file system, in a sentence.
 pub fn flashed(group: &BootGroup) -> String {
     let root = &group.root;
     let pages = root.image_blocks * u64::from(group.pages_per_block);

@@ -1,4 +1,4 @@
-//! Latencies of calls as tables, and one call with what delayed it.
+//! Tables of call latencies, and one call with the causes of its delay.
 
 use crate::layers_view::layer_name;
 use crate::rows::Rows;
@@ -8,9 +8,9 @@ use flashscope_analysis::layers::LayerTime;
 use flashscope_analysis::{CallPath, task_name};
 use std::collections::BTreeMap;
 
-/// So many tasks of one name, with one call, are one row.
+/// This many tasks with one name, making one kind of call, become one row.
 const MIN_TOGETHER: usize = 5;
-/// Owners of bios that delayed a call.
+/// Largest number of owners of bios that delayed a call.
 const MAX_HOLDERS: usize = 10;
 
 fn groups(heads: &'static [&'static str], all: &[CallGroup], most: usize) -> Rows {
@@ -26,7 +26,7 @@ fn row(group: &CallGroup, percentiles: bool) -> Vec<String> {
     row
 }
 
-/// By kind of call, most time first.
+/// By kind of call, largest total time first.
 pub fn by_call(calls: &CallsFound, most: usize) -> Rows {
     let heads = &["call", "n", "bytes", "time", "mean", "p50", "p99", "max"];
     let mut all = groups(&["call", "", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_call, most);
@@ -34,7 +34,7 @@ pub fn by_call(calls: &CallsFound, most: usize) -> Rows {
     Rows { kinds: "tnnnnnnn", heads, ..all }
 }
 
-/// Calls that are left out, since they are not known to be of the recorded device.
+/// The number of calls that are left out because they may concern another device than the recorded one.
 pub fn left_out(calls: &CallsFound) -> Option<String> {
     let (all, syncs) = (calls.not_of_device.unwrap_or(0), calls.not_of_device_syncs.unwrap_or(0));
     (all > 0).then(|| {
@@ -47,7 +47,7 @@ pub fn left_out(calls: &CallsFound) -> Option<String> {
     })
 }
 
-/// I/O that is in no table of calls, since it is none.
+/// I/O that is in no table of calls, because it is asynchronous.
 pub fn asynchronous(calls: &CallsFound) -> Option<String> {
     let most = calls.asynchronous.first()?;
     let n: u64 = calls.asynchronous.iter().map(|one| one.n).sum();
@@ -59,7 +59,7 @@ pub fn asynchronous(calls: &CallsFound) -> Option<String> {
     ))
 }
 
-/// Long reads and writes in which nothing of storage happened.
+/// Long reads and writes without any storage activity.
 pub fn unseen(calls: &CallsFound) -> Option<String> {
     let all = &calls.long_without_storage;
     let (n, ns) = all.iter().fold((0u64, 0u64), |(n, ns), one| (n + one.n, ns.saturating_add(one.total_ns)));
@@ -77,8 +77,8 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
     ))
 }
 
-/// By call and process, most time first. Tasks of one name, as those that a script starts one after the other, are one row: without
-/// percentiles, which do not follow from theirs.
+/// By call and process, largest total time first. Tasks with one name, as those that a script starts one after the other, share a row. It
+/// has no percentiles, because these do not follow from the tasks' percentiles.
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     let mut by_name: BTreeMap<(&str, &str), Vec<&CallGroup>> = BTreeMap::new();
     for group in &calls.by_process {
@@ -107,12 +107,12 @@ pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     Rows::new("ttnnnnnnn", heads, all.iter(), most, |(group, percentiles)| row(group, *percentiles))
 }
 
-/// By call and file, as far as files are known.
+/// By call and file, for known files.
 pub fn by_file(calls: &CallsFound, most: usize) -> Rows {
     groups(&["call", "file", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_file, most)
 }
 
-/// The longest calls; `begin_ns`: of the trace.
+/// The longest calls. `begin_ns`: beginning of the trace.
 pub fn slowest(calls: &CallsFound, begin_ns: u64, most: usize) -> Rows {
     let heads = &["--call", "call", "process", "file", "begins", "took"];
     Rows::new("ntttnn", heads, calls.slowest.iter(), most, |one| {
@@ -127,7 +127,7 @@ pub fn slowest(calls: &CallsFound, begin_ns: u64, most: usize) -> Rows {
     })
 }
 
-/// Owners of the bios that the device had while the call's own waited.
+/// Owners of the bios that the device processed while the call's own bios waited.
 pub fn holders(path: &CallPath) -> Rows {
     let heads = &["owner", "device", "bios", "bytes", "in the device"];
     Rows::new("ttnnn", heads, path.held_up_by.iter(), MAX_HOLDERS, |one| {
@@ -136,7 +136,7 @@ pub fn holders(path: &CallPath) -> Rows {
     })
 }
 
-/// Time of each layer of one call.
+/// Time of one call by layer.
 pub fn layers(layers: &[LayerTime], unattributed_ns: u64, total_ns: u64) -> Rows {
     let mut all: Vec<(&str, u64)> = layers.iter().map(|one| (layer_name(one.layer), one.ns)).collect();
     if unattributed_ns > 0 {

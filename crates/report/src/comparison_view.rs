@@ -1,17 +1,17 @@
-//! A comparison, as terminal and page say it alike.
+//! Sentences and tables about a comparison, shared by the terminal and the HTML page.
 
 use crate::text::{counted, duration, grouped};
 use flashscope_analysis::Evidence;
 use flashscope_analysis::comparison::{Better, Change, Comparison, FigureUnit, FindingOnSides, Outcome, OutcomeUnit};
 
 pub struct Head<'a> {
-    /// One sentence: what changed.
+    /// The main change, in one sentence.
     pub answer: String,
     pub notes: Vec<String>,
-    /// Figures that changed beyond variation, or at all where variation is unknown; the largest effect first. Without those that
-    /// say nearly the same as a neighbour.
+    /// Changed figures, largest effect first: changes beyond the variation, or all changes if the variation is unknown. A figure that says
+    /// nearly the same as its neighbour is left out.
     pub changed: Vec<&'a Change>,
-    /// What to type.
+    /// The command to type next.
     pub next: Option<&'a str>,
 }
 
@@ -83,7 +83,7 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
     Head { answer, notes, changed, next }
 }
 
-/// What became of a finding: "gone", "new", "on both sides".
+/// Where a finding occurs: "gone", "new", "on both sides".
 pub fn sides(finding: &FindingOnSides) -> &'static str {
     match (finding.before.is_empty(), finding.after.is_empty()) {
         (false, true) => "gone",
@@ -92,22 +92,22 @@ pub fn sides(finding: &FindingOnSides) -> &'static str {
     }
 }
 
-/// The sentences of one side.
+/// All sentences of one side.
 pub fn joined(sentences: &[String]) -> String {
     if sentences.is_empty() { "nothing".to_owned() } else { sentences.join(" ") }
 }
 
-/// A recording that is longer by more than this factor did other work.
+/// A recording that is longer than the other by more than this factor contains other work.
 const MOST_LONGER: f64 = 1.2;
 
-/// Percentiles between p50, p99 and the longest, which stand beside them.
+/// Percentiles between p50, p99 and the longest value, which are shown anyway.
 fn is_between(figure: &str) -> bool {
     figure.starts_with("p90(") || figure.starts_with("p999(")
 }
 
-/// In the reader's units.
+/// The value in units for readers.
 pub fn figure_value(unit: FigureUnit, value: f64) -> String {
-    /// Below it an f64 holds each whole number (2⁵³): what is larger has no digits to show.
+    /// The limit up to which an f64 represents every integer (2⁵³): larger values have no exact digits.
     const WHOLE: f64 = 9_007_199_254_740_992.0;
     if value.abs() >= WHOLE {
         let unit = match unit {
@@ -131,7 +131,7 @@ pub fn percent(change: &Change) -> String {
     change.percent.map_or_else(|| "from 0".to_owned(), |percent| format!("{percent:+.1} %"))
 }
 
-/// Of the change; "unknown" without repetitions.
+/// The interval of the change; "unknown" without repetitions.
 pub fn interval(change: &Change) -> String {
     match &change.confidence {
         Evidence::Known(range) => {
@@ -144,7 +144,7 @@ pub fn interval(change: &Change) -> String {
     }
 }
 
-/// What a condition looked at: "p99(fsync) is 240.00 ms".
+/// The figure of a condition: "p99(fsync) is 240.00 ms".
 pub fn outcome(outcome: &Outcome) -> String {
     let value = match outcome.unit {
         OutcomeUnit::Figure(unit) => figure_value(unit, outcome.value),

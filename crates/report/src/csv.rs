@@ -1,4 +1,4 @@
-//! CSV (RFC 4180, but lines end in LF): one row per cell, units in the column names.
+//! Writes a study as CSV (RFC 4180, but lines end in LF): one row per cell, units in the column names.
 
 use crate::text::visible;
 use flashscope_analysis::energy::Basis;
@@ -8,8 +8,8 @@ const STUDY_COLUMNS: &str = "study,group,board,kernel_release,filesystem,content
 pattern,count,request_bytes,readahead,readahead_kib,interarrival_us,seed,total_ns,latency_n,latency_min_ns,latency_mean_ns,\
 latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,crc32,flash_reads,flash_reads_open,open_ns,energy_basis,energy_uj,losses";
 
-/// One row per cell. `losses` is the sum over the cell's whole group. `raw`: text that a spreadsheet would take for a formula
-/// is written as it is.
+/// One row per cell. `losses` is the sum over the cell's whole group. `raw`: text that a spreadsheet would take for a formula is written
+/// unchanged.
 pub fn study(result: &StudyResult, raw: bool) -> String {
     let field = |text: &str| field(text, raw);
     let mut out = format!("{STUDY_COLUMNS}\n");
@@ -70,7 +70,7 @@ fn row(out: &mut String, fields: &[String]) {
     out.push('\n');
 }
 
-/// Text in a field: what would act on a terminal is shown escaped, and no formula unless `raw`.
+/// A text cell: terminal control characters are escaped, and formulas disarmed unless `raw`.
 fn field(text: &str, raw: bool) -> String {
     flashscope_output::cell(&visible(text), raw).into_owned()
 }

@@ -1,15 +1,15 @@
-//! Findings as text: the same words in the terminal and on the page.
+//! Findings as text, with the same words on the terminal and on the HTML page.
 
 use crate::text::{digits, duration, grouped, percent, size};
 use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::{Finding, Measure, MeasureUnit, Remedy, Step};
 use flashscope_output::quote;
 
-/// Findings in a report; `advise` has all.
+/// Largest number of findings in a report; `advise` shows all.
 pub const IN_REPORT: usize = 8;
-/// Measures of a finding in a report.
+/// Largest number of measures of a finding in a report.
 const MEASURES: usize = 3;
-/// Characters of a line with commands at most: what is cut ([`crate::visible`]) may end within a quotation.
+/// Longest line with commands, in characters: text that is cut ([`crate::visible`]) may end inside a quotation.
 const MOST_SHOWN: usize = 1500;
 
 /// A measure's value with its unit.
@@ -25,19 +25,19 @@ fn value(measure: &Measure) -> String {
     }
 }
 
-/// What is measured, in one line.
+/// The measures, in one line.
 pub fn evidence(finding: &Finding, most: usize) -> String {
     let all: Vec<String> =
         finding.evidence.iter().take(most).map(|one| format!("{} {}", one.name, value(one))).collect();
     all.join(", ")
 }
 
-/// A line of evidence with its source, each.
+/// A line for each measure with its source.
 pub fn sources(finding: &Finding) -> Vec<String> {
     finding.evidence.iter().map(|one| format!("{}: {} ({})", one.name, value(one), one.source)).collect()
 }
 
-/// The line to type or to write; where a name of the trace cannot be typed safely, what says so.
+/// The line to type or to write; a message instead, if a name in the trace cannot be typed safely.
 pub fn step(step: &Step) -> String {
     let typed = |word: &str, quoted: fn(&str) -> Option<String>| {
         quoted(word).ok_or_else(|| {
@@ -60,7 +60,7 @@ pub fn step(step: &Step) -> String {
     line.unwrap_or_else(|why| why)
 }
 
-/// What an advice brings.
+/// The gain of a piece of advice.
 pub fn gain(remedy: &Remedy) -> String {
     match &remedy.gain {
         Evidence::Known(gain) => {
@@ -76,15 +76,15 @@ pub fn gain(remedy: &Remedy) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub text: String,
-    /// What is to be typed stands behind the text. A line break in it would make a command of its second half.
+    /// Commands after the text. A line break inside would turn the rest into a second command.
     pub typed: Vec<Typed>,
 }
 
-/// A step as it is typed or written.
+/// A step to be typed or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
     pub text: String,
-    /// A line of C or SQL goes on without a backslash.
+    /// The step is C or SQL, which continues on the next line without a backslash.
     pub is_code: bool,
 }
 
@@ -93,20 +93,20 @@ impl Line {
         Line { text, typed: Vec::new() }
     }
 
-    /// Where they have no room.
+    /// The text without commands, if they do not fit.
     pub fn without_commands(&self) -> String {
         let text = self.text.trim_end_matches(':');
         format!("{text}. The commands are too long for this line: flashscope advise TRACE")
     }
 
-    /// In one piece.
+    /// Text and commands in one line.
     pub fn joined(&self) -> String {
         let typed = self.typed.iter().map(|one| one.text.as_str());
         [self.text.as_str()].into_iter().chain(typed).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// What a report says of a finding: at most five lines of text, the first of which is the finding.
+/// The lines about a finding in a report: at most five, the finding first. The advice, with semicolons between its steps.
 pub fn lines(finding: &Finding) -> Vec<Line> {
     let mut lines = vec![Line::of(finding.what.clone())];
     if !finding.cause.is_empty() {
@@ -133,7 +133,7 @@ fn advice(remedy: &Remedy) -> Line {
     let of = |one: &Step| Typed { text: step(one), is_code: matches!(one, Step::Code { .. }) };
     let mut typed: Vec<Typed> = remedy.steps.iter().map(of).collect();
     let last = typed.len().saturating_sub(1);
-    // A line of C or SQL ends with one.
+    // C and SQL lines end with a semicolon already.
     typed[..last].iter_mut().filter(|step| !step.text.ends_with(';')).for_each(|step| step.text.push(';'));
     let end = if typed.is_empty() { "." } else { ":" };
     let line = Line { text: format!("Do: {}{end}", remedy.what), typed };
@@ -143,7 +143,7 @@ fn advice(remedy: &Remedy) -> Line {
     Line::of(line.without_commands())
 }
 
-/// What follows a list of findings: how to see the rest.
+/// The line after a list of findings: how to see the rest.
 pub fn more(findings: &[Finding], shown: usize) -> Option<String> {
     let left = findings.len().saturating_sub(shown);
     let advice = findings.iter().any(|finding| !finding.advice.is_empty());

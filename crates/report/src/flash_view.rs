@@ -1,4 +1,4 @@
-//! Operations of raw flash, as terminal and page show them alike.
+//! Tables of raw flash operations, shared by the terminal and the HTML page.
 
 use crate::rows::Rows;
 use crate::text::{duration, grouped};
@@ -6,7 +6,7 @@ use flashscope_analysis::OpDurations;
 use flashscope_analysis::flash::{KindCounts, OpCounts, PhaseOps, TaskOps};
 use flashscope_study::PhaseCounts;
 
-/// What a command moved, with the number of reads and of programs.
+/// Sizes of commands, with the numbers of reads and programs.
 pub fn kinds(r: &KindCounts, p: &KindCounts) -> Rows {
     let all = [
         ("full page", r.full_page, p.full_page),
@@ -22,7 +22,7 @@ pub fn kinds(r: &KindCounts, p: &KindCounts) -> Rows {
     })
 }
 
-/// How long commands took; percentiles by nearest rank.
+/// Durations of commands; percentiles by nearest rank.
 pub fn times(of: &[OpDurations]) -> Rows {
     let heads = &["operation", "n", "min", "mean", "p50", "p90", "p99", "max"];
     Rows::new("tnnnnnnn", heads, of.iter(), usize::MAX, |d| {
@@ -45,7 +45,7 @@ pub fn phases(of: &[PhaseOps], most: usize) -> Rows {
     })
 }
 
-/// Of a study.
+/// Phases of a study.
 pub fn study_phases(of: &[PhaseCounts], most: usize) -> Rows {
     Rows::new("tnnnn", PHASE, of.iter(), most, |p| phase(&p.phase, duration(p.duration_ns), Some(&p.counts)))
 }

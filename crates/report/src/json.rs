@@ -1,4 +1,4 @@
-//! JSON: everything, stable, for other programs and for keeping.
+//! JSON output: complete and stable, for other programs and for archives.
 
 use flashscope_analysis::NamesFound;
 use serde::Serialize;
@@ -6,18 +6,18 @@ use std::borrow::Cow;
 
 pub use crate::names::BESIDE as NAMES_BESIDE;
 
-/// With the names of devices beside their numbers.
+/// A report with device names beside device numbers.
 pub fn named(report: &impl Serialize, names: &NamesFound) -> String {
     if names.is_empty() {
         return any(report);
     }
-    // As below: plain data.
+    // Plain data cannot fail, as below.
     let mut value = serde_json::to_value(report).expect("plain data serialises");
     crate::names::add_to_json(&mut value, names);
     any(&value)
 }
 
-/// Indented, with a final newline. Nothing in it acts on a terminal.
+/// Indented JSON with a final newline. Characters that act on a terminal are escaped.
 pub fn any(value: &impl Serialize) -> String {
     // Both documents are structs with string keys and plain values: serde_json cannot fail on them.
     let json = serde_json::to_string_pretty(value).expect("plain data serialises");
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn nothing_in_it_acts_on_a_terminal() {
-        // What is taken as it is has none of them.
+        // Text that is passed through unchanged has no such characters.
         assert!((b' '..=b'~').all(|byte| !crate::text::acts(char::from(byte))));
         assert_eq!(any(&["\u{7f}~ é"]), "[\n  \"\\u007f~ é\"\n]\n");
         assert_eq!(any(&["\t~ "]), "[\n  \"\\t~ \"\n]\n");

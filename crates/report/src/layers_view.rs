@@ -1,4 +1,4 @@
-//! Names of calls and layers, as every kind of report shows them.
+//! Names of calls and layers, shared by all kinds of reports.
 
 use flashscope_analysis::layers::{Layer, Operation};
 
@@ -11,7 +11,7 @@ pub fn call_name(call: Operation) -> &'static str {
     }
 }
 
-/// As people call it.
+/// The usual name of a layer.
 pub fn layer_name(layer: Layer) -> &'static str {
     match layer {
         Layer::Call => "system call",

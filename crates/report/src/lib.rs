@@ -1,8 +1,8 @@
-//! Rendering only: a study's result or a trace's findings as terminal text, JSON, CSV, SVG figures or one HTML page.
+//! Renders results only: a study's result or a trace's findings as terminal text, JSON, CSV, SVG figures or one HTML page.
 //!
-//! Every output is a function of its input alone: no clock, no paths, no environment. Names in the input are untrusted;
-//! each renderer writes out what could act on a terminal, a page or a spreadsheet.
-// A figure is text that the command prints; only crates/output writes to standard output.
+//! Every output depends on its input only: not on the clock, paths or the environment. Names in the input are untrusted; each renderer
+//! escapes text that could act on a terminal, a page or a spreadsheet.
+// A figure is text that the command prints. Only crates/output writes to standard output.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod block_view;

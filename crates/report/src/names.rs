@@ -1,4 +1,4 @@
-//! Names instead of numbers, in every table of a report; and beside them in its JSON.
+//! Replaces device and file numbers by names in tables, and adds names to a report's JSON.
 
 use flashscope_analysis::block::{BlockReport, GroupBy, device_and_kind};
 use flashscope_analysis::cache::AccuracyFindings;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::rows::Rows;
 use crate::text::{grouped, number, size};
 
-/// Keys that hold a device's number, and the key of its name beside it.
+/// Keys with a device's number, and the key of the name beside it.
 pub const BESIDE: [(&str, &str); 3] = [("device", "device_name"), ("upper", "upper_name"), ("lower", "lower_name")];
 
-/// A report as people see it: devices by their names, files by their paths.
+/// The report with names of devices and paths of files.
 pub fn block_for_people(report: &BlockReport) -> BlockReport {
     let mut shown = report.clone();
     let names = &report.names;
@@ -20,7 +20,7 @@ pub fn block_for_people(report: &BlockReport) -> BlockReport {
         return shown;
     }
     let name = |device: &mut String| {
-        // Not all of them are numbers: "(further devices)".
+        // Some entries are not numbers: "(further devices)".
         let found = names.device(device);
         if found != device {
             *device = found.to_owned();
@@ -74,7 +74,7 @@ fn shown_readahead(found: Option<&mut Evidence<AccuracyFindings>>, names: &Names
     }
 }
 
-/// One call as people see it.
+/// One call with names of devices and files.
 pub fn call_for_people(path: &CallPath, names: &NamesFound) -> CallPath {
     let mut shown = path.clone();
     let devices =
@@ -84,7 +84,7 @@ pub fn call_for_people(path: &CallPath, names: &NamesFound) -> CallPath {
     shown
 }
 
-/// The same of flash.
+/// A flash report with names.
 pub fn flash_for_people(report: &FlashReport) -> FlashReport {
     let mut shown = report.clone();
     for file in shown.found.wear.known_mut().into_iter().flat_map(|wear| &mut wear.by_file) {
@@ -111,14 +111,14 @@ pub fn add_to_json(value: &mut Value, names: &NamesFound) {
                     object.insert(beside.to_owned(), name.into());
                 }
             }
-            // Those that are named here are named already.
+            // This object has the names already.
             object.iter_mut().filter(|(key, _)| *key != "names").for_each(|(_, value)| add_to_json(value, names));
         }
         _ => {}
     }
 }
 
-/// Uses of files by task.
+/// Use of files by task.
 pub fn files(names: &NamesFound, most: usize) -> Rows {
     let heads = &["who", "file", "device", "read", "into the\ncache", "written"];
     let used: Vec<&FileUse> = names.files.iter().collect();
@@ -131,13 +131,13 @@ pub fn files(names: &NamesFound, most: usize) -> Rows {
     })
 }
 
-/// The devices that are beneath others.
+/// Sentences about devices that lie below others.
 pub fn stacks(names: &NamesFound) -> Vec<String> {
     let stacked = names.devices.iter().filter(|device| !device.beneath.is_empty());
     stacked.map(|device| format!("{} on {}", device.name, device.beneath.join(" on "))).collect()
 }
 
-/// How much of the files' bytes has a path, and why the rest has none.
+/// The share of the files' bytes with a known path, and reasons for the rest.
 pub fn coverage(names: &NamesFound) -> String {
     let found = &names.coverage;
     let mut text = match found.named_percent.known() {

@@ -1,4 +1,4 @@
-//! Predictions of read-ahead, as terminal and page show them.
+//! Tables of read-ahead predictions, shared by the terminal and the HTML page.
 
 use flashscope_analysis::{FileId, TaskId};
 use flashscope_predict::{ErrorBar, FilesystemOptions, Prediction, QueueCost, Row, Tally};
@@ -17,7 +17,7 @@ pub fn setting(row: &Row) -> String {
     format!("{} KiB{}{bulk}", row.readahead_kib, if row.random { ", FADV_RANDOM" } else { "" })
 }
 
-/// The rows of all settings.
+/// One row per setting.
 pub fn settings(prediction: &Prediction) -> Rows {
     let of = |row: &Row| {
         let bar = bar_of(prediction, row);
@@ -54,7 +54,7 @@ pub fn settings(prediction: &Prediction) -> Rows {
         &["read-ahead", "pages", "ahead", "unused", "late", "requests", "time in reads", "energy\n(model)"];
     let heads = if prediction.queue.is_some() { QUEUE } else { FLASH };
     let shown = heads.len() - usize::from(prediction.power.is_none());
-    // The setting is text, all else numbers.
+    // The setting is text, all other columns are numbers.
     let (kinds, heads) = (&"tnnnnnnn"[..shown], &heads[..shown]);
     Rows::new(kinds, heads, prediction.rows.iter(), prediction.rows.len(), of)
 }
@@ -73,21 +73,21 @@ fn of_one(name: String, tally: &Tally, unused: bool) -> Vec<String> {
     ]
 }
 
-/// Files of one setting, most pages first.
+/// Files of one setting, those with most pages first.
 pub fn files(row: &Row, name: &dyn Fn(FileId) -> String, most: usize) -> Rows {
     let mut files: Vec<_> = row.by_file.iter().filter(|(_, tally)| tally.pages() > 0).collect();
     files.sort_by_key(|(file, tally)| (std::cmp::Reverse(tally.pages()), **file));
     Rows::new("tnnnnn", OF_ONE, files.into_iter(), most, |(file, tally)| of_one(name(*file), tally, true))
 }
 
-/// Tasks of one setting, by what they brought in; the users of pages that another task brought are not distinguished.
+/// Tasks of one setting, by the pages that they brought in. Tasks that use pages of another task are not distinguished.
 pub fn tasks(row: &Row, name: &dyn Fn(TaskId) -> String, most: usize) -> Rows {
     let mut tasks: Vec<_> = row.by_task.iter().filter(|(_, tally)| tally.pages() > 0).collect();
     tasks.sort_by_key(|(tid, tally)| (std::cmp::Reverse(tally.pages()), **tid));
     Rows::new("tnnnnn", OF_ONE, tasks.into_iter(), most, |(tid, tally)| of_one(name(*tid), tally, false))
 }
 
-/// The widest window that is not the one of advice.
+/// The widest window, except the setting by advice.
 pub fn widest(prediction: &Prediction) -> Option<&Row> {
     prediction
         .rows
@@ -96,7 +96,7 @@ pub fn widest(prediction: &Prediction) -> Option<&Row> {
         .max_by_key(|row| row.readahead_kib)
 }
 
-/// What the device behind a block queue costs, and the processor.
+/// The costs of the device behind a block queue, and of the processor.
 pub fn queue_cost(queue: &QueueCost) -> String {
     let (device, cpu) = (&queue.device, &queue.processor);
     let us = |ns: f64| number(ns / 1e3, 1);
@@ -127,7 +127,7 @@ pub fn queue_cost(queue: &QueueCost) -> String {
     )
 }
 
-/// What a row may be off by.
+/// The error bar of a row.
 pub fn bar_of<'a>(prediction: &'a Prediction, row: &Row) -> Option<&'a ErrorBar> {
     if row.options == FilesystemOptions::default() {
         prediction.error.as_ref()
@@ -136,7 +136,7 @@ pub fn bar_of<'a>(prediction: &'a Prediction, row: &Row) -> Option<&'a ErrorBar>
     }
 }
 
-/// What the bars stand for.
+/// Sentences that explain the error bars.
 pub fn error_bars(prediction: &Prediction) -> impl Iterator<Item = String> {
     let has_other_options = prediction.rows.iter().any(|row| row.options != FilesystemOptions::default());
     let other = prediction.error_other_options.as_ref().filter(|_| has_other_options);
@@ -147,7 +147,7 @@ pub fn error_bars(prediction: &Prediction) -> impl Iterator<Item = String> {
     prediction.error.iter().chain(other).map(said)
 }
 
-/// What predictions were off by at worst.
+/// The largest error of predictions.
 pub fn worst(bar: &ErrorBar, model: &str) -> String {
     let of = if bar.exact {
         String::new()

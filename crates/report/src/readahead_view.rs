@@ -1,4 +1,4 @@
-//! What read-ahead brought in and what of it was used, as terminal and page show it.
+//! Pages that read-ahead brought in and their use, shared by the terminal and the HTML page.
 
 use flashscope_analysis::Unknown;
 use flashscope_analysis::cache::{AccuracyFindings, Brought};
@@ -30,7 +30,7 @@ fn row(name: String, pages: &Brought) -> Vec<String> {
     ]
 }
 
-/// Pages by file; the whole first.
+/// Pages by file; the total first.
 pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
     let mut rows = Rows::new("tnnnnnnn", HEADS, found.files.iter(), most, |file| {
         let name = match (&file.path, file.device) {
@@ -55,7 +55,7 @@ pub fn tasks(found: &AccuracyFindings, most: usize) -> Rows {
     })
 }
 
-/// Why use is not known, and what to do.
+/// Why the use is unknown, and what to do.
 pub fn unknown(why: &Unknown) -> String {
     match why.next.as_str() {
         "" => format!("Use of read-ahead is unknown: {}.", why.missing),
@@ -63,7 +63,7 @@ pub fn unknown(why: &Unknown) -> String {
     }
 }
 
-/// What the counts do not hold.
+/// Notes on pages that the counts leave out.
 pub fn notes(found: &AccuracyFindings) -> String {
     let mut notes = "Pages of 4 KiB; unused are those of read-ahead that nothing touched. ".to_owned();
     notes += match found.total.ahead_late {

@@ -1,14 +1,14 @@
-//! What was recorded and why, as sentences above a report: the limits of the recording, and the reason of a capture.
+//! Sentences above a report about the recording: its limits, and the reason of a capture.
 
 use flashscope_analysis::SystemFacts;
 use flashscope_analysis::calls::{CallsFound, is_sync};
 
-/// All of a recording's sentences, in their order.
+/// All these sentences, in order.
 pub fn lines(system: &SystemFacts, calls: &CallsFound) -> Vec<String> {
     [limited_to(&system.limited_to), captured(&system.captured, calls)].concat()
 }
 
-/// The limits of recordings: a part must not be taken for the whole.
+/// The limits of the recordings, so that nobody takes a part for the whole.
 fn limited_to(limits: &[String]) -> Vec<String> {
     let sentence = |limit: &String| {
         let beneath = match limit.contains("--device loop") || limit.contains("--device /dev/loop") {
@@ -20,13 +20,13 @@ fn limited_to(limits: &[String]) -> Vec<String> {
     limits.iter().map(sentence).collect()
 }
 
-/// Why a flight recorder wrote each of these recordings, and how to see what the call waited for.
+/// Why a flight recorder wrote each of these recordings, and how to see the causes of the call's wait.
 fn captured(reasons: &[String], calls: &CallsFound) -> Vec<String> {
     let sentence = |reason: &String| {
         let task = reason.split_once(" of task ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<u32>().ok());
         let told = reason.split_once(" took ").or_else(|| reason.split_once(" has taken "));
         let told_ms = told.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
-        // The call of that task that took longest is the one that fired it; a shorter one is another, whose end the capture has.
+        // The task's longest call triggered the capture; a shorter one is another call, whose end the capture contains.
         let is_it =
             |tid: u32, ns: u64| told_ms.is_some_and(|told| ns as f64 / 1e6 + 0.1 >= told) && tid == task.unwrap_or(0);
         let call = calls.slowest.iter().find(|call| is_sync(&call.call) && is_it(call.tid.0, call.duration_ns));

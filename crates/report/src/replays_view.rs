@@ -1,11 +1,11 @@
-//! A study of replays as tables, for every renderer.
+//! Tables and sentences of a study of replays, for every renderer.
 
 use crate::rows::Rows;
 use crate::runs_view::View;
 use crate::text::{duration, grouped};
 use flashscope_study::replays::{LeverFound, ReplayGroup, ReplaysResult};
 
-/// What there is to show, in order.
+/// All tables, in order.
 pub fn views(result: &ReplaysResult) -> Vec<View> {
     let all = [
         ("What protects the application", levers(&result.levers)),
@@ -22,7 +22,7 @@ fn spread([mean, least, most]: [f64; 3]) -> String {
     format!("{mean:.1} ({least:.1} to {most:.1})")
 }
 
-/// Of one start there is no range.
+/// A single start has no range.
 fn over(starts: u64, values: [f64; 3]) -> String {
     if starts < 2 { format!("{:.1}", values[0]) } else { spread(values) }
 }
@@ -80,12 +80,12 @@ fn players(result: &ReplaysResult) -> Rows {
     })
 }
 
-/// A dash where nothing was measured.
+/// A dash without a measurement.
 fn or_dash<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), shown)
 }
 
-/// Of the runs that have a figure: the others' are in the JSON.
+/// The runs that have a figure: the others are only in the JSON.
 fn shown(result: &ReplaysResult) -> Vec<&ReplayGroup> {
     result.groups.iter().filter(|group| group.report.is_some()).collect()
 }
@@ -166,7 +166,7 @@ fn delays(result: &ReplaysResult) -> Rows {
     Rows { kinds: "tnnnt", heads, rows, more: 0 }
 }
 
-/// The levers that no other beats in both, by case and kernel: the least wait for what the others get done.
+/// The levers that no other lever beats in both respects, by case and kernel: shortest wait for a given throughput of the others.
 pub fn best(result: &ReplaysResult) -> Vec<usize> {
     let same = |a: usize, b: usize| {
         let (a, b) = (&result.levers[a], &result.levers[b]);
@@ -183,14 +183,14 @@ pub fn best(result: &ReplaysResult) -> Vec<usize> {
     all.clone().filter(|&a| all.clone().all(|b| !same(a, b) || !beaten(a, b))).collect()
 }
 
-/// The others keep this part of their throughput with a lever that is recommended first.
+/// A recommended lever leaves the others at least this part of their throughput.
 const OTHERS_KEEP: f64 = 0.9;
 
-/// A mean that is this part larger counts as the same.
+/// A mean that is larger by up to this part counts as equal.
 const SAME: f64 = 0.05;
 
-/// A sentence a case and kernel: the lever to use, where its gain is beyond chance and nothing gets worse; and the applications of other
-/// cases that it harms. Then one for each other case in which that lever was tried as well.
+/// One sentence for each case and kernel: the lever to use, if its gain is beyond chance and nothing gets worse; and the applications of
+/// other cases that it harms. Then one sentence for each other case in which that lever was tried.
 pub fn recommendations(levers: &[LeverFound]) -> Vec<String> {
     let (mut said, mut followed) = (Vec::new(), Vec::new());
     let cases = cases(levers);
@@ -206,7 +206,7 @@ pub fn recommendations(levers: &[LeverFound]) -> Vec<String> {
     said
 }
 
-/// The levers of each case on each kernel. Without repetitions nothing says how far results differ by chance.
+/// The levers of each case on each kernel. Without repetitions the variation is unknown.
 fn cases(levers: &[LeverFound]) -> Vec<Vec<&LeverFound>> {
     let mut cases: Vec<Vec<&LeverFound>> = Vec::new();
     for lever in levers.iter().filter(|lever| lever.runs >= 2) {
@@ -223,13 +223,13 @@ fn width([_, least, most]: [f64; 3]) -> f64 {
     most - least
 }
 
-/// Better by more than chance: a few starts do not show all of it, so their ranges must be apart by the width of the wider one.
+/// Better by more than chance. A few starts do not show the whole variation, so the ranges must be apart by the width of the wider one.
 fn better(ours: [f64; 3], none: [f64; 3]) -> bool {
     none[1] - ours[2] > width(ours).max(width(none))
 }
 
-/// The worst start is worse than the worst one without a lever, by more than those differ. How far the lever's own starts differ is
-/// no excuse: a wide range is a worse worst case.
+/// The worst start is worse than the worst one without a lever, by more than the starts without a lever differ. The lever's own range does
+/// not matter: a wide range is a worse worst case.
 fn worse(ours: [f64; 3], none: [f64; 3]) -> bool {
     ours[2] - none[2] > width(none).max(none[2] * SAME)
 }
@@ -244,7 +244,7 @@ fn harm(lever: &LeverFound, none: &LeverFound) -> Option<String> {
     worse(late, none).then(|| format!("{:.1} of its frames are late in the worst start, not {:.1}", late[2], none[2]))
 }
 
-/// A lever whose wait is known.
+/// A lever with a known wait.
 type Known<'a> = (&'a LeverFound, [f64; 3]);
 
 fn with_wait<'a>(levers: &[&'a LeverFound]) -> Vec<Known<'a>> {
@@ -255,19 +255,19 @@ fn named<'a>(known: &[Known<'a>], name: &str) -> Option<Known<'a>> {
     known.iter().find(|(lever, _)| lever.lever == name).copied()
 }
 
-/// Mean, least and most of what the wait is with a lever, in percent of that without.
+/// Mean, least and most of the wait with a lever, in percent of the wait without.
 fn percent(wait: [f64; 3], none: [f64; 3]) -> Option<[f64; 3]> {
     (none[1] > 0.0).then(|| [wait[0] / none[0] * 100.0, wait[1] / none[2] * 100.0, wait[2] / none[1] * 100.0])
 }
 
-/// What is recommended in a case.
+/// The recommendation for one case.
 struct Choice<'a> {
     none: Known<'a>,
     /// The lever to use.
     used: Option<Known<'a>>,
-    /// The one with the least wait, whatever it costs the others.
+    /// The lever with the shortest wait, whatever it costs the others.
     least: Option<Known<'a>>,
-    /// The application waits less, but something gets worse.
+    /// Levers with which the application waits less, but something else gets worse.
     harmful: Vec<&'a LeverFound>,
 }
 
@@ -275,7 +275,7 @@ impl<'a> Choice<'a> {
     fn of(levers: &[&'a LeverFound]) -> Option<Choice<'a>> {
         let known = with_wait(levers);
         let none = named(&known, "none")?;
-        // It waits less for the others, and not only because the lever makes it slow alone.
+        // The wait for the others is shorter, and not only because the lever makes the application slow when alone.
         let gains = |(lever, wait): &Known<'_>| {
             better(*wait, none.1) && lever.slower_ms.is_some_and(|slower| better(slower, none.1))
         };
@@ -288,7 +288,7 @@ impl<'a> Choice<'a> {
         Some(Choice { none, used, least, harmful: harmful.into_iter().map(|(lever, _)| lever).collect() })
     }
 
-    /// The application of another case that the lever to use makes worse.
+    /// The application of another case that the recommended lever makes worse.
     fn harms(&self, other: &[&LeverFound]) -> Option<String> {
         let (used, _) = self.used?;
         let other = with_wait(other);
@@ -298,7 +298,7 @@ impl<'a> Choice<'a> {
         Some(format!("{} ({harm})", none.case))
     }
 
-    /// `harmed`: by the lever to use, in other cases.
+    /// `harmed`: applications of other cases that the recommended lever harms.
     fn sentence(&self, harmed: &[String]) -> String {
         let (none, none_wait) = self.none;
         let (case, kernel) = (&none.case, &none.kernel);
@@ -341,7 +341,7 @@ impl<'a> Choice<'a> {
         )
     }
 
-    /// The gain that this case promises of its lever, beside the gain in another case where it was tried.
+    /// This case's gain from its lever, beside the gain in another case in which the lever was tried.
     fn followed_in(&self, other: &[&LeverFound]) -> Option<String> {
         let (used, wait) = self.used?;
         let promised = percent(wait, self.none.1)?;

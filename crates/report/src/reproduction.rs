@@ -1,4 +1,4 @@
-//! Studies as one Markdown page: every published statement beside ours, and each study's figures.
+//! Studies as one Markdown page: every published statement beside the measured value, and the figures of each study.
 
 use crate::figures::Figure;
 use crate::text::{number, published, visible};
@@ -11,29 +11,29 @@ use std::fmt::Write;
 
 /// One study on the page.
 pub struct Chapter {
-    /// Its name; figures' files begin with it.
+    /// The study's name; its figures' file names begin with it.
     pub study: String,
     pub title: String,
     pub question: String,
     pub clock: String,
-    /// The study's file, as the command that repeats it has it.
+    /// The study's file, for the command that repeats it.
     pub file: String,
     /// "armv7, Linux 6.1.0-50-armmp (linux-image-6.1.0-50-armmp 6.1.176-1)"
     pub measured_on: Vec<String>,
     pub rows: Vec<Row>,
-    /// Markdown: what else the study says.
+    /// Further results as Markdown.
     pub more: String,
     pub figures: Vec<Figure>,
 }
 
 impl Chapter {
-    /// The figure's file beside the page, in the directory of figures.
+    /// The name of a figure's file in the directory of figures.
     pub fn figure_file(&self, figure: &Figure) -> String {
         format!("{}-{}.svg", self.study, figure.id)
     }
 }
 
-/// Where boots ran, each once.
+/// Boards and kernels of the boots, each once.
 pub fn measured_on<'a>(inputs: impl Iterator<Item = &'a Inputs>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for input in inputs {
@@ -46,7 +46,7 @@ pub fn measured_on<'a>(inputs: impl Iterator<Item = &'a Inputs>) -> Vec<String> 
     all
 }
 
-/// `figures`: the directory of figures as links have it. `command`: what writes the page.
+/// `figures`: the directory of figures, for links. `command`: the command that writes this page.
 pub fn page(chapters: &[Chapter], not_measured: &[NotMeasurable], figures: &str, command: &str) -> String {
     let mut out = format!(
         "# Published figures and ours\n\nThis document compares published figures about storage on embedded Linux with our measurements, for readers who \
@@ -81,7 +81,7 @@ pub fn page(chapters: &[Chapter], not_measured: &[NotMeasurable], figures: &str,
     out
 }
 
-/// Authors and year, which a source begins with: "Olivier et al. 2014".
+/// Authors and year at the beginning of a source: "Olivier et al. 2014".
 fn publication(source: &str) -> String {
     let words: Vec<&str> = source.split([',', ';', ' ']).filter(|word| !word.is_empty()).take(4).collect();
     match words[..] {
@@ -144,7 +144,7 @@ fn study(chapter: &Chapter, figures: &str) -> String {
     out
 }
 
-/// One place ends the sentence before it; several are a list.
+/// A single place is added to the sentence; several become a list.
 fn places(measured_on: &[String]) -> String {
     match measured_on {
         [one] => format!(" {}.", text(one)),
@@ -160,7 +160,7 @@ pub fn runs(result: &RunsResult) -> String {
     tables(runs_view::views(result))
 }
 
-/// What protects an application, in words, and the tables of its replays.
+/// The sentences about levers, and the tables of the replays.
 pub fn replays(result: &ReplaysResult) -> String {
     let said: String =
         replays_view::recommendations(&result.levers).iter().map(|said| format!("- {}\n", text(said))).collect();
@@ -184,7 +184,7 @@ fn tables(views: Vec<runs_view::View>) -> String {
     out
 }
 
-/// The verdicts of a study: a row a group.
+/// The verdicts of a study: one row per group.
 pub fn verdicts(result: &StudyResult) -> String {
     let mut out = "| file system | kernel | today | what it means | command |\n|---|---|---|---|---|\n".to_owned();
     for verdict in &result.verdicts {
@@ -201,7 +201,7 @@ pub fn verdicts(result: &StudyResult) -> String {
     out
 }
 
-/// Text that ends no cell, opens no tag and marks nothing up.
+/// Escapes text so that it cannot end a cell, open a tag or act as markup.
 fn text(untrusted: &str) -> String {
     let mut out = String::with_capacity(untrusted.len());
     for c in visible(&one_line(untrusted)).chars() {
@@ -220,7 +220,7 @@ fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// The same between backticks, where only these two mean something.
+/// The same for text in backticks, where only these two characters have a meaning.
 fn code(untrusted: &str) -> String {
     visible(&one_line(untrusted)).replace('`', "'").replace('|', "\\|")
 }

@@ -1,13 +1,13 @@
-//! A table as terminal and page show it alike.
+//! A table, shared by the terminal and the HTML page.
 
-/// A table for either renderer: its text is untrusted.
+/// A table for either renderer; its text is untrusted.
 pub struct Rows {
-    /// A column per character: `t` text, `n` number.
+    /// One character per column: `t` text, `n` number.
     pub kinds: &'static str,
-    /// In one or two lines.
+    /// Headings of one or two lines.
     pub heads: &'static [&'static str],
     pub rows: Vec<Vec<String>>,
-    /// Rows that are left out.
+    /// Number of rows that are left out.
     pub more: usize,
 }
 

@@ -11,7 +11,7 @@ pub struct View {
     pub rows: Rows,
 }
 
-/// What there is to show, in order.
+/// All tables, in order.
 pub fn views(result: &RunsResult) -> Vec<View> {
     let all = [
         ("Time and flash operations", operations(result)),
@@ -24,7 +24,7 @@ pub fn views(result: &RunsResult) -> Vec<View> {
     all.into_iter().filter(|(_, rows)| !rows.rows.is_empty()).map(|(heading, rows)| View { heading, rows }).collect()
 }
 
-/// Which run, and how it was traced where that differs.
+/// The run's name, with its way of tracing if that differs.
 fn name(result: &RunsResult, group: &RunGroup) -> String {
     match result.groups.iter().any(|other| other.tracer != group.tracer) {
         true => format!("{}, {}", group.name, tracer(group.tracer)),
@@ -49,7 +49,7 @@ fn operations(result: &RunsResult) -> Rows {
         rows: Vec::new(),
         more: 0,
     };
-    // A sweep's parts would hide its answer; they are in the JSON.
+    // The parts of a sweep would hide its result; they are in the JSON.
     let parts = result.groups.len() <= 12;
     for group in &result.groups {
         let name = name(result, group);
@@ -116,7 +116,7 @@ fn postmark(result: &RunsResult) -> Rows {
     }
 }
 
-/// Only where files were read with different read-ahead: elsewhere most come from the page cache.
+/// Only if files were read with different read-ahead; otherwise most pages come from the page cache.
 fn shares(result: &RunsResult) -> Rows {
     let mut heads: &'static [&'static str] = &["run", "25 %", "50 %", "100 %"];
     let mut rows = Vec::new();

@@ -1,18 +1,18 @@
-//! A small SVG writer: elements, scales, and a panel with axes. Colours are classes, so that a page can follow light,
-//! dark and print; every series also differs in marker or dash, so that it reads without colour.
+//! A small SVG writer: elements, scales, and panels with axes. Colours are classes, so that a page can follow light mode, dark mode and
+//! print. Series also differ in marker or dash, so that they can be read without colour.
 
 use crate::text::{escape, number, visible};
 use std::fmt::Write;
 
-/// Fill and stroke of everything a figure holds. In variables, so that a page re-colours a figure it embeds.
+/// Fill and stroke of all elements, as variables, so that a page can change the colours of an embedded figure.
 pub const STYLE: &str = include_str!("figures/figure.css");
 
-/// Coordinates need no more than a tenth of a pixel.
+/// A coordinate with at most one decimal.
 pub fn n(value: f64) -> String {
     number(value, 1)
 }
 
-/// Of the figures' 12 px: digits and lower case of common sans faces are about 0.55 em.
+/// Mean width of a character at the figures' 12 px: digits and lower case in common sans-serif fonts are about 0.55 em.
 const CHAR_WIDTH: f64 = 6.7;
 
 /// Estimated width of text.
@@ -20,7 +20,7 @@ pub fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * CHAR_WIDTH
 }
 
-/// As much of a name as a width holds, what acts written out; "…" where it is cut.
+/// The part of a name that fits a width, with control characters escaped; ends with "…" if it is cut.
 pub fn fit(name: &str, width: f64) -> String {
     let name = visible(name);
     if text_width(&name) <= width {
@@ -77,7 +77,7 @@ impl Svg {
         );
     }
 
-    /// A name cut to a width; hovering shows the whole of it. `name` is untrusted.
+    /// A name cut to a width; hovering shows the whole name. `name` is untrusted.
     pub fn name(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, name: &str, width: f64) {
         let shown = fit(name, width);
         if shown == name {
@@ -94,7 +94,7 @@ impl Svg {
         );
     }
 
-    /// A name that rises to the right from where it begins, cut to a length.
+    /// A name that rises to the right, cut to a length.
     pub fn rising_name(&mut self, x: f64, y: f64, class: &str, name: &str, length: f64) {
         _ = writeln!(
             self.body,
@@ -120,7 +120,7 @@ impl Svg {
         _ = writeln!(self.body, "<path class=\"{class}\" d=\"M{} {}L{} {}\"/>", n(x1), n(y1), n(x2), n(y2));
     }
 
-    /// A path that says what it is on hovering. `tip` is untrusted.
+    /// A path with a text on hovering. `tip` is untrusted.
     pub fn tipped_path(&mut self, class: &str, d: &str, tip: &str) {
         if !d.is_empty() {
             _ = writeln!(self.body, "<path class=\"{class}\" d=\"{d}\"><title>{}</title></path>", escape(tip));
@@ -145,7 +145,7 @@ impl Svg {
         );
     }
 
-    /// The whole element. `id` is ours; title and description are untrusted.
+    /// The whole element. `id` is trusted; title and description are untrusted.
     pub fn finish(self, id: &str, title: &str, description: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
@@ -177,12 +177,12 @@ impl Rect {
     }
 }
 
-/// From values to pixels.
+/// Maps values to pixels.
 #[derive(Clone, Debug)]
 pub struct Scale {
     from: (f64, f64),
     to: (f64, f64),
-    /// The least positive value, where the scale is logarithmic; 0 sits one octave below it.
+    /// The smallest positive value of a logarithmic scale; 0 is drawn one octave below it.
     log_floor: Option<f64>,
 }
 
@@ -205,14 +205,14 @@ impl Scale {
         scale
     }
 
-    /// Leaves room at both ends, as a share of the range.
+    /// Adds room at both ends, as a share of the range.
     pub fn padded(mut self, share: f64) -> Self {
         let room = (self.from.1 - self.from.0) * share;
         self.from = (self.from.0 - room, self.from.1 + room);
         self
     }
 
-    /// The same, its pixels times `by`, then `further`.
+    /// The same scale with pixels multiplied by `by`, then shifted by `further`.
     pub fn scaled(&self, by: f64, further: f64) -> Self {
         Self { to: (self.to.0 * by + further, self.to.1 * by + further), ..self.clone() }
     }
@@ -230,7 +230,7 @@ impl Scale {
         self.to.0 + share.clamp(0.0, 1.0) * (self.to.1 - self.to.0)
     }
 
-    /// Round values in the range, about as many as asked: 1, 2 or 5 times a power of ten, or powers of two.
+    /// About `about` round values in the range: 1, 2 or 5 times a power of ten, or powers of two.
     pub fn ticks(&self, about: usize) -> Vec<f64> {
         let (low, high) = self.from;
         if self.log_floor.is_some() {
@@ -246,14 +246,14 @@ impl Scale {
     }
 }
 
-/// How a line looks: `colour` and marker by one property, `dash` and a hollow marker by another.
+/// The look of a line: `colour` and marker show one property, `dash` and a hollow marker another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     pub colour: usize,
     pub dash: usize,
 }
 
-/// Distinct colours (and markers) and dashes that figure.css knows.
+/// Number of distinct colours (and markers), and of dashes, in figure.css.
 pub const COLOURS: usize = 6;
 const DASHES: usize = 4;
 
@@ -299,12 +299,12 @@ fn shape(which: usize, x: f64, y: f64, r: f64) -> String {
     }
 }
 
-/// A mark for points of one kind, distinct without colour: six shapes, full and then hollow; a cross for all others.
+/// A mark for points, distinct without colour: six filled shapes, six hollow ones, and a cross for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dot(pub usize);
 
 impl Dot {
-    /// Kinds with a mark of their own.
+    /// Number of kinds with their own mark.
     pub const KINDS: usize = 2 * COLOURS;
 
     pub fn class(self) -> String {
@@ -327,9 +327,9 @@ impl Dot {
 pub struct Series {
     pub label: String,
     pub look: Look,
-    /// Pixels to the right of where it belongs, so that lines with the same values do not hide one another.
+    /// Shift to the right in pixels, so that lines with equal values do not cover one another.
     pub shift: f64,
-    /// Along x, each with what a reader sees on hovering.
+    /// Points along x, each with its text on hovering.
     pub points: Vec<(f64, f64, String)>,
 }
 
@@ -348,7 +348,7 @@ pub struct Panel<'a> {
     pub x_ticks: &'a [(f64, String)],
     pub y_ticks: &'a [(f64, String)],
     pub x_label: &'a str,
-    /// Drawn left of the panel; empty where a neighbour has it.
+    /// Label left of the panel; empty if a neighbour shows it.
     pub y_label: &'a str,
     pub heading: &'a str,
     pub series: &'a [Series],
@@ -384,7 +384,7 @@ impl Panel<'_> {
             svg.text(a.x + a.width / 2.0, a.y - 8.0, "heading", Anchor::Middle, self.heading);
         }
         for (i, band) in self.bands.iter().enumerate() {
-            // Tags of narrow bands at one x stand below one another.
+            // Labels of narrow bands at one x are stacked.
             let above = self.bands[..i].iter().filter(|b| b.is_narrow(&self.x) && b.x == band.x).count();
             self.band(svg, band, above);
         }
@@ -398,7 +398,7 @@ impl Panel<'_> {
                 svg.path(&series.look.line_class(), &format!("M{}", corners.join("L")));
             }
         }
-        // A full marker is smaller than a hollow one and comes after it: where both have one value, both are seen.
+        // A filled marker is smaller than a hollow one and drawn after it: at equal values both are visible.
         let (full, hollow): (Vec<_>, Vec<_>) = self.series.iter().partition(|series| series.look.is_full());
         for series in hollow.into_iter().chain(full) {
             for (x, y, tip) in &series.points {
@@ -407,8 +407,8 @@ impl Panel<'_> {
         }
     }
 
-    /// A wide band bears its letters on its top edge (in its right corner, where there is no room above); a narrow one at
-    /// the panel's top, away from the data, with a leader down to it.
+    /// A wide band has its letters on its top edge (in its right corner, if there is no room above). A narrow band has them at the panel's
+    /// top, away from the data, with a line down to it.
     fn band(&self, svg: &mut Svg, band: &Band, above: usize) {
         let (x1, x2) = (self.x.at(band.x.0) - 12.0, self.x.at(band.x.1) + 12.0);
         let (top, bottom) = (self.y.at(band.y.1), self.y.at(band.y.0));
@@ -436,7 +436,7 @@ impl Band {
     }
 }
 
-/// A legend in rows from the left; returns its height. `items`: what to draw in a 30 × 14 box, and the label.
+/// Draws a legend in rows from the left; returns its height. `items`: a symbol in a 30 × 14 box, and the label.
 pub fn legend(svg: &mut Svg, area_x: f64, y: f64, width: f64, items: &[(LegendKey, String)]) -> f64 {
     let (mut x, mut row) = (area_x, y);
     for (key, label) in items {
@@ -472,11 +472,11 @@ pub enum LegendKey {
     Band,
     /// Class, and a path around the origin.
     Mark(&'static str, &'static str),
-    /// Markup of ours around the origin, 32 wide and 14 high.
+    /// Trusted markup around the origin, 32 wide and 14 high.
     Drawn(String),
 }
 
-/// A legend's height, without drawing it.
+/// The height of a legend.
 pub fn legend_height(width: f64, items: &[(LegendKey, String)]) -> f64 {
     legend(&mut Svg::new(0.0, 0.0), 0.0, 0.0, width, items)
 }

@@ -1,9 +1,9 @@
-//! Text for people: units, and names made harmless.
+//! Formats units, and escapes untrusted names.
 
 pub use flashscope_analysis::units::{counted, digits, duration, grouped, number, percent, size};
 pub use flashscope_output::{acts, visible};
 
-/// Text for HTML and SVG, in element content and in quoted attributes.
+/// Escapes text for HTML and SVG, for element content and quoted attributes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible(text).chars() {
@@ -34,7 +34,7 @@ pub fn us(ns: f64) -> String {
     format!("{:.1}", ns / 1e3)
 }
 
-/// "4 KiB", "5 MiB"; bytes where no unit divides.
+/// "4 KiB", "5 MiB"; bytes if no unit divides the number.
 pub fn bytes(n: u64) -> String {
     match n {
         0 => "0".to_owned(),

@@ -1,6 +1,6 @@
-//! What is going on right now: the rows of `flashscope top`, of one interval.
+//! The rows of `flashscope top` for one interval.
 //!
-//! Input: the report on the last seconds. Output: a row for each owner, file or device, as plain data.
+//! Input: the report about the last seconds. Output: one row for each owner, file or device, as plain data.
 
 use flashscope_analysis::block::{BlockFound, BlockReport, Group, GroupBy, OwnerLoad, RequestKind, device_and_kind};
 use flashscope_analysis::cache::AccuracyFindings;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Version of [`TopSnapshot`].
 pub const TOP_SCHEMA: u32 = 2;
-/// Rows of one table at most; the others are counted.
+/// Largest number of rows in a table; further rows are counted.
 const MOST_ROWS: usize = 200;
 
 /// What a row stands for.
@@ -127,8 +127,8 @@ impl TopSnapshot {
         }
     }
 
-    /// Of a report whose figures are those of the interval, and of the same by application where that is looked at.
-    /// `shows_syncs`: calls of fsync and similar were recorded.
+    /// Rows from a report about the interval, and from the same report by application if that is shown. `shows_syncs`: fsync and similar
+    /// calls were recorded.
     pub fn of_block(
         report: &BlockReport,
         apps: Option<&BlockFound>,
@@ -152,7 +152,7 @@ impl TopSnapshot {
     pub fn of_flash(report: &FlashReport, time_s: f64, interval_s: f64) -> TopSnapshot {
         let found = &report.found;
         let mut top = TopSnapshot::empty(time_s, interval_s);
-        // The counts are of all chips together.
+        // The counts are for all chips together.
         let page = report.chips.first().map(|chip| chip.page_bytes);
         let page = page.filter(|page| report.chips.iter().all(|chip| chip.page_bytes == *page)).map(f64::from);
         let row = |name: &str, reads: u64, programs: u64, erases: u64| TopRow {
@@ -184,7 +184,7 @@ impl TopSnapshot {
         top.bounded()
     }
 
-    /// Says of figures what the recording lacks for them. `shows_cache`: pages that come into the page cache were recorded.
+    /// Marks figures as unknown whose events the recording lacks. `shows_cache`: pages that enter the page cache were recorded.
     pub fn lacking(mut self, shows_cache: bool) -> TopSnapshot {
         if !shows_cache {
             self.readahead_unused = Evidence::unknown(
@@ -210,7 +210,7 @@ impl TopSnapshot {
     }
 }
 
-/// Bytes of both directions, a second.
+/// Bytes per second of both directions.
 pub fn bytes(row: &TopRow) -> f64 {
     row.read_bytes_per_s.unwrap_or(0.0) + row.written_bytes_per_s.unwrap_or(0.0)
 }
@@ -231,7 +231,7 @@ fn times(group: &Group) -> Option<TopTimes> {
     (n > 0).then_some(TopTimes { p50_ns: p50, p99_ns: p99, max_ns: max })
 }
 
-/// Owners: bytes from who requested them, times and numbers of bios from their groups.
+/// Owners: bytes by requester, times and numbers of bios from the groups.
 fn processes(found: &BlockFound, shows_syncs: bool, interval_s: f64) -> Vec<TopRow> {
     let mut rows: BTreeMap<&str, TopRow> = BTreeMap::new();
     for one in &found.originators.originators {
@@ -255,7 +255,7 @@ fn processes(found: &BlockFound, shows_syncs: bool, interval_s: f64) -> Vec<TopR
             *row.waits_ns_per_s.get_or_insert(0.0) += waited(load) / interval_s;
         }
     }
-    // The longest come first.
+    // The longest waits come first in `pairs`.
     for pair in found.interference.pairs.iter().rev() {
         if let Some(row) = rows.get_mut(pair.victim.as_str()) {
             row.waits_behind = Some(pair.behind.clone());
@@ -303,7 +303,7 @@ fn users(names: &NamesFound, file: &str) -> Vec<String> {
     uses.take(MOST).map(|one| one.who.clone()).collect()
 }
 
-/// Devices: the groups of their directions together; the times are those of the direction with more bios.
+/// Devices: the groups of all directions together; the times are from the direction with more bios.
 fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
     let mut rows: BTreeMap<&str, (TopRow, u64)> = BTreeMap::new();
     for group in report.found.groups.iter().filter(|group| group.by == GroupBy::Device) {
@@ -313,7 +313,7 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
         let rate = group.bytes as f64 / interval_s;
         match kind {
             RequestKind::Read => row.read_bytes_per_s = Some(rate),
-            // Zone appends too.
+            // Zone appends count as writes.
             kind if kind.writes_data() => *row.written_bytes_per_s.get_or_insert(0.0) += rate,
             _ => {}
         }
@@ -322,7 +322,7 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
             row.times = times(group);
         }
     }
-    // Those below are failures of a device of their own.
+    // Failures of lower devices are counted there.
     let known = report.found.errors.failed.known().is_some();
     for failure in &report.found.errors.failures {
         if let Some((row, _)) = rows.get_mut(failure.device.as_str()) {
@@ -341,7 +341,7 @@ fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
         .collect()
 }
 
-/// Name, meaning, and value of a row where it has one.
+/// Name, help text, and the value of a row if it has one.
 type Gauge = (&'static str, &'static str, fn(&TopRow) -> Option<f64>);
 
 /// The node exporter's text format (textfile collector): gauges of the interval.
@@ -377,8 +377,7 @@ pub fn prometheus(top: &TopSnapshot) -> String {
     out
 }
 
-/// Names that are cut, or whose escapes another one has as its letters, would be one series twice, for which the collector refuses the
-/// whole file.
+/// Makes labels unique. Names that are cut, or equal after escaping, would give one series twice, and the collector refuses such a file.
 fn unique(label: String, known: &mut HashSet<String>) -> String {
     let mut found = label.clone();
     for n in 2.. {
@@ -390,7 +389,7 @@ fn unique(label: String, known: &mut HashSet<String>) -> String {
     found
 }
 
-/// A label's value: backslash, quote and line feed are escaped, and nothing in it acts on a terminal.
+/// A label's value: backslash, quote and line feed are escaped, and so are terminal control characters.
 fn label(text: &str) -> String {
     crate::text::visible(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -431,7 +430,7 @@ mod tests {
     fn every_series_is_there_once_whatever_processes_are_called() {
         let row =
             |name: &str, ios_per_s| TopRow { name: name.to_owned(), ios_per_s: Some(ios_per_s), ..TopRow::default() };
-        // Names that end up alike: an escape, the letters of that escape; two that are cut at the same place.
+        // Names that become equal: an escape and the letters of that escape; two that are cut at the same place.
         let long = "x".repeat(100_000);
         let names = ["\u{1b}a", "\\x1ba", "a\"b\\", "a\nb", &(long.clone() + "1"), &(long + "2")];
         let process = names.iter().zip(1..).map(|(name, n)| row(name, f64::from(n))).collect();

@@ -1,9 +1,9 @@
-//! A study's cells as tables and figures want them: rows that differ in read-ahead alone, and the x axis that varies.
+//! A study's cells prepared for tables and figures: rows of cells that differ in read-ahead only, and the x axis.
 
 use flashscope_analysis::flash::Health;
 use flashscope_study::{Cell, GainPoint, Group, StudyResult, Workload, gains};
 
-/// Everything of a cell but its read-ahead.
+/// The parameters of a cell, except its read-ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting<'a> {
     pub pattern: &'a str,
@@ -38,24 +38,24 @@ impl<'a> Setting<'a> {
 /// A row of a results table.
 pub struct Row<'a> {
     pub setting: Setting<'a>,
-    /// One per entry of [`Results::readaheads`].
+    /// One cell per entry of [`Results::readaheads`].
     pub cells: Vec<Option<&'a Cell>>,
-    /// What the smallest read-ahead saves against the largest.
+    /// Savings of the smallest read-ahead against the largest.
     pub gain: Option<GainPoint>,
 }
 
 /// A group's cells as a table.
 pub struct Results<'a> {
-    /// The settings of read-ahead, ascending.
+    /// Settings of read-ahead, ascending.
     pub readaheads: Vec<Readahead<'a>>,
     pub rows: Vec<Row<'a>>,
 }
 
-/// What is saved, and how much of it.
+/// The name of a saving, and its value.
 pub type Saving = (&'static str, fn(&GainPoint) -> Option<f64>);
 
 impl Results<'_> {
-    /// What the columns of savings are of: energy only where a profile knows this work.
+    /// The columns of savings; energy only if a power profile covers this work.
     pub fn savings(&self) -> Vec<Saving> {
         let energy = self.rows.iter().flat_map(|row| &row.gain).any(|gain| gain.off_saves_energy_percent.is_some());
         let all: [Saving; 3] = [
@@ -66,17 +66,17 @@ impl Results<'_> {
         all.into_iter().take(if energy { 3 } else { 2 }).collect()
     }
 
-    /// "off saves": what the columns of savings say.
+    /// "off saves": the heading of the columns of savings.
     pub fn saves(&self) -> String {
         compared(self.readaheads.iter().copied())
             .map_or("saved".to_owned(), |(least, _)| format!("{} saves", least.short()))
     }
 }
 
-/// A setting of read-ahead: sizes of the knob by size, then what leaves the knob as it is ("keep", "fadvise-random").
+/// A setting of read-ahead, sorted: sizes first, then settings that do not change the size ("keep", "fadvise-random").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Readahead<'a> {
-    /// The name; empty for a size of the knob.
+    /// The name; empty for a size.
     name: &'a str,
     kib: u64,
 }
@@ -102,14 +102,14 @@ impl<'a> Readahead<'a> {
     }
 }
 
-/// The sizes of the knob that a saving compares: the smallest against the largest. `None` where there are not two.
+/// The two sizes that a saving compares: the smallest and the largest. `None` if there are not two sizes.
 pub fn compared<'a>(all: impl Iterator<Item = Readahead<'a>> + Clone) -> Option<(Readahead<'a>, Readahead<'a>)> {
     let sizes = all.filter(|r| r.name.is_empty());
     let (least, most) = (sizes.clone().min()?, sizes.max()?);
     (least != most).then_some((least, most))
 }
 
-/// What a cell has so many of.
+/// The unit of a cell's counts.
 pub fn counted(group: &Group) -> &'static str {
     match group.workload {
         Workload::Read => "requests",
@@ -140,7 +140,7 @@ pub fn results(group: &Group) -> Results<'_> {
     Results { readaheads, rows }
 }
 
-/// What a study varies along x.
+/// The parameter that a study varies along x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     Count,
@@ -149,7 +149,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// The first of number, size and distance of requests that the study varies; their number where it varies none.
+    /// The first of number, size and distance of requests that the study varies; the number if it varies none.
     pub fn of(result: &StudyResult) -> Self {
         [Axis::Count, Axis::RequestBytes, Axis::Interarrival]
             .into_iter()
@@ -179,7 +179,7 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> usize {
     seen.len()
 }
 
-/// What the lines of one figure have in common, and which of it distinguishes this figure from its siblings.
+/// The common parameters of one figure's lines, and those that distinguish this figure from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facet<'a> {
     pub board: &'a str,
@@ -206,7 +206,7 @@ impl<'a> Facet<'a> {
         }
     }
 
-    /// In words; what is as usual (no time between requests) is left out.
+    /// The facet as text, without usual values (no time between requests).
     pub fn words(&self) -> String {
         use crate::text::{bytes, grouped};
         let mut words = Vec::new();
@@ -225,7 +225,7 @@ impl<'a> Facet<'a> {
     }
 }
 
-/// The facets of a study, in order of appearance, each with its rows by group.
+/// The facets of a study in order of appearance, each with its rows by group.
 pub fn facets(result: &StudyResult, axis: Axis) -> Vec<(Facet<'_>, Vec<(&Group, Row<'_>)>)> {
     let mut facets: Vec<(Facet<'_>, Vec<(&Group, Row<'_>)>)> = Vec::new();
     for group in &result.groups {
@@ -240,7 +240,7 @@ pub fn facets(result: &StudyResult, axis: Axis) -> Vec<(Facet<'_>, Vec<(&Group, 
     facets
 }
 
-/// A group in words.
+/// A group as text.
 pub fn group_words(group: &Group) -> String {
     format!(
         "{}, {} file of {} data, Linux {} on board {}",
@@ -252,7 +252,7 @@ pub fn group_words(group: &Group) -> String {
     )
 }
 
-/// A fact of every group: each distinct value once, with the groups that have it.
+/// A fact of all groups: each distinct value once, with the groups that have it.
 pub fn by_value<'a, T: PartialEq>(groups: &'a [Group], fact: impl Fn(&'a Group) -> T) -> Vec<(T, Vec<&'a str>)> {
     let mut values: Vec<(T, Vec<&'a str>)> = Vec::new();
     for group in groups {
@@ -265,7 +265,7 @@ pub fn by_value<'a, T: PartialEq>(groups: &'a [Group], fact: impl Fn(&'a Group) 
     values
 }
 
-/// A loss summed over groups, and the groups that have any.
+/// A loss summed over all groups, and the groups with this loss.
 pub struct LossRow<'a> {
     pub name: &'a str,
     pub meaning: &'a str,
@@ -290,12 +290,12 @@ pub fn losses(groups: &[Group]) -> Vec<LossRow<'_>> {
     rows
 }
 
-/// Values of one fact that are listed at most; the JSON has all.
+/// Largest number of listed values of one fact; the JSON has all.
 const MAX_VALUES: usize = 40;
-/// Groups that a list names at most.
+/// Largest number of group names in a list.
 const MAX_NAMED: usize = 8;
 
-/// Groups in words: "a, b and 3 more". Names are cut to what a line can bear.
+/// Groups as text: "a, b and 3 more". Names are cut to fit a line.
 pub fn places(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(MAX_NAMED);
     let mut words: Vec<String> = names.take(MAX_NAMED).map(|name| short(&name)).collect();
@@ -305,7 +305,7 @@ pub fn places(names: impl ExactSizeIterator<Item = String>) -> String {
     words.join(", ")
 }
 
-/// A group's name, cut to what a line can bear.
+/// A group's name, cut to fit a line.
 pub fn short(name: &str) -> String {
     let mut out: String = name.chars().take(80).collect();
     if out.len() < name.len() {
@@ -314,10 +314,10 @@ pub fn short(name: &str) -> String {
     out
 }
 
-/// A line of the box "measured on".
+/// A line in the box "measured on".
 pub struct Fact {
     pub label: &'static str,
-    /// Each value with the groups that have it, in words; empty where all agree.
+    /// Each value with its groups, as text; no groups if all agree.
     pub values: Vec<(String, String)>,
 }
 

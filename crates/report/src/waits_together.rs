@@ -1,24 +1,24 @@
-//! Waits of tasks of one name, as a build or a script starts them one after the other: together they are one sentence.
+//! Combines the waits of tasks with one name, which a build or script starts one after the other, for one sentence.
 //!
-//! Input: who waited behind whom, by task. Output: the same, where five or more tasks of one name on one device are one.
+//! Input: waits between originators, by task. Output: the same, with five or more tasks with one name on one device as one originator.
 
 use flashscope_analysis::block::{InterferenceFound, OwnerLoad, WaitBehind};
 use flashscope_analysis::{Evidence, split_task_label};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many tasks of one name are one.
+/// This many tasks with one name become one.
 const MIN_TOGETHER: usize = 5;
 
-/// `NAME (TID)` without the number.
+/// `NAME (TID)` without the number; `None` for other text.
 fn plain(name: &str) -> Option<&str> {
     split_task_label(name).map(|(name, ..)| name)
 }
 
-/// What the tasks of one name on one device are called together.
+/// The common label of the tasks with one name on one device.
 struct Labels(BTreeMap<(String, String), usize>);
 
 impl Labels {
-    /// Of devices and names, each once.
+    /// From pairs of device and name, each once.
     fn of<'a>(tasks: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
         let mut labels = Labels(BTreeMap::new());
         for (device, name) in tasks.collect::<BTreeSet<_>>() {
@@ -39,7 +39,7 @@ impl Labels {
     }
 }
 
-/// Owners, worst first, and whom they waited behind.
+/// Owners, worst first, and the waits between them.
 pub(crate) fn together(all: &InterferenceFound) -> (Vec<OwnerLoad>, Vec<WaitBehind>) {
     let waited = all.owners.iter().filter(|owner| owner.mean_behind_ns > 0);
     let victims = Labels::of(waited.map(|owner| (owner.device.as_str(), owner.owner.as_str())));
@@ -68,7 +68,7 @@ fn both<T: Copy>(a: &Evidence<T>, b: &Evidence<T>, mean: impl Fn(T, T) -> T) -> 
     }
 }
 
-/// Means are of all their bios.
+/// Adds an owner to the sum; means are over all bios of both.
 fn add(to: &mut OwnerLoad, one: &OwnerLoad) {
     let bios = to.bios.saturating_add(one.bios).max(1);
     let mean = |a: i128, b: i128| (a * i128::from(to.bios) + b * i128::from(one.bios)) / i128::from(bios);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((&cc1.mean_alone_ns, &cc1.mean_device_excess_ns), (&120.into(), &Evidence::Known(-3)));
         let of = |pair: &WaitBehind| pair.victim == "5 tasks named cc1" && pair.behind == "5 tasks named ld (gold)";
         assert!(pairs.iter().all(of), "{pairs:?}");
-        // One that is unknown is no 0; four stay apart.
+        // An unknown value is not 0; four tasks stay separate.
         all.owners[2].mean_alone_ns = Evidence::unknown("never alone", "");
         assert!(together(&all).0[0].mean_alone_ns.why().is_some());
         all.owners.truncate(5);

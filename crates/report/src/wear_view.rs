@@ -1,11 +1,11 @@
-//! What a recording cost the flash, as sentences and tables.
+//! Sentences and tables about the wear that a recording caused.
 
 use crate::rows::Rows;
 use crate::text::{digits, grouped, number, size};
 use flashscope_analysis::flash::{Health, LayerBytes, Life, Wear};
 use flashscope_analysis::{FlashReport, OwnWear};
 
-/// The whole of it, and what is not known; each a sentence.
+/// The total, and unknown parts, one sentence each.
 pub fn sentences(report: &FlashReport) -> Vec<String> {
     let mut out = Vec::new();
     let Some(wear) = report.found.wear.known() else { return out };
@@ -61,7 +61,7 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
     out
 }
 
-/// What failed in the flash while it was recorded, in one line; none where nothing did, or no counter says so.
+/// Flash failures during the recording, in one line; `None` if there were none or no counter shows them.
 pub fn failed(report: &FlashReport) -> Option<String> {
     let sum = |of: fn(&Health) -> u64| report.health.iter().map(of).fold(0, u64::saturating_add);
     let counted = [
@@ -74,7 +74,7 @@ pub fn failed(report: &FlashReport) -> Option<String> {
     (!said.is_empty()).then(|| format!("Errors of the flash: {}.", said.join(", ")))
 }
 
-/// Errors of each NAND device by the kernel's counters, one row each.
+/// Errors of each NAND device from the kernel's counters, one row each.
 pub fn errors(report: &FlashReport) -> Rows {
     let heads = &["device", "reads not restored", "blocks gone bad", "bits restored", "bad blocks in all"];
     Rows::new("tnnnn", heads, report.health.iter(), usize::MAX, |one| {
@@ -84,7 +84,7 @@ pub fn errors(report: &FlashReport) -> Rows {
     })
 }
 
-/// What each of these errors means for the report's figures.
+/// The effect of each of these errors on the report's figures.
 pub fn error_notes(report: &FlashReport) -> Vec<String> {
     report.health.iter().flat_map(Health::sentences).collect()
 }

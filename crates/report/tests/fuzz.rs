@@ -1,5 +1,6 @@
-//! Whole commands on traces of arbitrary events, as far as CI has time: the bodies of `fuzz/commands.rs` on inputs from a fixed seed
-//! and on all that once found a fault. `FLASHSCOPE_MUTATIONS=N` asks for more. docs/explanation/fuzzing.md says how to run libFuzzer.
+//! Whole commands on traces of arbitrary events, within the time that CI has: the bodies of `fuzz/commands.rs`, with inputs from a fixed
+//! seed and with all inputs that once found a fault. `FLASHSCOPE_MUTATIONS=N` asks for more. docs/explanation/fuzzing.md describes
+//! libFuzzer runs.
 
 #[path = "../../../fuzz/commands.rs"]
 mod commands;
@@ -10,11 +11,11 @@ mod structured;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Inputs of a command, and the time that is enough for them: half are tried however slow the machine is.
+/// Number of inputs per command, and a time limit. At least half of the inputs are tried, however slow the machine is.
 const INPUTS: u64 = 400;
 const TIME: Duration = Duration::from_secs(10);
 
-/// Bytes from a fixed seed (xorshift64*, Vigna 2016), many of them short. So many powers of two are lengths, in words.
+/// Bytes from a fixed seed (xorshift64*, Vigna 2016), most of them short. `lengths`: number of powers of two for the length, in words.
 fn input_of(seed: u64, lengths: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -51,7 +52,7 @@ fn run(name: &str) {
     assert!(done >= wanted.min(INPUTS / 2));
 }
 
-/// Executions of a command so far, what they took and what they found.
+/// Executions of a command so far, their time and their findings.
 #[derive(Clone, Default)]
 struct Count {
     executions: u64,
@@ -60,7 +61,7 @@ struct Count {
     slowest_ms: u64,
 }
 
-/// Reads and writes the counts of a long run: a line a command.
+/// Reads and writes the counts of a long run: one line per command.
 fn counts(path: &Path) -> Vec<Count> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let of = |name: &str| {
@@ -86,14 +87,14 @@ fn write_counts(path: &Path, counts: &[Count]) {
     std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path)).expect("the counts are written");
 }
 
-/// Processor time of this thread, nanoseconds: other work on the machine is no finding. 0 on kernels that do not tell it.
+/// Processor time of this thread in ns, so that other load on the machine is no finding. 0 on kernels that do not tell it.
 fn processor_time() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// A long run, which goes on where it was ended: every command in turn, five seconds each, until `FLASHSCOPE_SOAK_SECONDS` are over.
-/// `FLASHSCOPE_SOAK` is the file of the counts. Inputs that cause a panic, or take more than two seconds of processor time, are kept
+/// A long run, which continues an earlier one. Commands take turns of five seconds until `FLASHSCOPE_SOAK_SECONDS` have passed.
+/// `FLASHSCOPE_SOAK` is the file with the counts. Inputs that cause a panic, or take more than two seconds of processor time, are kept
 /// beside it.
 #[test]
 #[ignore = "takes hours; docs/explanation/fuzzing.md has the command"]
@@ -110,7 +111,7 @@ fn soak() {
             let turn = Instant::now();
             let (began, mut last) = (processor_time(), processor_time());
             while turn.elapsed() < Duration::from_secs(5) {
-                // Up to 512 bytes, which are about 20 events; one in 64 has up to 8 KiB.
+                // Up to 512 bytes, about 20 events; one input in 64 has up to 8 KiB.
                 let number = count.executions + 1;
                 let bytes = input_of(number, if number % 64 == 0 { 11 } else { 7 });
                 let ended = std::panic::catch_unwind(|| body(&bytes));
@@ -143,7 +144,7 @@ fn every_command_has_a_target() {
     }
 }
 
-/// Arbitrary bytes become events that analyses take in, of both kinds of report.
+/// Arbitrary bytes become events that the analyses accept, for both kinds of reports.
 #[test]
 fn inputs_get_as_far_as_the_analyses() {
     let (mut block, mut flash, mut file) = (0, 0, 0);
@@ -162,7 +163,7 @@ fn inputs_get_as_far_as_the_analyses() {
     assert!(block > 1000 && flash > 100 && file > 1000, "{block} {flash} {file}");
 }
 
-/// Rules see figures that are enough for a finding: not all of them, since most ask for a pattern of many events.
+/// Some rules get enough figures for a finding; most need a pattern of many events.
 #[test]
 fn inputs_get_as_far_as_the_rules() {
     let found: std::collections::BTreeSet<String> =

@@ -10,7 +10,7 @@ pub struct TimeUnit {
     pub ns: f64,
 }
 
-/// The unit that fits a span.
+/// The unit for this length of time.
 pub fn time_unit(span_ns: u64) -> TimeUnit {
     let (name, ns) = match span_ns {
         0..2_000 => ("ns", 1.0),
@@ -21,7 +21,7 @@ pub fn time_unit(span_ns: u64) -> TimeUnit {
     TimeUnit { name, ns }
 }
 
-/// Ticks of time under a panel; labels only where `labelled`.
+/// Time ticks below a panel; labels only if `labelled`.
 pub fn time_ticks(svg: &mut Svg, area: Rect, x: &Scale, unit: TimeUnit, labelled: bool) {
     for tick in x.ticks(8) {
         svg.line("axis", x.at(tick), area.bottom(), x.at(tick), area.bottom() + 5.0);
@@ -31,7 +31,7 @@ pub fn time_ticks(svg: &mut Svg, area: Rect, x: &Scale, unit: TimeUnit, labelled
     }
 }
 
-/// Lines across a panel at round values, with labels at its left.
+/// Horizontal grid lines at round values, with labels on the left.
 pub fn grid(svg: &mut Svg, area: Rect, y: &Scale, ticks: &[f64], label: impl Fn(f64) -> String) {
     for &tick in ticks {
         svg.line("grid", area.x, y.at(tick), area.right(), y.at(tick));
@@ -44,7 +44,7 @@ pub fn thousands(value: f64) -> String {
     if value >= 1000.0 { grouped(value.round() as u64) } else { number(value, 3) }
 }
 
-/// Round times from `low` to `high`, nanoseconds: powers of ten, with their doubles and fives where they are few.
+/// Round times from `low` to `high`, ns: powers of ten, with 2 and 5 times these if there are few.
 pub fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
     let few = high / low.max(1.0) < 300.0;
     let mut ticks = Vec::new();

@@ -1,10 +1,10 @@
-//! Stacked bars in two panels side by side: shares of the whole, and mean times.
+//! Stacked bars in two panels side by side: shares in percent, and mean times.
 
 use super::axes::{thousands, time_unit};
 use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, n};
 use std::fmt::Write;
 
-/// What distinguishes parts without colour.
+/// Patterns that distinguish parts without colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Texture {
     None,
@@ -16,7 +16,7 @@ pub(super) enum Texture {
 }
 
 impl Texture {
-    /// Lines over a rectangle.
+    /// The pattern's lines over a rectangle.
     pub(super) fn lines(self, r: Rect) -> String {
         const APART: f64 = 6.0;
         let mut d = String::new();
@@ -36,7 +36,7 @@ impl Texture {
             }
             Texture::Rising | Texture::Falling => {
                 for x in marks(r.x - r.height + 3.0, r.right()) {
-                    // The line's part within the rectangle.
+                    // The part of the line inside the rectangle.
                     let (from, to) = ((r.x - x).max(0.0), (r.right() - x).min(r.height));
                     if to > from {
                         let (begin, down) =
@@ -49,7 +49,7 @@ impl Texture {
         }
         d
     }
-    /// A part's key in the legend.
+    /// A part's symbol in the legend.
     pub(super) fn key(self, class: &str) -> LegendKey {
         let r = Rect { x: -14.0, y: -7.0, width: 28.0, height: 14.0 };
         LegendKey::Drawn(format!(
@@ -59,12 +59,12 @@ impl Texture {
     }
 }
 
-/// The legend's key of time that no part covers.
+/// The legend's symbol for time without a part.
 pub(super) fn open_key() -> LegendKey {
     LegendKey::Drawn("<path class=\"open\" d=\"M-14 -6h28v12h-28z\"/>".to_owned())
 }
 
-/// Draws headings, grids and axes of both panels. Returns their scales: of shares in percent, and of times in ns up to `longest_ns`.
+/// Draws headings, grids and axes of both panels. Returns their scales: shares in percent, and times up to `longest_ns`.
 pub(super) fn panels(
     svg: &mut Svg,
     (shares, share): (Rect, &str),

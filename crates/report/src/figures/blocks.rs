@@ -1,4 +1,4 @@
-//! The chip as a map of its erase blocks: reads, programs and erases of each (Flashmon v2, §3.3, the spatial view).
+//! A map of a chip's erase blocks with reads, programs and erases of each (the spatial view of Flashmon v2, §3.3).
 
 use super::{Figure, Shape, WIDTH};
 use crate::svg::{Anchor, Rect, Svg, n};
@@ -6,21 +6,21 @@ use crate::text::grouped;
 use flashscope_analysis::flash::{BlockCounts, FlashOp, OpCounts};
 use std::fmt::Write;
 
-/// Cells of one map at most; a cell stands for several blocks beyond it.
+/// Largest number of cells in a map; on larger chips a cell is several blocks.
 const MAX_CELLS: u64 = 1024;
 const COLUMNS: u64 = 128;
 const CELL_HEIGHT: f64 = 12.0;
-/// Of an operation that no block saw.
+/// Height of a map without any operation.
 const EMPTY_HEIGHT: f64 = 26.0;
-/// Shades between nothing and the most.
+/// Number of shades above zero.
 pub(super) const LEVELS: u64 = 5;
 
-/// `None` where the chip saw nothing.
+/// `None` if the chip had no operation.
 pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Option<Figure> {
     let of_chip = || blocks.iter().filter(|b| b.chip == shape.chip);
     let last = u64::from(of_chip().map(|b| b.block).max()?);
     let total = u64::from(shape.blocks).max(last + 1);
-    // What follows the last block that saw anything is not drawn: a partition may be a small part of its chip.
+    // Blocks after the last used one are not drawn: a partition may be a small part of its chip.
     let drawn = (last + 1).next_multiple_of(COLUMNS).min(total);
     let per_cell = drawn.div_ceil(MAX_CELLS);
     let cells = drawn.div_ceil(per_cell);
@@ -60,7 +60,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
             svg.text(left - 8.0, y, "small", Anchor::End, &grouped(row * columns * per_cell));
         }
         shades(&mut svg, name, counts, most, columns, area, cell_width);
-        // The last row may end before the others.
+        // The last row may be shorter than the others.
         svg.path("frame", &outline(area, cells, columns, cell_width));
         scale(&mut svg, name, most, left, area.bottom() + 6.0);
     }
@@ -83,8 +83,8 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
     Some(Figure::new(svg, id, name, title, caption))
 }
 
-/// The step of a count, from 0 (none) to [`LEVELS`]: the highest holds more than half of `most`, each one below half as
-/// much, the lowest all the rest.
+/// The shade of a count, from 0 (none) to [`LEVELS`]. The darkest is for more than half of `most`; each lighter shade covers half as much;
+/// the lightest covers the rest.
 pub(super) fn level(count: u64, most: u64) -> u64 {
     if count == 0 {
         return 0;
@@ -92,7 +92,7 @@ pub(super) fn level(count: u64, most: u64) -> u64 {
     (1..LEVELS).rev().find(|step| count > most >> (LEVELS - step)).map_or(1, |step| step + 1)
 }
 
-/// One path per shade; neighbours in a row are one run.
+/// One path per shade; adjacent cells of a row are one run.
 fn shades(svg: &mut Svg, class: &str, counts: &[u64], most: u64, columns: u64, area: Rect, cell_width: f64) {
     let mut paths = vec![String::new(); LEVELS as usize + 1];
     for (row, line) in counts.chunks(columns as usize).enumerate() {
@@ -123,7 +123,7 @@ fn outline(area: Rect, cells: u64, columns: u64, cell_width: f64) -> String {
     format!("M{x} {y}H{right}V{above}H{notch}V{bottom}H{x}z", x = n(area.x), y = n(area.y),)
 }
 
-/// What the shades mean.
+/// The legend of the shades.
 fn scale(svg: &mut Svg, class: &str, most: u64, x: f64, y: f64) {
     let mut x = x;
     let mut from = 1;
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn steps_double_up_to_the_most() {
-        // Of 64: 1–4, 5–8, 9–16, 17–32, 33–64.
+        // For 64: 1–4, 5–8, 9–16, 17–32, 33–64.
         let steps: Vec<u64> = [0, 1, 4, 5, 8, 9, 16, 17, 32, 33, 64].iter().map(|&c| level(c, 64)).collect();
         assert_eq!(steps, [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
-        // Of 1 there is one step: the darkest.
+        // For 1 there is one step: the darkest.
         assert_eq!((level(0, 1), level(1, 1)), (0, 5));
         assert_eq!((level(1, 2), level(2, 2)), (4, 5));
     }

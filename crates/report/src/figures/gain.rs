@@ -1,5 +1,5 @@
-//! What read-ahead off saves, by number of requests: figure 3-a of Olivier et al. (2014) (time), and flash reads the same way,
-//! with the published values as boxes.
+//! Savings by switching read-ahead off, over the number of requests: time as in figure 3-a of Olivier et al. (2014), and flash reads in the
+//! same way, with the published values as boxes.
 
 use super::{Figure, SHIFTED, StudyFigures, WIDTH};
 use crate::svg::{Band, LegendKey, Look, Panel, Rect, Scale, Series, Svg, legend, legend_height};
@@ -9,7 +9,7 @@ use flashscope_study::{GainPoint, Group};
 
 pub struct Quantity {
     id: &'static str,
-    /// As `Comparison::quantity` calls it.
+    /// The name in `Comparison::quantity`.
     name: &'static str,
     what: &'static str,
     of: fn(&GainPoint) -> Option<f64>,
@@ -29,7 +29,7 @@ pub const READS: Quantity = Quantity {
     of: |gain| Some(gain.off_saves_reads_percent),
 };
 
-/// Modelled: figure 4-b of Olivier et al. (2014).
+/// From the model of figure 4-b of Olivier et al. (2014).
 pub const ENERGY: Quantity = Quantity {
     id: "energy-saved",
     name: "energy_saved_percent",
@@ -37,7 +37,7 @@ pub const ENERGY: Quantity = Quantity {
     of: |gain| gain.off_saves_energy_percent,
 };
 
-/// `None` where no cells differ in read-ahead alone.
+/// `None` if no two cells differ in read-ahead only.
 pub fn figure(
     study: &StudyFigures<'_>,
     quantity: Quantity,
@@ -80,8 +80,7 @@ pub fn figure(
         let lines = series.iter().flat_map(|s| &s.points).map(|p| p.1);
         lines.chain(bands.iter().flat_map(|b| [b.y.0, b.y.1])).filter(|y| y.is_finite())
     };
-    // All of a share saved is 100 %; a loss has no such end, but a figure has: what is below is drawn at the edge. A loss
-    // below 1 % is on the zero line.
+    // A saving ends at 100 %. A loss has no limit: below -300 % it is drawn at the edge. A loss below 1 % is on the zero line.
     let low = match ys().fold(0.0, f64::min) {
         loss if loss > -1.0 => 0.0,
         loss => (loss / 10.0).floor().max(-30.0) * 10.0,
@@ -143,9 +142,8 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// Published values of this quantity as boxes; those of one box share it. A statement is about numbers of requests, so
-/// it has a place only where these are the x axis, and where the study does not vary the size of a request besides (a
-/// comparison does not say which size it is about).
+/// Published values of this quantity as boxes; values with one box share it. A published statement is about numbers of requests. So it is
+/// shown only if these are the x axis and the study has one size of requests (a comparison does not name its size).
 fn bands(
     study: &StudyFigures<'_>,
     quantity: &Quantity,

@@ -1,5 +1,5 @@
-//! The I/O distribution: which sectors, and how much at once, over time, reads and writes apart, by originator (what
-//! bno_plot draws, with the size as an axis of its own).
+//! The I/O distribution: sectors and sizes over time, for reads and writes separately, by originator. bno_plot draws the same, with the
+//! size as an axis of its own.
 
 use super::axes::{TimeUnit, grid, thousands, time_ticks, time_unit};
 use super::{Figure, MAX_DEVICES, WIDTH};
@@ -7,11 +7,11 @@ use crate::svg::{Anchor, Dot, LegendKey, Rect, Scale, Svg, fit, legend, legend_h
 use crate::text::{bios, bytes, duration, grouped, size};
 use flashscope_analysis::block::{BlockReport, IoPoint, RequestKind};
 
-/// Marks of all these figures together at most: of more, neighbours are drawn as one.
+/// Largest number of marks in all these figures together; with more, neighbours become one mark.
 const MAX_MARKS: usize = 16_000;
-/// So few marks each say what they are, on hovering.
+/// Up to this number, marks have descriptions on hovering.
 const FEW: usize = 400;
-/// Kinds that have sectors; there are few of all but the first two.
+/// Kinds with sectors; all but the first two are rare.
 const KINDS: [(RequestKind, &str); 6] = [
     (RequestKind::Read, "reads"),
     (RequestKind::Write, "writes"),
@@ -21,7 +21,7 @@ const KINDS: [(RequestKind, &str); 6] = [
     (RequestKind::SecureErase, "secure erases"),
 ];
 
-/// One figure a device, those with most bios first.
+/// One figure per device, those with most bios first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
     let found = &report.found.points;
     let mut devices: Vec<(u16, u64)> = Vec::new();
@@ -42,17 +42,17 @@ pub fn figures(report: &BlockReport) -> Vec<Figure> {
     figures.iter().map(|one| one.draw(report)).collect()
 }
 
-/// The mark of an owner: of its own for the first ones, who have most bios.
+/// The mark of an owner: the first owners, which have most bios, have marks of their own.
 fn dot(owner: u16) -> u8 {
     owner.min(Dot::KINDS as u16) as u8
 }
 
-/// What one mark stands for.
+/// The bios of one mark.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     bios: u64,
     bytes: u64,
-    /// The lowest and the highest owner.
+    /// The lowest and the highest owner number.
     owners: Option<(u16, u16)>,
 }
 
@@ -77,19 +77,19 @@ fn name(names: &[String], owner: u16) -> &str {
     names.get(usize::from(owner)).map_or("?", |name| name)
 }
 
-/// A mark before it is drawn: panel, owner's mark, and its place in the panel in pixels.
+/// A mark before drawing: panel, the owner's mark, and its position in the panel in pixels.
 type Mark = (u8, u8, i16, i16);
 
 struct OneDevice<'a> {
     device: u16,
     points: Vec<&'a IoPoint>,
-    /// What of [`KINDS`] there is: number of bios, and bytes.
+    /// The kinds of [`KINDS`] that occur: index, number of bios, bytes.
     kinds: Vec<(usize, u64, u64)>,
     sectors: Scale,
     bytes: Scale,
     time: Scale,
     begin_ns: u64,
-    /// By mark.
+    /// The bios of each mark.
     sums: Vec<Sum>,
     marks: Vec<Mark>,
 }
@@ -99,7 +99,7 @@ const PLOT: f64 = WIDTH - LEFT - 20.0;
 const SECTORS_HEIGHT: f64 = 180.0;
 const BYTES_HEIGHT: f64 = 84.0;
 
-/// Of a kind's panels: there are few discards.
+/// Height of a kind's panels: discards are few.
 fn height(kind: usize) -> f64 {
     if matches!(KINDS[kind].0, RequestKind::Read | RequestKind::Write) { 1.0 } else { 0.55 }
 }
@@ -108,7 +108,7 @@ fn bin_sectors(report: &BlockReport, device: u16) -> u64 {
     report.found.points.bin_sectors.get(usize::from(device)).copied().unwrap_or(1)
 }
 
-/// Mean bytes of a point's bios.
+/// Mean size of a point's bios, bytes. At least one page in either direction.
 fn bytes_each(point: &IoPoint) -> f64 {
     point.bytes as f64 / f64::from(point.bios.max(1))
 }
@@ -159,12 +159,12 @@ impl<'a> OneDevice<'a> {
         one
     }
 
-    /// The row of panels that a kind has.
+    /// The row of panels for a kind.
     fn row(&self, kind: RequestKind) -> Option<u8> {
         self.kinds.iter().position(|(k, ..)| KINDS[*k].0 == kind).map(|row| row as u8)
     }
 
-    /// In its panels: x, y by sector, y by size.
+    /// Position in the panels: x, y by sector, y by size.
     fn place(&self, point: &IoPoint) -> (f64, f64, f64) {
         let x = self.time.at(point.time_ns.saturating_sub(self.begin_ns) as f64);
         let high = KINDS.iter().position(|(kind, _)| *kind == point.kind).map_or(1.0, height);
@@ -245,7 +245,7 @@ impl<'a> OneDevice<'a> {
         Figure::new(svg, format!("io-{}", self.device), &report.title, title, caption)
     }
 
-    /// One path for each owner and panel; where they are few, one for each bio.
+    /// One path for each owner and panel; or one for each bio, if they are few.
     fn dots(&self, svg: &mut Svg, areas: &[Rect], names: &[String], unit: TimeUnit) {
         if self.points.len() <= FEW {
             for point in &self.points {
@@ -269,7 +269,7 @@ impl<'a> OneDevice<'a> {
             return;
         }
         let radius = if self.marks.len() > 3000 { 1.6 } else { 2.2 };
-        // The largest owner is drawn first, so that it hides no other: marks are sorted by panel and owner.
+        // The largest owner is drawn first, so that it covers no other: marks are sorted by panel and owner.
         for marks in self.marks.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (panel, dot) = (marks[0].0, marks[0].1);
             let (area, kind) = (areas[usize::from(panel)], Dot(dot.into()));

@@ -1,4 +1,4 @@
-//! Where the time of calls goes, layer by layer: of all on average as stacked bars, and one as a timeline.
+//! Time of calls by layer: mean times of all calls as stacked bars, and single calls as timelines.
 
 use super::axes::{time_ticks, time_unit};
 use super::bars::{Texture, open_key, panels};
@@ -9,12 +9,12 @@ use crate::text::{duration, grouped, percent};
 use flashscope_analysis::layers::{CallLayers, CallSum, Layer, LayersReport, Operation};
 use flashscope_study::layers::LayersResult;
 
-/// Bars of one figure at most.
+/// Largest number of bars in one figure.
 const MAX_BARS: usize = 40;
 const ROW: f64 = 26.0;
 const LEFT: f64 = 190.0;
 
-/// How a layer is drawn: colour and texture.
+/// Colour and texture of a layer.
 fn look(layer: Layer) -> (&'static str, Texture) {
     match layer {
         Layer::Call => ("c5", Texture::None),
@@ -31,7 +31,7 @@ fn look(layer: Layer) -> (&'static str, Texture) {
     }
 }
 
-/// Of a trace: all its operations by kind, then of each kind the one in the middle of all by its time.
+/// Figures of a trace: all operations by kind, then one operation of each kind, with the median time.
 pub fn layers(report: &LayersReport) -> Vec<Figure> {
     let found = &report.found;
     let bars: Vec<(String, &CallSum)> = found.sums.iter().map(|sum| (call_name(sum.call).to_owned(), sum)).collect();
@@ -40,7 +40,7 @@ pub fn layers(report: &LayersReport) -> Vec<Figure> {
     figures
 }
 
-/// Of a study: every group's operations in one figure, then of each group and kind one call.
+/// Figures of a study: the operations of all groups in one figure, then one call for each group and kind.
 pub fn layers_study(result: &LayersResult) -> Vec<Figure> {
     let bars: Vec<(String, &CallSum)> = result
         .groups
@@ -59,7 +59,7 @@ pub fn layers_study(result: &LayersResult) -> Vec<Figure> {
     figures
 }
 
-/// The operation of each kind that stands in the middle of all, of those whose slices are known.
+/// The operation with the median time of each kind, among those with known slices.
 fn timelines(id: &str, of: &str, place: &str, calls: &[CallLayers]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for kind in [Operation::Read, Operation::WriteSync, Operation::Write, Operation::Sync] {
@@ -74,7 +74,7 @@ fn timelines(id: &str, of: &str, place: &str, calls: &[CallLayers]) -> Vec<Figur
     figures
 }
 
-/// Each bar an operation on average: shares at the left, times at the right.
+/// Each bar is the mean of an operation: shares on the left, times on the right.
 fn stacked(id: &str, of: &str, bars: &[(String, &CallSum)]) -> Option<Figure> {
     let bars = &bars[..bars.len().min(MAX_BARS)];
     let mean = |sum: &CallSum, ns: u64| ns as f64 / sum.n.max(1) as f64;
@@ -139,11 +139,11 @@ fn bar(svg: &mut Svg, name: &str, sum: &CallSum, y: f64, at: impl Fn(u64) -> f64
     }
 }
 
-/// One operation: a row for each layer, from the call down to the device; a bar where the time is that layer's.
+/// One operation: a row for each layer, from the call down to the device. A bar marks the time in that layer.
 fn timeline(id: &str, of: &str, place: &str, call: &CallLayers, among: usize) -> Option<Figure> {
     let (begin, end) = (call.slices.first()?.begin_ns, call.slices.last()?.end_ns);
     let mut rows: Vec<Option<Layer>> = call.slices.iter().map(|slice| slice.layer).collect();
-    // Unattributed comes last.
+    // Unattributed time comes last.
     rows.sort_by_key(|layer| (layer.is_none(), *layer));
     rows.dedup();
     let area = Rect { x: 130.0, y: 10.0, width: WIDTH - 130.0 - 90.0, height: ROW * rows.len() as f64 };

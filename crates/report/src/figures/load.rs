@@ -7,7 +7,7 @@ use crate::text::{digits, duration, grouped, size};
 use flashscope_analysis::block::{BlockReport, BlockWindow};
 use std::fmt::Write;
 
-/// Columns at most; of more windows, neighbours are put together.
+/// Largest number of columns; with more windows, neighbours are combined.
 const MAX_COLUMNS: usize = 512;
 const HEIGHT: f64 = 92.0;
 const LEFT: f64 = 78.0;
@@ -15,17 +15,17 @@ const MAIN: Look = Look { colour: 0, dash: 0 };
 const BESIDE: Look = Look { colour: 1, dash: 1 };
 const MOST: Look = Look { colour: 5, dash: 2 };
 
-/// A line of a panel: look, name, value in each column; `None` where the trace lacks what it rests on.
+/// A line of a panel: look, name, and value in each column. `None` if the trace lacks the events for it.
 type Line = (Look, &'static str, Option<Vec<f64>>);
 
-/// A window, or several, with its time.
+/// One or several windows, with their time.
 struct Column {
     begin_ns: u64,
     end_ns: u64,
     sum: BlockWindow,
 }
 
-/// `None` where nothing happened.
+/// `None` if the trace has no event.
 pub fn figure(report: &BlockReport) -> Option<Figure> {
     let columns = columns(report);
     let (begin_ns, end_ns) = (columns.first()?.begin_ns, columns.last()?.end_ns);
@@ -81,7 +81,7 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
         let most = lines.iter().flat_map(|l| &l.2).flatten().copied().fold(0.0, f64::max);
         let scale = Scale::linear((0.0, most * 1.05), (area.bottom(), area.y));
         grid(&mut svg, area, &scale, &scale.ticks(3), thousands);
-        // What comes first is on top.
+        // The first line is drawn last, so it is on top.
         for (look, _, values) in lines.iter().rev() {
             if let Some(values) = values {
                 svg.path(&look.line_class(), &steps(&columns, values, &at, &scale));
@@ -107,7 +107,7 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
     Some(Figure::new(svg, "load".to_owned(), &report.title, title, caption))
 }
 
-/// The windows that events fell into, from the first event to the last one.
+/// The windows from the first event to the last one.
 fn columns(report: &BlockReport) -> Vec<Column> {
     let (load, stages) = (&report.found.over_time, &report.found.stages);
     let together = load.windows.len().div_ceil(MAX_COLUMNS).max(1);
@@ -138,7 +138,7 @@ fn columns(report: &BlockReport) -> Vec<Column> {
     columns
 }
 
-/// Level over each column; equal neighbours are one step.
+/// A step line over the columns; equal neighbours are one step.
 fn steps(columns: &[Column], values: &[f64], at: &impl Fn(u64) -> f64, y: &Scale) -> String {
     let mut d = String::new();
     let mut level = None;

@@ -1,5 +1,5 @@
-//! A measured number by number of requests, read-ahead by read-ahead: flash reads (figure 3-b of Olivier et al. (2014)), and the
-//! mean time of a read() (figure 2). One panel per access pattern.
+//! A measured value over the number of requests, for each read-ahead: flash reads (figure 3-b of Olivier et al. (2014)), and the mean time
+//! of a read() (figure 2). One panel per access pattern.
 
 use super::{Figure, SHIFTED, StudyFigures, WIDTH};
 use crate::svg::{LegendKey, Look, Panel, Rect, Scale, Series, Svg, legend, legend_height};
@@ -96,7 +96,7 @@ pub fn figure(
     Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
 }
 
-/// One panel a pattern, with a line for each file system and read-ahead.
+/// One panel per pattern, with one line for each file system and read-ahead.
 fn panels<'r>(study: &StudyFigures<'_>, measure: &Measure, rows: &[(&Group, Row<'r>)]) -> Vec<(&'r str, Vec<Series>)> {
     let mut patterns: Vec<&'r str> = Vec::new();
     let mut readaheads: Vec<Readahead<'_>> = Vec::new();

@@ -31,36 +31,36 @@ use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::flash::BlockCounts;
 use flashscope_study::{Group, StudyResult};
 
-/// Chips of a trace that get figures.
+/// Largest number of chips with figures.
 const MAX_CHIPS: usize = 16;
-/// Block devices that get a figure of each kind; those with the most to show.
+/// Largest number of block devices with a figure of each kind; those with most data are taken.
 const MAX_DEVICES: usize = 4;
 /// Width of every figure, pixels at 100 %.
 const WIDTH: f64 = 920.0;
 
-/// A figure for a page, or, with [`Figure::standalone`], for a file of its own.
+/// A figure for a page; with [`Figure::standalone`], a file.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Unique in its document; a name of ours.
+    /// Unique in its document; chosen by this crate.
     pub id: String,
     /// Plain text, untrusted.
     pub title: String,
-    /// What it shows, in which units, and where it comes from; plain text, untrusted.
+    /// Content, units and source; plain text, untrusted.
     pub caption: String,
-    /// The element; its classes are those of `figure.css`.
+    /// The SVG element, with the classes of `figure.css`.
     pub svg: String,
 }
 
 impl Figure {
-    /// `of` names what it is a figure of, for screen readers. An id that came from a group's name becomes a word that ends
-    /// no attribute and leads into no other directory.
+    /// `of` is the figure's subject, for screen readers. An id from a group's name is reduced to a word that can neither end an attribute
+    /// nor lead to another directory.
     fn new(svg: Svg, id: String, of: &str, title: String, caption: String) -> Self {
         let harmless = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
         let id: String = id.chars().map(harmless).collect();
         Self { svg: svg.finish(&id, &format!("{title}: {of}"), &caption), id, title, caption }
     }
 
-    /// The same with its style inside.
+    /// The figure with its style inside.
     pub fn standalone(&self) -> String {
         match self.svg.split_once('\n') {
             Some((open, rest)) => format!("{open}\n<style>{STYLE}</style>\n{rest}"),
@@ -69,7 +69,7 @@ impl Figure {
     }
 }
 
-/// What all groups of a study say together: savings (figure 3-a of Olivier et al. (2014)) and flash reads (3-b).
+/// Figures about all groups of a study: savings (figure 3-a of Olivier et al. (2014)) and flash reads (3-b).
 pub fn study(result: &StudyResult) -> Vec<Figure> {
     let axis = Axis::of(result);
     let facets = facets(result, axis);
@@ -87,7 +87,7 @@ pub fn study(result: &StudyResult) -> Vec<Figure> {
     figures
 }
 
-/// One group's flash operations, over time and over the chip. `index`: of the group, for the figures' ids.
+/// One group's flash operations, over time and by block. `index`: index of the group, for the figures' ids.
 pub fn group(index: usize, group: &Group) -> Vec<Figure> {
     let chip = &group.chip;
     let shape = Shape {
@@ -99,7 +99,7 @@ pub fn group(index: usize, group: &Group) -> Vec<Figure> {
     of_chip(&format!("g{index}"), &group_words(group), &shape, &group.timeline, &group.blocks)
 }
 
-/// A trace's flash operations, chip by chip.
+/// A trace's flash operations, by chip.
 pub fn flash(report: &FlashReport) -> Vec<Figure> {
     let found = &report.found;
     let mut shapes: Vec<(Shape, &str)> = Vec::new();
@@ -112,7 +112,7 @@ pub fn flash(report: &FlashReport) -> Vec<Figure> {
         };
         shapes.push((shape, &chip.name));
     }
-    // Chips with operations, but without a description.
+    // Chips with operations but without a description.
     for point in &found.timeline.points {
         if shapes.iter().all(|(shape, _)| shape.chip != point.chip) {
             shapes.push((Shape { chip: point.chip, pages_per_block: 0, blocks: 0, page_bytes: 0 }, "shape not known"));
@@ -133,7 +133,7 @@ pub fn flash(report: &FlashReport) -> Vec<Figure> {
     figures
 }
 
-/// A trace's block I/O: where and when, which stage takes how long, how that is spread, the load, and who waits behind whom.
+/// A trace's block I/O: sectors over time, time by stage, distribution of times, load, and waits behind others.
 pub fn block(report: &BlockReport) -> Vec<Figure> {
     let mut figures = io::figures(report);
     figures.extend(stages::figures(report));
@@ -143,7 +143,7 @@ pub fn block(report: &BlockReport) -> Vec<Figure> {
     figures
 }
 
-/// A chip as figures need it; zero where a number is not known.
+/// A chip's geometry; 0 for unknown numbers.
 struct Shape {
     chip: u16,
     pages_per_block: u32,
@@ -164,7 +164,7 @@ fn of_chip(
         .collect()
 }
 
-/// Colours and dashes by what a line stands for, the same in every figure of a document.
+/// Colours and dashes by meaning, equal in all figures of a document.
 struct Looks<'a> {
     filesystems: Vec<&'a str>,
     patterns: Vec<&'a str>,
@@ -190,7 +190,7 @@ impl<'a> Looks<'a> {
         self.filesystems.iter().position(|&f| f == name).unwrap_or(0)
     }
 
-    /// Sideways shift of a file system's lines, pixels.
+    /// Horizontal shift of a file system's lines, pixels.
     fn shift(&self, filesystem: &str) -> f64 {
         let middle = (self.filesystems.len() as f64 - 1.0) / 2.0;
         (self.filesystem(filesystem) as f64 - middle) * (24.0 / self.filesystems.len() as f64).min(7.0)
@@ -201,14 +201,14 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// For captions of figures whose lines are shifted.
+/// For captions of figures with shifted lines.
 const SHIFTED: &str = "Points of one column stand a little beside one another, so that none hides another.";
 
-/// What the figures of one study share.
+/// Data that all figures of a study share.
 struct StudyFigures<'a> {
     result: &'a StudyResult,
     axis: Axis,
-    /// There is one facet: titles need not say which.
+    /// There is only one facet: titles need not name it.
     alone: bool,
     looks: Looks<'a>,
 }
@@ -244,7 +244,7 @@ impl StudyFigures<'_> {
         }
     }
 
-    /// Letters of published values are those of the comparisons' table.
+    /// The letter of a published value, as in the table of comparisons.
     fn letter(&self, index: usize) -> String {
         letter(index)
     }

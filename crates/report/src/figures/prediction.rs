@@ -1,4 +1,4 @@
-//! Predicted time, or pages where there is none, by window of read-ahead.
+//! Predicted time by read-ahead window, or predicted pages if there is no time.
 
 use super::{Figure, WIDTH};
 use crate::prediction_view::{bar_of, error_bars, setting};
@@ -10,7 +10,7 @@ const LEFT: f64 = 70.0;
 const TOP: f64 = 16.0;
 const HEIGHT: f64 = 240.0;
 
-/// `None` where nothing was predicted.
+/// `None` without predictions.
 pub fn figure(prediction: &Prediction) -> Option<Figure> {
     let rows = &prediction.rows;
     let timed = rows.iter().all(|row| row.time_ns.is_some());
@@ -18,7 +18,7 @@ pub fn figure(prediction: &Prediction) -> Option<Figure> {
         true => row.time_ns.unwrap_or_default() / 1e6,
         false => row.tally.pages() as f64,
     };
-    // A whisker that reaches down to nothing says nothing: the caption has its length.
+    // A whisker down to zero tells nothing: the caption has its length.
     let off = |row: &Row| {
         let worst = bar_of(prediction, row).filter(|_| timed).map(|bar| bar.time_worst_percent / 100.0);
         worst.filter(|&off| off < 1.0).unwrap_or(0.0)

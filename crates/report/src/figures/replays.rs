@@ -1,4 +1,4 @@
-//! Replays of applications: their requests over time (figures 5 to 7 of Hasegawa et al.), and what each lever costs and gains.
+//! Figures of replays: the applications' requests over time (figures 5 to 7 of Hasegawa et al.), and the costs and gains of each lever.
 
 use super::{Figure, WIDTH, io};
 use crate::replays_view::best;
@@ -29,7 +29,7 @@ pub fn replays_study(result: &ReplaysResult) -> Vec<Figure> {
     figures
 }
 
-/// How long the application waits over what the others get done, a mark a lever; those that no other beats are joined.
+/// The application's wait over the throughput of the others, one mark per lever. The levers that no other lever beats are joined by a line.
 fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure> {
     let of_case = |index: &usize| {
         let lever = &result.levers[*index];
@@ -44,7 +44,7 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
     }
     let area = Rect { x: LEFT, y: 16.0, width: WIDTH - LEFT - 120.0, height: HEIGHT };
     let x = Scale::linear((0.0, rates * 1.05), (area.x, area.right()));
-    // A run beside others may be a little shorter than the one alone.
+    // A run beside others may be slightly shorter than the run alone.
     let least = shown.iter().map(|&i| wait(i)[1]).fold(0.0, f64::min);
     let y = Scale::linear((least * 1.05, waits * 1.05), (area.bottom(), area.y));
     let mut svg = Svg::new(WIDTH, area.bottom() + 48.0);

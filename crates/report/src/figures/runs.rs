@@ -1,9 +1,9 @@
-//! Runs over time (Flashmon v2, figure 3): the workload and as long again after it, and all that was watched.
+//! Runs over time (Flashmon v2, figure 3): the workload and an equal time after it, and the whole observed time.
 
 use super::{Figure, Shape, timeline};
 use flashscope_study::runs::RunsResult;
 
-/// Runs that get figures: a sweep of more has its tables.
+/// Largest number of runs with figures: larger sweeps have only tables.
 const MAX_RUNS: usize = 12;
 
 pub fn runs_study(result: &RunsResult) -> Vec<Figure> {

@@ -1,4 +1,4 @@
-//! How long bios take: distributions of Q2C and D2C, reads and writes apart.
+//! Distributions of the durations of bios, Q2C and D2C, for reads and writes separately.
 
 use super::axes::{decades, grid};
 use super::{Figure, MAX_DEVICES, WIDTH};
@@ -8,7 +8,7 @@ use flashscope_analysis::LatencyRange;
 use flashscope_analysis::block::{BlockReport, Group, GroupBy};
 use std::fmt::Write;
 
-/// Directions as groups of devices are named, with the looks of their lines.
+/// Directions, by the names of the device groups, with the looks of their lines.
 const KINDS: [(&str, Look); 3] = [
     ("reads", Look { colour: 0, dash: 0 }),
     ("writes", Look { colour: 1, dash: 1 }),
@@ -16,12 +16,12 @@ const KINDS: [(&str, Look); 3] = [
 ];
 const PANELS: [(&str, &str); 2] =
     [("Q2C", "Q2C: from queueing to completion"), ("D2C", "D2C: in the device, from issue to completion")];
-/// Directions with fewer bios have no distribution to speak of, beside one that has.
+/// A direction with fewer bios gets no distribution beside one with more.
 const MIN_BIOS: u64 = 20;
 const HEIGHT: f64 = 150.0;
 const LINE: f64 = 15.0;
 
-/// One figure a device, those with most bios first.
+/// One figure per device, those with most bios first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
     let mut devices: Vec<(&str, Vec<(usize, &Group)>)> = Vec::new();
     for group in report.found.groups.iter().filter(|g| g.by == GroupBy::Device && !g.distributions.is_empty()) {

@@ -1,4 +1,4 @@
-//! Where the time of a bio goes: its stages side by side, as shares of Q2C and as mean times.
+//! Time of a bio by stage: shares of Q2C and mean times, side by side.
 
 use super::bars::{Texture, open_key, panels};
 use super::{Figure, WIDTH};
@@ -6,9 +6,9 @@ use crate::svg::{Anchor, LegendKey, Rect, Svg, legend, legend_height, text_width
 use crate::text::{duration, grouped, percent};
 use flashscope_analysis::block::{BlockReport, Group, GroupBy};
 
-/// Bars of one figure at most; what is less is summed up in one.
+/// Largest number of bars in one figure; the rest becomes one bar.
 const MAX_BARS: usize = 14;
-/// The stages that follow one another, in their order: of a bio with a request of its own, and of one that was merged.
+/// The stages in their order, for a bio with its own request and for a merged bio.
 const PARTS: [Part; 6] = [
     Part { name: "Q2G", what: "until it has a request", class: "c0", texture: Texture::Rising },
     Part { name: "G2I", what: "until it is in the scheduler", class: "c4", texture: Texture::Upright },
@@ -30,11 +30,11 @@ struct Part {
     texture: Texture,
 }
 
-/// Bios of a group, or of several, and where their time went.
+/// The bios of one or several groups, and their time by stage.
 #[derive(Clone, Default)]
 struct Bar {
     name: String,
-    /// Completed.
+    /// Completed bios.
     bios: u64,
     q2c_ns: u64,
     parts_ns: [u64; PARTS.len()],
@@ -59,12 +59,12 @@ impl Bar {
         self.parts_ns.iter().fold(0, |sum, &ns| sum.saturating_add(ns))
     }
 
-    /// Q2C, or the stages where they are more: those of bios that were not completed.
+    /// Q2C, or the sum of the stages if it is larger, because of bios that were not completed.
     fn whole_ns(&self) -> u64 {
         self.q2c_ns.max(self.covered_ns())
     }
 
-    /// Part of Q2C that is in no stage.
+    /// The part of Q2C outside of all stages.
     fn open_ns(&self) -> u64 {
         self.q2c_ns.saturating_sub(self.covered_ns())
     }
@@ -89,7 +89,7 @@ pub fn figures(report: &BlockReport) -> Vec<Figure> {
         .collect()
 }
 
-/// Those with the longest times together; the others as one, last.
+/// The bars with the longest total times; the others become one bar, at the end.
 fn most(mut bars: Vec<Bar>, what: &str) -> Vec<Bar> {
     if bars.len() <= MAX_BARS {
         return bars;
@@ -152,7 +152,7 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
     Some(Figure::new(svg, id.to_owned(), &report.title, title.to_owned(), caption))
 }
 
-/// One bar: parts from the left, each as wide as `at` says.
+/// Draws one bar: parts from the left, with widths from `at`.
 fn row(svg: &mut Svg, bar: &Bar, y: f64, at: impl Fn(u64) -> f64, labelled: bool) {
     let height = ROW - 8.0;
     let whole = bar.whole_ns().max(1) as f64;
@@ -221,7 +221,7 @@ mod tests {
         let bars = most((1..=20).map(bar).collect(), "originators");
         assert_eq!((bars.len(), bars[0].q2c_ns, bars[13].name.as_str()), (14, 2000, "7 other originators"));
         assert_eq!((bars[13].bios, bars[13].q2c_ns, bars[13].open_ns()), (14, 2800, 840));
-        // Stages of bios that were not completed can be longer than Q2C together.
+        // With bios that were not completed, the stages may be longer than Q2C together.
         let over = Bar { q2c_ns: 50, ..bar(1) };
         assert_eq!((over.open_ns(), over.whole_ns()), (0, 70));
     }

@@ -1,4 +1,4 @@
-//! Flash operations over time by address and kind: figures 2 and 3 of Olivier et al. (2013).
+//! Flash operations over time by address and kind, as in figures 2 and 3 of Olivier et al. (2013).
 
 use super::{Figure, Shape, WIDTH, axes};
 use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, n, text_width};
@@ -7,13 +7,13 @@ use flashscope_analysis::flash::{FlashOp, OpCounts, Span, Timeline};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Rows of spans below the figure at most; deeper ones are in the table of phases.
+/// Largest number of rows of spans below the figure; deeper ones are only in the table of phases.
 const LANES: usize = 4;
-/// So few marks are drawn larger than their bins, to be seen at all.
+/// Up to this number, marks are drawn larger than their bins, to be visible.
 const FEW: usize = 500;
 const LANE_HEIGHT: f64 = 17.0;
 
-/// `None` where the chip saw nothing.
+/// `None` if the chip had no operation.
 pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Option<Figure> {
     let points = || timeline.points.iter().filter(|p| p.chip == shape.chip);
     let mut counts = OpCounts::default();
@@ -98,8 +98,8 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
     Some(Figure::new(svg, id, name, title, caption))
 }
 
-/// One path per operation: reads as dashes of a bin's width, programs as +, erases as ×. Marks that fall on one pixel are
-/// drawn once, so that a figure has an upper size.
+/// One path per operation: reads are dashes with a bin's width, programs +, erases ×. Marks on one pixel are drawn once, so that the size
+/// of a figure is bounded.
 fn marks(svg: &mut Svg, points: impl Iterator<Item = (FlashOp, f64, f64)>, timeline: &Timeline, x: &Scale, y: &Scale) {
     let seen: BTreeSet<(FlashOp, i64, i64)> =
         points.map(|(op, x, y)| (op, x.round() as i64, y.round() as i64)).collect();
@@ -126,7 +126,7 @@ fn marks(svg: &mut Svg, points: impl Iterator<Item = (FlashOp, f64, f64)>, timel
     svg.path("erase", &erases);
 }
 
-/// Each span in the first lane that is free where it begins; spans come outer before inner.
+/// Places each span in the first lane that is free at its beginning; outer spans come before inner ones.
 fn lanes(spans: &[Span]) -> Vec<(usize, &Span)> {
     let mut free_from = [0u64; LANES];
     let mut placed = Vec::new();

@@ -1,4 +1,4 @@
-//! Who waits behind whom, as a matrix.
+//! A matrix of waits: originators in rows wait behind those in columns.
 
 use super::blocks::{LEVELS, level};
 use super::{Figure, MAX_DEVICES, WIDTH};
@@ -8,14 +8,14 @@ use crate::text::{digits, duration, grouped, number, percent, visible};
 use flashscope_analysis::block::{BlockReport, WaitBehind};
 use std::collections::HashMap;
 
-/// Originators of one matrix; the others are summed up in one more.
+/// Largest number of originators in a matrix; the others are summed in one more row and column.
 const MAX_OWNERS: usize = 12;
 const ROW: f64 = 36.0;
-/// Of a name above a column.
+/// Largest height of a name above a column, pixels.
 const MAX_RISE: f64 = 150.0;
 const LEFT: f64 = 206.0;
 
-/// One figure a device, those with the longest waits first.
+/// One figure per device, those with the longest waits first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
     let mut devices: Vec<(&str, u64, Vec<&WaitBehind>)> = Vec::new();
     for pair in &report.found.interference.pairs {
@@ -40,24 +40,24 @@ pub fn figures(report: &BlockReport) -> Vec<Figure> {
 #[derive(Clone, Default)]
 struct Cell {
     ns: u64,
-    /// By stage, in words.
+    /// Waits by stage, as text.
     parts: Vec<String>,
 }
 
 struct Matrix {
-    /// Rows and columns; the last one may be for several.
+    /// Names of rows and columns; the last one may stand for several originators.
     names: Vec<String>,
-    /// All Q2C of each.
+    /// Total Q2C of each.
     q2c_ns: Vec<u64>,
-    /// By the owner that waits, then by the owner it waits behind.
+    /// Cells by waiting owner, then by the owner it waits behind.
     cells: Vec<Vec<Cell>>,
-    /// Some are summed up.
+    /// The last row and column are a sum.
     others: bool,
 }
 
 impl Matrix {
     fn of(report: &BlockReport, device: &str, pairs: &[&WaitBehind]) -> Self {
-        // By what each waited and made others wait.
+        // Ranked by the sum of waits suffered and caused.
         let mut sums: HashMap<&str, u64> = HashMap::new();
         for pair in pairs {
             for name in [&pair.victim, &pair.behind] {
@@ -67,7 +67,7 @@ impl Matrix {
         }
         let mut ranked: Vec<(&str, u64)> = sums.into_iter().collect();
         ranked.sort_by_key(|&(name, sum)| (std::cmp::Reverse(sum), name));
-        // Where the rest is one, it has its own row.
+        // A single remaining owner gets its own row.
         let own = if ranked.len() > MAX_OWNERS + 1 { MAX_OWNERS } else { ranked.len() };
         let place: HashMap<&str, usize> = ranked.iter().enumerate().map(|(i, &(name, _))| (name, i.min(own))).collect();
         let mut names: Vec<String> = ranked[..own].iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -85,7 +85,7 @@ impl Matrix {
         for pair in pairs {
             let cell = &mut cells[place[pair.victim.as_str()]][place[pair.behind.as_str()]];
             cell.ns = cell.ns.saturating_add(waited(pair));
-            // Of those that stand for several, the sum says enough.
+            // For the summed row and column, the total is enough.
             if place[pair.victim.as_str()].max(place[pair.behind.as_str()]) < own {
                 cell.parts.push(format!(
                     "{} {} (served {}, hand-over {})",
@@ -102,7 +102,7 @@ impl Matrix {
     fn draw(&self, report: &BlockReport, index: usize, device: &str) -> Figure {
         let count = self.names.len();
         let longest = self.names.iter().map(|name| text_width(&visible(name))).fold(0.0, f64::max).min(MAX_RISE);
-        // Names rise by 45 degrees; those of the last columns need room at the right.
+        // Names rise at 45 degrees; those of the last columns need room on the right.
         let rise = longest.max(text_width("all together")) * std::f64::consts::FRAC_1_SQRT_2;
         let top = rise + 44.0;
         let column = ((WIDTH - LEFT - 58.0) / (count + 1) as f64).min(76.0);

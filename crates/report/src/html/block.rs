@@ -1,4 +1,4 @@
-//! The page of a trace of block I/O: who slows whom down first, then where the time goes.
+//! The page for a block I/O trace: waits behind others first, then the time by stage.
 
 use super::explore::explore;
 use super::page::{Header, Page};
@@ -9,9 +9,9 @@ use crate::text::{duration, escape, grouped, size};
 use flashscope_analysis::block::{BlockReport, GroupBy, Unit};
 use std::fmt::Write;
 
-/// Rows of one table at most: what fits on a sheet of paper.
+/// Largest number of rows in a table: as many as fit on a sheet of paper.
 const MAX_ROWS: usize = 30;
-/// Groups that get a table of their stages.
+/// Largest number of groups with a table of their stages.
 const MAX_STAGE_TABLES: usize = 12;
 
 /// The whole page.
@@ -38,7 +38,7 @@ pub fn block(report: &BlockReport) -> String {
             ("recorded-on", "Recorded on"),
         ],
     });
-    // What a figure is worth depends on what was lost: it must not be pushed out.
+    // This section is reserved first, because losses decide how reliable the figures are.
     let recorded_on = recorded_on(report);
     page.reserve(recorded_on.len());
 
@@ -112,7 +112,7 @@ pub fn block(report: &BlockReport) -> String {
     page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
 }
 
-/// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
+/// Sections that only some traces have: stacked devices, flushes, fsync calls, failures.
 fn special(page: &mut Page, report: &BlockReport) {
     let found = &report.found;
     let mut table = |heading: &str, of: crate::rows::Rows| page.add(heading, &rows(heading, &of));
@@ -134,7 +134,7 @@ fn verdict(report: &BlockReport) -> String {
     out + "</section>\n"
 }
 
-/// Numbers and their units tied together, so that no line ends between them.
+/// Joins numbers and their units by non-breaking spaces.
 fn tied(sentence: &str) -> String {
     let mut out = String::with_capacity(sentence.len());
     for word in sentence.split(' ') {
@@ -159,7 +159,7 @@ fn numbers(report: &BlockReport) -> String {
     let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> Option<u64>| {
         let mut windows = found.over_time.windows.iter();
         let all = windows.try_fold(0u64, |sum, w| Some(sum.saturating_add(of(w)?)));
-        // No window at all: which of the I/O is counted twice is not known.
+        // Without any window it is unknown which I/O is counted twice.
         all.filter(|_| known).map_or_else(|| "unknown".to_owned(), size)
     };
     let (begun, done) = match stages.unit {

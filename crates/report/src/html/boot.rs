@@ -1,4 +1,4 @@
-//! The page of a study of booting.
+//! The page for a boot study.
 
 use super::published::published;
 use super::{figure, rows, studies};

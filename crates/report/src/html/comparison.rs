@@ -1,4 +1,4 @@
-//! The page of a comparison.
+//! The page for a comparison.
 
 use super::page::{Header, Page};
 use super::rows;
@@ -8,7 +8,7 @@ use crate::text::escape;
 use flashscope_analysis::Evidence;
 use flashscope_analysis::comparison::{Checked, Comparison};
 
-/// Figures of the table at most.
+/// Largest number of figures in the table.
 const MAX_ROWS: usize = 500;
 
 pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {

@@ -1,7 +1,6 @@
-//! The part of a page that one explores: a timeline to zoom and to select in, and tables that follow the selection.
+//! The interactive part of a page: a timeline to zoom and select in, and tables that follow the selection.
 //!
-//! What the script needs stands in the page as JSON of a bounded size. Without scripts the part stays hidden, and the page is as
-//! complete as before.
+//! The script's data is in the page as JSON of bounded size. Without scripts this part stays hidden, and the rest of the page is complete.
 
 use flashscope_analysis::block::IoPoints;
 use serde::Serialize;
@@ -9,19 +8,19 @@ use std::collections::BTreeMap;
 
 /// The script of all pages; `script-src` allows it by its hash.
 pub const SCRIPT: &str = include_str!("explore.js");
-/// Rows of the page's data at most, some 40 bytes each.
+/// Largest number of rows in the page's data, about 40 bytes each.
 const MOST_ROWS: usize = 6_000;
-/// Time bins at first.
+/// Number of time bins at the beginning.
 const TIME_BINS: u64 = 600;
-/// Owners with a name of their own: an analysis distinguishes fewer.
+/// Largest number of owners with names; an analysis distinguishes fewer.
 const MOST_OWNERS: u16 = 32;
-/// Letters of a name at most.
+/// Longest name, in characters.
 const MOST_NAME: usize = 120;
 
 /// The script's input.
 #[derive(Serialize)]
 struct Data {
-    /// Nanoseconds since the first bin's begin are `bin * bin_ns`.
+    /// A bin begins `bin * bin_ns` ns after the first bin's beginning.
     bin_ns: u64,
     bins: u64,
     devices: Vec<String>,
@@ -29,13 +28,13 @@ struct Data {
     kinds: Vec<&'static str>,
     /// Bin, device, kind, owner, bios, bytes, sum of Q2C in ns, longest Q2C in ns.
     rows: Vec<[u64; 8]>,
-    /// What to type for a selection; the script fills FROM and TO in.
+    /// The command for a selection; the script fills in FROM and TO.
     command: String,
 }
 
 type Key = (u64, u16, u16, u16);
 
-/// Markup of the part; empty where nothing was completed. `title` names the trace.
+/// The part's markup; empty if nothing was completed. `title` names the trace.
 pub fn explore(points: &IoPoints, title: &str, begin_ns: u64) -> String {
     let first = points.points.iter().map(|point| point.time_ns).min();
     let (Some(first), Some(last)) = (first, points.points.iter().map(|point| point.time_ns).max()) else {
@@ -105,7 +104,7 @@ fn number<T: PartialEq>(all: &mut Vec<T>, one: T) -> u16 {
     u16::try_from(at).unwrap_or(u16::MAX)
 }
 
-/// JSON in which nothing ends the element, opens a comment or acts on a terminal: as `\u` escapes, which mean the same.
+/// JSON in which no text can end the element, open a comment or act on a terminal: such characters become `\u` escapes.
 fn harmless(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -119,7 +118,7 @@ fn harmless(json: &str) -> String {
     out
 }
 
-/// A page without our script and its data, each of which is there once at most: what is left must hold no other.
+/// A page without our script and its data, each of which must occur at most once: the rest must contain no other script.
 #[cfg(test)]
 pub(crate) fn without_scripts(page: &str) -> String {
     let page = page.replacen(&format!("<script>{SCRIPT}</script>"), "", 1);

@@ -1,4 +1,4 @@
-//! A trace's page.
+//! The page for a flash trace.
 
 use super::page::{Header, Page};
 use super::{MAX_ROWS, body, calls, facts, figure, findings, lost, names, readahead, rows, summary, system, table};
@@ -74,7 +74,7 @@ pub fn flash(report: &FlashReport) -> String {
 }
 
 fn counts(report: &FlashReport) -> String {
-    // A trace of the page cache alone has none.
+    // A trace of only the page cache has no counts.
     let Some(counts) = report.found.counts.known() else { return String::new() };
     if counts.total.sum() == 0 && report.found.durations.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! The pages of layers: of a trace, and of a study.
+//! The pages about layers, for a trace and for a study.
 
 use super::page::{Header, Page};
 use super::{facts, figure, lost, rows, studies, summary, system};
@@ -10,10 +10,10 @@ use flashscope_analysis::layers::{CallLayers, CallSum, LayersReport};
 use flashscope_analysis::{Evidence, task_label};
 use flashscope_study::layers::{LayersGroup, LayersResult};
 
-/// Operations of one table at most, the longest.
+/// Largest number of operations in one table; the longest are shown.
 const MAX_ROWS: usize = 30;
 
-/// Of a trace.
+/// The page for a trace.
 pub fn layers(report: &LayersReport) -> String {
     let found = &report.found;
     let n: u64 = found.sums.iter().map(|sum| sum.n).sum();
@@ -47,7 +47,7 @@ pub fn layers(report: &LayersReport) -> String {
     page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
 }
 
-/// Of a study.
+/// The page for a study.
 pub fn layers_study(result: &LayersResult) -> String {
     let contents = [("figures", "Layers"), ("published", "Published values"), ("groups", "Boards")];
     let mut page = studies::open(&result.header, &contents);

@@ -1,4 +1,4 @@
-//! One self-contained page: no network, at most 2 MB, complete without its script, readable in light, dark and on paper.
+//! Self-contained pages: no network, at most 2 MB, complete without the script, readable in light and dark mode and on paper.
 
 mod block;
 mod boot;
@@ -41,18 +41,18 @@ use flashscope_analysis::{Evidence, NamesFound};
 use flashscope_analysis::{LossCount, OwnWear, SystemFacts};
 use std::fmt::Write;
 
-/// Rows of one table of names at most.
+/// Largest number of rows in a table of names.
 const MAX_ROWS: usize = 100;
 
-/// Rows of a table on paper; page.css hides the others there, so that a page of a trace is six sheets at most.
+/// Number of rows of a table on paper; page.css hides the others there, so that a trace's page has six sheets at most.
 const PAPER_ROWS: usize = 6;
 
-/// A part that is left out on paper: others there say the same of more, or in short.
+/// A part that is not printed: other parts contain it, or a summary.
 fn on_screen(markup: &str) -> String {
     if markup.is_empty() { String::new() } else { format!("<div class=\"screen\">\n{markup}</div>\n") }
 }
 
-/// What a table of [`MAX_ROWS`] rows leaves out.
+/// A note on the rows that a table of [`MAX_ROWS`] rows leaves out.
 fn more(len: usize, what: &str) -> String {
     match len.checked_sub(MAX_ROWS) {
         None | Some(0) => String::new(),
@@ -70,7 +70,7 @@ fn figure(figure: &Figure) -> String {
     )
 }
 
-/// The first findings; markup, empty where there are none.
+/// The first findings as markup; empty if there are none.
 fn findings(findings: &[Finding]) -> String {
     if findings.is_empty() {
         return String::new();
@@ -91,7 +91,7 @@ fn findings(findings: &[Finding]) -> String {
     out
 }
 
-/// How long calls took; markup, empty where the trace has none.
+/// Durations of calls as markup; empty if the trace has no calls.
 fn calls(found: &CallsFound, begin_ns: u64) -> String {
     const MAX_CALLS: usize = 30;
     let notes: String = [calls_view::asynchronous(found), calls_view::unseen(found), calls_view::left_out(found)]
@@ -108,7 +108,7 @@ fn calls(found: &CallsFound, begin_ns: u64) -> String {
         + &notes
 }
 
-/// A table that scrolls by itself on narrow screens; nothing where it has no row. `head` and `body` are markup of ours.
+/// A table that scrolls on narrow screens; empty without rows. `head` and `body` are trusted markup.
 fn table(caption: &str, head: &str, body: &str) -> String {
     if !body.contains("<tr") {
         return String::new();
@@ -121,7 +121,7 @@ fn body(rows: &str) -> String {
     format!("<tbody>\n{rows}</tbody>\n")
 }
 
-/// A table; nothing where it has no row.
+/// A table; empty without rows.
 fn rows(caption: &str, rows: &Rows) -> String {
     let classes: Vec<&str> = rows.kinds.chars().map(|kind| if kind == 'n' { " class=\"num\"" } else { "" }).collect();
     let mut head = "<tr>".to_owned();
@@ -145,7 +145,7 @@ fn rows(caption: &str, rows: &Rows) -> String {
     if rows.rows.len() > PAPER_ROWS { made.replacen("<table>", "<table class=\"long\">", 1) } else { made }
 }
 
-/// What is known of the system, and what is not.
+/// Known and unknown facts about the system.
 fn system(s: &SystemFacts) -> Vec<(&'static str, String)> {
     let cpus = if s.cpus == 0 { String::new() } else { s.cpus.to_string() };
     let mut facts = vec![
@@ -177,7 +177,7 @@ fn facts(facts: Vec<(&str, String)>) -> String {
     out + "</dl>\n"
 }
 
-/// Numbers that a page begins with, each with what it counts; nothing where there are none.
+/// The numbers at the beginning of a page, each with its label; empty without numbers.
 fn summary(numbers: &[(String, &str)]) -> String {
     if numbers.is_empty() {
         return String::new();
@@ -189,7 +189,7 @@ fn summary(numbers: &[(String, &str)]) -> String {
     out + "</div>\n"
 }
 
-/// Uses of files by task, and which devices lie on others.
+/// Use of files by task, and the stacks of devices.
 fn names(page: &mut page::Page, names: &NamesFound) {
     if !names.files.is_empty() {
         page.heading("files", "Files");
@@ -201,7 +201,7 @@ fn names(page: &mut page::Page, names: &NamesFound) {
     }
 }
 
-/// What read-ahead brought in.
+/// Pages that read-ahead brought in.
 fn readahead(found: &Evidence<AccuracyFindings>) -> String {
     let found = match found {
         Evidence::Known(found) => found,
@@ -212,12 +212,12 @@ fn readahead(found: &Evidence<AccuracyFindings>) -> String {
         + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
 }
 
-/// What was lost, by name.
+/// Losses by name.
 fn lost(all: &[LossCount]) -> String {
     losses(all.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())))
 }
 
-/// Rows of a named loss. Those that are zero can be unfolded, because a loss that is looked for and not found is an answer.
+/// Rows of losses. Zero losses can be unfolded, because "checked, none lost" is an answer.
 fn losses<'a>(rows: impl Iterator<Item = (&'a str, u64, String, &'a str)>) -> String {
     let head = "<tr><th>what was not seen</th><th class=\"num\">times</th><th>meaning</th></tr>\n";
     let (mut happened, mut zero, mut zeros) = (String::new(), String::new(), 0);

@@ -1,4 +1,4 @@
-//! The page around the sections, and its upper size.
+//! The page around the sections, with its size limit.
 
 use super::explore::SCRIPT;
 use crate::svg::STYLE;
@@ -8,22 +8,22 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write;
 
-/// A page is smaller than 2 MB, whatever it reports on: a section that would not fit is left out, and said to be.
+/// A page stays below 2 MB. A section that does not fit is left out and listed.
 const MAX_BYTES: usize = 2_000_000;
-/// Kept for the list of what was left out, the foot and the script.
+/// Bytes reserved for the list of left-out sections, the foot and the script.
 const RESERVE: usize = 80_000;
-/// Titles in that list at most.
+/// Largest number of titles in that list.
 const MAX_LISTED: usize = 50;
 
 pub struct Page {
     out: String,
-    /// Where the contents go, once it is known which sections there are.
+    /// Position for the contents, which are inserted when all sections are known.
     contents_at: usize,
-    /// Anchors and words of the contents, and whether the page has the section.
+    /// Anchor and title of each entry, and whether the page has the section.
     contents: Vec<(String, String, bool)>,
-    /// A heading that waits for the first part of its section.
+    /// A heading that is written before the first part of its section.
     heading: Option<(String, String)>,
-    /// Bytes that later parts are sure of.
+    /// Bytes reserved for parts that are added later.
     reserved: usize,
     left_out: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub struct Header<'a> {
     pub title: &'a str,
     pub question: &'a str,
     pub clock: &'a str,
-    /// Anchors of ours, and their words; those of sections that get a part are shown.
+    /// Trusted anchors with their titles; only sections with a part are listed.
     pub contents: &'a [(&'a str, &'a str)],
 }
 
@@ -60,12 +60,12 @@ impl Page {
         Self { out, contents_at, contents, heading: None, reserved: RESERVE, left_out: Vec::new() }
     }
 
-    /// The heading of the parts that follow; without one there is no heading either.
+    /// Sets the heading of the parts that follow; it is written only if a part is added.
     pub fn heading(&mut self, id: &str, words: &str) {
         self.heading = Some((id.to_owned(), words.to_owned()));
     }
 
-    /// Keeps room for a part that comes later, until [`Page::release`].
+    /// Reserves space for a later part, until [`Page::release`].
     pub fn reserve(&mut self, bytes: usize) {
         self.reserved += bytes;
     }
@@ -74,13 +74,13 @@ impl Page {
         self.reserved -= bytes;
     }
 
-    /// A part with a heading of its own.
+    /// Adds a part with its own heading.
     pub fn section(&mut self, name: &str, markup: &str) {
         self.heading = None;
         self.add(name, markup);
     }
 
-    /// Adds markup of ours where it fits; `name` (untrusted) says what it is where it does not.
+    /// Adds trusted markup if it fits; otherwise `name` (untrusted) is listed as left out.
     pub fn add(&mut self, name: &str, markup: &str) {
         if markup.is_empty() {
             return;
@@ -88,7 +88,7 @@ impl Page {
         if let Some((id, words)) = self.heading.take() {
             let before = self.out.len();
             _ = writeln!(self.out, "<h2 id=\"{id}\">{words}</h2>");
-            // Headings are of what is kept for the foot: none takes the room that a part was sure of.
+            // Headings use the reserve of the foot, so they do not reduce the space reserved for a part.
             self.reserved = self.reserved.saturating_sub(self.out.len() - before);
             self.contents.iter_mut().filter(|one| one.0 == id).for_each(|one| one.2 = true);
         }

@@ -1,4 +1,4 @@
-//! The page of a prediction.
+//! The page for a prediction.
 
 use super::page::{Header, Page};
 use super::{MAX_ROWS, facts, figure, rows};
@@ -8,7 +8,7 @@ use crate::text::{escape, grouped, number};
 use flashscope_analysis::{FileId, TaskId};
 use flashscope_predict::Prediction;
 
-/// The whole page. `of` is what was recorded; `file` and `task` are what one is called.
+/// The whole page. `of`: the recording; `file` and `task` return names.
 pub fn prediction(
     prediction: &Prediction,
     of: &str,

@@ -1,4 +1,4 @@
-//! Published values beside ours.
+//! Published values beside measured ones.
 
 use super::{body, table};
 use crate::text::{escape, letter, number, published as interval};

@@ -1,4 +1,4 @@
-//! The page of a study of replays.
+//! The page for a study of replays.
 
 use super::{figure, published, rows, studies};
 use crate::figures;

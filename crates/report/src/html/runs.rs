@@ -1,4 +1,4 @@
-//! The page of a study of runs.
+//! The page for a study of runs.
 
 use super::{figure, published, rows, studies};
 use crate::figures;

@@ -1,4 +1,4 @@
-//! What the pages of all kinds of study have in common.
+//! Parts that the pages of all kinds of studies share.
 
 use super::facts;
 use super::page::{self, Page};
@@ -15,7 +15,7 @@ pub fn finish(page: Page, header: &Header) -> String {
     page.finish(&format!("Written by flashscope {}; schema {}.", header.flashscope, header.schema))
 }
 
-/// A boot: its heading, `tables` of its own, and a box with what is known of it and what it lost.
+/// A boot's section: heading, `tables`, and a box with its facts and losses.
 pub fn boot(id: &str, tables: &str, known: Vec<(&str, String)>, lost: &[LossCount]) -> String {
     let lost = super::lost(lost);
     format!("<h3>{}</h3>\n{tables}<div class=\"box\">\n{}<h3>Losses</h3>\n{lost}</div>\n", escape(id), facts(known))

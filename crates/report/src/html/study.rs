@@ -1,4 +1,4 @@
-//! A study's page: the verdict first, then why one should believe it.
+//! The page for a study: the verdict first, then the evidence for it.
 
 use super::page::{Header, Page};
 use super::{body, figure, losses, rows, table};
@@ -9,7 +9,7 @@ use crate::view::{self, group_words, results};
 use flashscope_study::{Group, Row, StudyResult, Verdict};
 use std::fmt::Write;
 
-/// Bytes kept for each of the parts that come late.
+/// Bytes reserved for each of the late parts.
 const LATE_ROOM: usize = 400_000;
 
 /// The whole page.
@@ -27,7 +27,7 @@ pub fn study(result: &StudyResult) -> String {
             ("measured-on", "Measured on"),
         ],
     });
-    // What comes late must not be pushed out by a study of many groups: what a figure is worth depends on it.
+    // Reserves space for the late parts, so that a study with many groups does not crowd them out: they show how reliable the figures are.
     let rows: Vec<Row> = result.comparisons.iter().map(Row::from).collect();
     let compared = super::published(&rows);
     let measured_on = measured_on(result);
@@ -76,7 +76,7 @@ fn verdict_card(verdict: &Verdict) -> String {
     )
 }
 
-/// Rows: a setting. Columns: each read-ahead with its time and flash reads, and what off saves.
+/// One row per setting. Columns: time and flash reads for each read-ahead, and the savings with read-ahead off.
 fn results_table(group: &Group) -> String {
     let results = results(group);
     let varies = |of: fn(&view::Setting<'_>) -> u64| {
@@ -235,7 +235,7 @@ fn measured_on(result: &StudyResult) -> String {
     out
 }
 
-/// Which groups a line is about; nothing where it is about all.
+/// The groups of a line; empty if it is about all groups.
 fn in_groups(groups: &str) -> String {
     if groups.is_empty() { String::new() } else { format!(" <span class=\"note\">({})</span>", escape(groups)) }
 }

@@ -1,4 +1,4 @@
-//! A trace's block I/O on a terminal: where its time goes, its owners, and who waits behind whom.
+//! A trace's block I/O on a terminal: time by stage, owners, and waits behind others.
 
 use super::table::paragraph;
 use super::{Style, rows};
@@ -9,7 +9,7 @@ use crate::rows::Rows;
 use crate::text::{duration, grouped, visible};
 use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy};
 
-/// Rows of a list; the JSON has all.
+/// Largest number of rows in a list; the JSON has all.
 const MAX_ROWS: usize = 12;
 
 /// The whole text; ends in a newline.
@@ -86,7 +86,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     out + &super::lost(&report.losses, width)
 }
 
-/// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
+/// Sections that only some traces have: stacked devices, flushes, fsync calls, failures.
 fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     let mut out = String::new();
     let loops = block_view::loops(found);
@@ -112,14 +112,14 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     out + &section("Failures", &block_view::failures(found, style.rows(MAX_ROWS)), style)
 }
 
-/// A table under its heading; nothing where it has no rows.
+/// A table under its heading; empty without rows.
 fn section(heading: &str, table: &Rows, style: &Style) -> String {
     style.section(heading, &rows(table, style.width()))
 }
 
 fn waits(found: &BlockFound, style: &Style) -> String {
     let (width, most) = (style.width(), style.rows(MAX_ROWS));
-    // Where no owner waited, "Who slows whom down" says so: a table of zeros adds nothing.
+    // If no owner waited, "Who slows whom down" says so: a table of zeros adds nothing.
     let loads = (!block_view::nobody_waited(found)).then(|| block_view::owner_loads(found, most));
     let mut out = loads.map(|loads| section("Waits behind others", &loads, style)).unwrap_or_default();
     let pairs = block_view::pairs(found, most);

@@ -1,4 +1,4 @@
-//! One call on a terminal: where its time went, and who delayed it.
+//! One call on a terminal: its time by layer, and the owners that delayed it.
 
 use super::table::paragraph;
 use super::{Style, rows};
@@ -6,7 +6,7 @@ use crate::calls_view;
 use crate::text::{duration, grouped, size, visible};
 use flashscope_analysis::{CallPath, Evidence, NamesFound};
 
-/// `begin_ns`: of the trace. Ends in a newline.
+/// The whole text; ends in a newline. `begin_ns`: beginning of the trace.
 pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -> String {
     let path = &crate::names::call_for_people(path, names);
     let width = style.width();

@@ -1,4 +1,4 @@
-//! What changed between two sides, on a terminal: the findings first, then the figures.
+//! The changes between two sides on a terminal: findings first, then figures.
 
 use super::Style;
 use super::table::{Table, paragraph};

@@ -10,7 +10,7 @@ use crate::wear_view;
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::flash::BlockCounts;
 
-/// Rows of a table of names or blocks at most; the JSON has all.
+/// Largest number of rows in a table of names or blocks; the JSON has all.
 const MAX_ROWS: usize = 20;
 
 /// The whole text; ends in a newline.
@@ -56,7 +56,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     out
 }
 
-/// What it is of, how much there was, and what recorded it.
+/// The title: subject, amount of events, and recorder.
 fn title(report: &FlashReport, width: usize) -> String {
     let found = &report.found;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
@@ -93,7 +93,7 @@ fn title(report: &FlashReport, width: usize) -> String {
     out
 }
 
-/// What the recording's own events say of the wear; without any, what the device says of itself.
+/// Wear in the recording's own events; without such events, wear as the device reports it.
 fn wear(report: &FlashReport, style: &Style) -> String {
     let (width, most) = (style.width(), style.rows(MAX_ROWS));
     let Some(found) = report.found.wear.known().filter(|wear| wear.programmed_pages + wear.erased_blocks > 0) else {
@@ -152,7 +152,7 @@ fn losses(report: &FlashReport, style: &Style) -> String {
     out
 }
 
-/// What the flash's own errors were; nothing where no device had any.
+/// Errors of the flash; empty if no device had any.
 fn errors(report: &FlashReport, style: &Style, width: usize) -> String {
     if report.health.is_empty() {
         return String::new();

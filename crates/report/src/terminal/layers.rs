@@ -1,4 +1,4 @@
-//! Where the time of a trace's calls goes, on a terminal.
+//! The time of a trace's calls by layer, on a terminal.
 
 use super::Style;
 use super::table::{Table, paragraph};
@@ -8,7 +8,7 @@ use flashscope_analysis::layers::{CallLayers, CallSum, LayerTime, LayersReport};
 use flashscope_analysis::{Evidence, task_label};
 use flashscope_study::layers::LayersResult;
 
-/// Calls that are listed; the JSON has all.
+/// Number of calls in the list; the JSON has all.
 const MAX_CALLS: usize = 12;
 
 /// The whole text; ends in a newline.
@@ -43,7 +43,7 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
     out + &super::lost(&report.losses, width)
 }
 
-/// A study: group by group.
+/// A study, by group.
 pub fn layers_study(result: &LayersResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
@@ -57,7 +57,7 @@ pub fn layers_study(result: &LayersResult, style: &Style) -> String {
     out + &super::published(&result.published, style)
 }
 
-/// Each kind of operation, on average.
+/// The mean of each kind of operation.
 fn sums(sums: &[CallSum], style: Style) -> String {
     let width = style.width();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Text for a terminal of a given width.
+//! Renders text for a terminal of a given width.
 
 mod block;
 mod boot;
@@ -38,14 +38,14 @@ pub use runs::runs_study;
 pub use split::{block_by, flash_by};
 pub use study::study;
 
-/// How to write.
+/// Options for rendering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal.
     pub width: usize,
-    /// Rows of each table; `None`: as many as the table's own limit.
+    /// Rows of each table; `None`: each table's own limit.
     pub top: Option<usize>,
-    /// SGR escape sequences for emphasis; none are written otherwise.
+    /// Emphasis by SGR escape sequences; no escape sequences otherwise.
     pub colour: bool,
 }
 
@@ -80,17 +80,17 @@ impl Style {
         format!("\n{}\n", self.bold(text))
     }
 
-    /// What stands below a heading; nothing of either where there is nothing.
+    /// A heading with the text below it; empty if the text is empty.
     fn section(self, heading: &str, below: &str) -> String {
         if below.is_empty() { String::new() } else { self.heading(heading) + below }
     }
 }
 
-/// Rows of a table of calls.
+/// Number of rows in a table of calls.
 const CALL_ROWS: usize = 8;
 
-/// A table; nothing where it has no row. Columns without a value are left out, and that of the device where it is always the same:
-/// a line below says which.
+/// A table; empty without rows. Columns without any value are left out. A device column with one value is left out too: a line below the
+/// table names the device.
 fn rows(rows: &Rows, width: usize) -> String {
     let columns = rows.heads.len();
     let cell = |row: &[String], c: usize| visible(row.get(c).map_or("", |cell| cell)).into_owned();
@@ -120,13 +120,13 @@ fn rows(rows: &Rows, width: usize) -> String {
     out
 }
 
-/// The first findings, each with its evidence and what to type.
+/// The first findings, each with its evidence and the commands to type.
 fn findings(findings: &[Finding], style: &Style) -> String {
     if findings.is_empty() {
         return String::new();
     }
     let width = style.width();
-    // Before all others, however many are left out: the rest may be too low.
+    // Always shown, however many findings are left out, because the other figures may be too low.
     let lost = findings.iter().find(|finding| finding.rule == Rule::LostEvents);
     let mut out =
         lost.map_or(String::new(), |lost| style.bold_lines(&table::paragraph(&visible(&lost.what), width, 0, 2)));
@@ -148,7 +148,7 @@ fn findings(findings: &[Finding], style: &Style) -> String {
     out
 }
 
-/// Uses of files by task, and which devices lie on others.
+/// Use of files by task, and the stacks of devices.
 fn names_section(names: &NamesFound, style: &Style, most: usize) -> String {
     let width = style.width();
     let mut out = String::new();
@@ -167,7 +167,7 @@ fn names_section(names: &NamesFound, style: &Style, most: usize) -> String {
     out
 }
 
-/// Text in lines of the terminal's width, the first indented by `first`, the others by `rest`.
+/// Text wrapped to the terminal's width, the first line indented by `first`, the others by `rest`.
 pub fn text(text: &str, style: &Style, first: usize, rest: usize) -> String {
     table::paragraph(&crate::text::visible(text), style.width(), first, rest)
 }
@@ -177,7 +177,7 @@ fn paragraph_numbered(text: &str, width: usize, number: usize) -> String {
     table::paragraph(&format!("{number}. {text}"), width, 2, 5)
 }
 
-/// How long calls took; nothing where the trace has none.
+/// Durations of calls; empty if the trace has none.
 fn calls(found: &CallsFound, begin_ns: u64, style: &Style) -> String {
     let width = style.width();
     let notes: String = [calls_view::asynchronous(found), calls_view::unseen(found), calls_view::left_out(found)]
@@ -196,7 +196,7 @@ fn calls(found: &CallsFound, begin_ns: u64, style: &Style) -> String {
     out + &table::paragraph("What one of them waited for: flashscope report TRACE --call NUMBER", width, 2, 2)
 }
 
-/// What read-ahead brought in.
+/// Pages that read-ahead brought in.
 fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> String {
     let width = style.width();
     let found = match found {
@@ -211,7 +211,7 @@ fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> 
     out + &table::paragraph(&readahead_view::notes(found), width, 2, 2)
 }
 
-/// What a study's text begins with.
+/// The beginning of a study's text.
 fn head(header: &Header, width: usize) -> String {
     table::paragraph(&visible(&header.title), width, 0, 0) + &table::paragraph(&visible(&header.question), width, 0, 0)
 }
@@ -220,14 +220,14 @@ fn lost(all: &[LossCount], width: usize) -> String {
     losses(all.iter().map(|loss| (loss.name.as_str(), loss.count, loss.meaning.as_str())), width)
 }
 
-/// What a group of a study lost, a line each.
+/// The losses of a study's group, one per line.
 fn lost_of_group(group: &str, all: &[LossCount], width: usize) -> String {
     let line = |loss: &LossCount| format!("{group}: {} {}: {}", loss.name, loss.count, loss.meaning);
     let lost = all.iter().filter(|loss| loss.count > 0);
     lost.map(|loss| table::paragraph(&visible(&line(loss)), width, 2, 2)).collect()
 }
 
-/// Losses that happened as a table; the others by name, because a loss that is looked for and not found is an answer.
+/// Losses above zero as a table, and the names of the others, because "checked, none lost" is an answer.
 fn losses<'a>(all: impl Iterator<Item = (&'a str, u64, &'a str)>, width: usize) -> String {
     let mut table = table::Table::new("tnt");
     table.head(["not seen", "times", "meaning"]);

@@ -9,11 +9,10 @@ use crate::prediction_view::{error_bars, files, queue_cost, setting, settings, t
 use crate::rows::Rows;
 use crate::text::{duration, grouped, number, visible};
 
-/// Files and tasks that are listed for the largest window.
+/// Number of files and tasks in the list for the largest window.
 const MAX_ROWS: usize = 8;
 
-/// The whole text; ends in a newline. `name` is what a file is called.
-/// `task` is what a task is called.
+/// The whole text; ends in a newline. `name` returns a file's name, `task` a task's name.
 pub fn prediction(
     prediction: &Prediction,
     name: &dyn Fn(FileId) -> String,
@@ -84,7 +83,7 @@ fn table(rows: &Rows, width: usize) -> String {
     out
 }
 
-/// What has to be read before the figures.
+/// Whether a note must be read before the figures.
 fn is_warning(note: &str) -> bool {
     note.starts_with("WARNING")
 }

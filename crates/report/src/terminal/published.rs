@@ -1,11 +1,11 @@
-//! Published values beside ours.
+//! Published values beside measured ones.
 
 use super::Style;
 use super::table::paragraph;
 use crate::text::{letter, number, published as interval, visible};
 use flashscope_study::Row;
 
-/// With its heading; nothing where there are none.
+/// The table with its heading; empty without rows.
 pub fn published(rows: &[Row], style: Style) -> String {
     if rows.is_empty() {
         return String::new();

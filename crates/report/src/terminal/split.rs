@@ -1,4 +1,4 @@
-//! `report --by file|device|call` on a terminal: only the tables that are split so.
+//! `report --by file|device|call` on a terminal: only the tables for that split.
 
 use super::table::paragraph;
 use super::{Style, losses, names_section, rows};
@@ -12,10 +12,10 @@ use flashscope_analysis::block::{BlockReport, GroupBy};
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::{ChipOps, FlashReport, LossCount, SplitBy, SplitReport};
 
-/// Rows of a table; the JSON has all.
+/// Largest number of rows in a table; the JSON has all.
 const MAX_ROWS: usize = 40;
 
-/// Of block I/O; ends in a newline.
+/// Tables of block I/O; ends in a newline.
 pub fn block_by(report: &BlockReport, by: SplitBy, style: &Style) -> String {
     let report = &crate::names::block_for_people(report);
     let (found, most) = (&report.found, style.rows(MAX_ROWS));
@@ -37,7 +37,7 @@ pub fn block_by(report: &BlockReport, by: SplitBy, style: &Style) -> String {
     around(&report.title, &tables, &report.losses, style)
 }
 
-/// Of raw flash.
+/// Tables of raw flash.
 pub fn flash_by(report: &FlashReport, by: SplitBy, style: &Style) -> String {
     let report = &crate::names::flash_for_people(report);
     let most = style.rows(MAX_ROWS);

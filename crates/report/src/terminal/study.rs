@@ -1,5 +1,4 @@
-//! A study's result on a terminal: what it was measured on, the published values, the numbers, and the verdict last,
-//! where a reader's eye is when the command ends.
+//! A study's result on a terminal: inputs, published values, numbers, and the verdict last, where a reader looks when the command ends.
 
 use super::Style;
 use super::table::{Table, paragraph};
@@ -24,7 +23,7 @@ pub fn study(result: &StudyResult, style: &Style) -> String {
     out += &style.heading("Verdict");
     for verdict in &result.verdicts {
         out += &paragraph(&visible(&verdict.sentence), width, 2, 2);
-        // A command is not wrapped: it is there to be copied.
+        // A command is not wrapped, so that it can be copied.
         out += &format!("      {}\n", style.bold(&visible(&verdict.command)));
     }
     out

@@ -1,10 +1,10 @@
-//! Tables of a given width, in plain characters.
+//! Renders tables with a given width, in plain characters.
 
 use std::borrow::Cow;
 
 use flashscope_output::escaped;
 
-/// Columns with one or two lines of heads. Text columns stand left, numbers right.
+/// A table with one or two lines of headings. Text columns are aligned left, numbers right.
 pub struct Table {
     heads: Vec<Vec<String>>,
     numbers: Vec<bool>,
@@ -12,13 +12,13 @@ pub struct Table {
 }
 
 const GAP: usize = 2;
-/// Text columns are not made narrower.
+/// Smallest width of a text column.
 const MIN_TEXT: usize = 12;
-/// Names that have lines of their own leave so much of their column.
+/// Width of the first column if its names have lines of their own.
 const NARROW: usize = 4;
-/// Behind these a word that is too long breaks.
+/// A word that is too long breaks after one of these.
 const SEPARATORS: [char; 9] = ['/', '-', '_', '.', ':', ',', '|', '=', '+'];
-/// Tables that a wide one is cut into at most.
+/// Largest number of tables that a wide one is cut into.
 const MAX_PARTS: usize = 3;
 
 fn width(text: &str) -> usize {
@@ -31,7 +31,7 @@ fn total(columns: &[usize], widths: &[usize]) -> usize {
 }
 
 impl Table {
-    /// A column per character of `kinds`: `t` text, `n` number.
+    /// One column per character of `kinds`: `t` text, `n` number.
     pub fn new(kinds: &str) -> Self {
         Self { heads: Vec::new(), numbers: kinds.chars().map(|k| k == 'n').collect(), rows: Vec::new() }
     }
@@ -48,9 +48,9 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Lines, each indented by two; nothing where there is no row. Where the table is wider than `max`, its widest text
-    /// columns are wrapped; where that does not help, it is cut into tables that all have the first columns of text; where
-    /// these leave no room, each row becomes a paragraph of "head: value".
+    /// The lines of the table, indented by two; empty without rows. If the table is wider than `max`, its widest text columns are wrapped.
+    /// If that is not enough, it is cut into several tables that repeat the first text columns. If these leave no room, each row becomes a
+    /// paragraph of "head: value".
     pub fn render(&self, max: usize) -> String {
         if self.is_empty() {
             return String::new();
@@ -65,7 +65,7 @@ impl Table {
             match widest {
                 Some(c) => widths[c] -= 1,
                 None if self.numbers.iter().filter(|number| !**number).count() == 1 && !self.numbers[0] => {
-                    // Names have lines of their own where that leaves room for all numbers.
+                    // Names get lines of their own if that leaves room for all numbers.
                     let narrow: Vec<usize> = [&[NARROW], &widths[1..]].concat();
                     if total(&all, &narrow) <= max {
                         widths[0] -= total(&all, &widths) - max;
@@ -79,15 +79,14 @@ impl Table {
         self.lines(&all, &widths, max)
     }
 
-    /// In several tables, or in paragraphs.
+    /// The table in several parts, or as paragraphs.
     fn cut(&self, max: usize, widths: &[usize]) -> String {
         let parts: Vec<String> =
             self.parts(max, widths).into_iter().map(|part| self.lines(&part, widths, max)).collect();
         if parts.is_empty() { self.paragraphs(max) } else { parts.join("\n") }
     }
 
-    /// The columns of text that a table begins with, with as many others as fit, and again until all are there; none where
-    /// that is no help.
+    /// The columns of each part: the leading text columns, and as many others as fit. Empty if that does not help.
     fn parts(&self, max: usize, widths: &[usize]) -> Vec<Vec<usize>> {
         let keys: Vec<usize> = (0..widths.len()).take_while(|&c| !self.numbers[c]).collect();
         let keys = if keys.is_empty() || keys.len() == widths.len() { vec![0] } else { keys };
@@ -110,9 +109,9 @@ impl Table {
         let mut out = String::new();
         for (i, row) in self.heads.iter().chain(&self.rows).enumerate() {
             let cell = |c: usize| row.get(c).map_or("", |text| text);
-            // A path that is longer than its column has a line of its own: in a column it would be cut into pieces.
+            // A path that is longer than its column has its own line: in the column it would be broken.
             let long_word = |c: usize| cell(c).split(' ').any(|word| width(word) > widths[c]);
-            // Prose at the end of a row has its column.
+            // Prose at the end of a row stays in its column.
             let is_name = |c: usize| c + 1 < self.numbers.len() && wrap(cell(c), widths[c]).len() > 2;
             let is_long = |c: usize| !self.numbers[c] && (long_word(c) || is_name(c));
             let (first, others): (Vec<usize>, Vec<usize>) =
@@ -158,13 +157,13 @@ impl Table {
     }
 }
 
-/// Text in lines of at most `max`, the first indented by `first`, the others by `rest`. A name in it does not act on the terminal.
+/// Text in lines of at most `max`, the first indented by `first`, the others by `rest`. Control characters in names are escaped.
 pub fn paragraph(text: &str, max: usize, first: usize, rest: usize) -> String {
     indented(&wrap(&escaped(text), max.saturating_sub(rest.max(first)).max(20)), first, rest)
 }
 
-/// As [`paragraph`], with commands behind the text, each of a shell or a line of code (`true`). They break between their words alone, where
-/// a backslash says that those of a shell go on. `None`: a word of them is longer than a line.
+/// Like [`paragraph`], followed by commands, each for a shell or a line of code (`true`). They break between their words only; a shell
+/// command continues with a backslash. `None`: a word of a command is longer than a line.
 pub fn paragraph_with(
     text: &str,
     commands: &[(Cow<'_, str>, bool)],
@@ -196,7 +195,7 @@ pub fn paragraph_with(
     Some(indented(&lines, first, rest))
 }
 
-/// A command's words, as they are written. A blank in single quotes is a part of one.
+/// The words of a command, unchanged. A blank in single quotes belongs to a word.
 fn shell_words(command: &str) -> Vec<&str> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let is_between = |c: char| {
@@ -216,8 +215,7 @@ fn indented(lines: &[String], first: usize, rest: usize) -> String {
     lines.iter().enumerate().map(|(at, line)| format!("{}{line}\n", indent(at))).collect()
 }
 
-/// Breaks at spaces. A word that alone is too long breaks behind a separator, as a path has them, and elsewhere only where it
-/// has none.
+/// Wraps text at spaces. A word that is too long breaks after a separator, as in paths, and elsewhere only if it has none.
 pub fn wrap(text: &str, max: usize) -> Vec<String> {
     let max = max.max(1);
     if width(text) <= max {
