@@ -1,39 +1,39 @@
-//! Tables that a trace fills: their size is bounded, and what has no room is counted.
+//! Tables of bounded size; entries without room are counted.
 //!
-//! [`BoundedMap`] is the one table, with its rule for what a full one does. [`Ranges`] keeps runs of pages or blocks in it,
-//! so that a range of any length is one entry. All operations take log n in what is kept; one that changes several entries
-//! takes that for each of them, and changes at most [`MOST_PIECES`].
+//! [`BoundedMap`] is the one table, with a rule for a full one. [`Ranges`] keeps runs of pages or blocks in it: a range of any length
+//! is one entry. Each operation takes log n of the entries kept. One that changes several entries takes that for each, and changes
+//! at most [`MOST_PIECES`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Range, RangeBounds};
 
-/// Entries that one change of a range goes over; where there are more, the rest of the range is left as it was.
+/// Most entries that one change of a range visits; beyond, the rest of the range is unchanged.
 pub const MOST_PIECES: usize = 1024;
 
-/// The name of the group of all that have none of their own.
+/// Name of the group of all entries without a group of their own.
 pub const FURTHER: &str = "(further ones)";
 
-/// What a full table does with one entry more.
+/// What a full table does with a further entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// The new entry is not taken.
     Refuse,
-    /// The entry that was put in first goes.
+    /// The oldest entry is removed.
     ForgetOldest,
 }
 
 #[derive(Debug)]
 struct Entry<V> {
     value: V,
-    /// When it was put in, as a number.
+    /// Insertion number.
     since: u64,
 }
 
-/// A map of at most so many entries.
+/// A map of at most `most` entries.
 #[derive(Debug)]
 pub struct BoundedMap<K, V> {
     entries: BTreeMap<K, Entry<V>>,
-    /// Keys in the order in which they were put in, those that left since among them. Empty where new entries are refused.
+    /// Keys in order of insertion, some of them removed since. Empty where new entries are refused.
     order: VecDeque<(K, u64)>,
     most: usize,
     full: Full,
@@ -46,7 +46,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         BoundedMap { entries: BTreeMap::new(), order: VecDeque::new(), most, full, put_in: 0, lost: 0 }
     }
 
-    /// Entries that had no room.
+    /// Entries that were refused.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -72,7 +72,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         self.entries.contains_key(key)
     }
 
-    /// In order of keys.
+    /// Entries in order of keys.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))
     }
@@ -81,7 +81,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         self.entries.range(range).map(|(key, entry)| (key, &entry.value))
     }
 
-    /// Puts a value in, or in the place of the one that is there. Returns what had no room: the oldest entry, or this one.
+    /// Inserts or replaces a value. Returns the entry without room: the oldest one, or this one.
     pub fn insert(&mut self, key: K, value: V) -> Option<(K, V)> {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.value = value;
@@ -104,7 +104,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         without_room
     }
 
-    /// The value of a key, which is made where there is none; `None` where it has no room, which is counted.
+    /// The value of a key, created where it is missing; `None` where there is no room, which is counted.
     pub fn entry(&mut self, key: K, make: impl FnOnce() -> V) -> Option<&mut V> {
         if !self.contains_key(&key) {
             if self.full == Full::Refuse && self.entries.len() >= self.most {
@@ -120,7 +120,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         self.entries.remove(key).map(|entry| entry.value)
     }
 
-    /// The entry that was put in first goes, where the table is one that forgets. The caller counts it.
+    /// Removes the oldest entry of a table that forgets. The caller counts it.
     pub fn forget_oldest(&mut self) -> Option<(K, V)> {
         while let Some((key, since)) = self.order.pop_front() {
             if self.entries.get(&key).is_some_and(|entry| entry.since == since) {
@@ -130,7 +130,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         None
     }
 
-    /// Drops the keys that left from the order, once they are most of it.
+    /// Removes dead keys from the order, once they are most of it.
     fn tidy(&mut self) {
         if self.order.len() > 2 * self.entries.len() + 64 {
             let entries = &self.entries;
@@ -139,10 +139,10 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
     }
 }
 
-/// Runs of numbers with a value each, apart for each key: pages of files, blocks of chips.
+/// Runs of numbers with a value each, separate for each key: pages of files, blocks of chips.
 #[derive(Debug)]
 pub struct Ranges<K, V> {
-    /// By key and first number: the number behind the last, and the value. They do not overlap, and two that touch differ.
+    /// By key and first number: the number behind the last, and the value. Runs do not overlap, and adjacent ones differ in value.
     runs: BoundedMap<(K, u64), (u64, V)>,
 }
 
@@ -151,13 +151,13 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         Ranges { runs: BoundedMap::new(most, full) }
     }
 
-    /// Runs that had no room.
+    /// Runs that were refused.
     #[cfg(test)]
     fn lost(&self) -> u64 {
         self.runs.lost()
     }
 
-    /// The run that a number is in.
+    /// The run that contains a number.
     pub fn run(&self, of: K, at: u64) -> Option<(Range<u64>, V)> {
         let (&(_, begin), &(end, value)) = self.runs.range((of, 0)..=(of, at)).next_back()?;
         (at < end).then_some((begin..end, value))
@@ -173,8 +173,8 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         self.runs.iter().map(|(&(of, begin), &(end, value))| (of, begin..end, value))
     }
 
-    /// Goes over a range, gaps and runs, in order: `change` says what each is from now on. `lost` gets what had no
-    /// room. Returns the number up to which that was done: the range's end, where it is of no more than [`MOST_PIECES`].
+    /// Visits the gaps and runs of a range in order: `change` returns the new value of each. `lost` gets runs without room. Returns the
+    /// number up to which this was done: the range's end, unless it has more than [`MOST_PIECES`] pieces.
     pub fn update(
         &mut self,
         of: K,
@@ -185,7 +185,7 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         if range.is_empty() {
             return range.end;
         }
-        // What is there, cut at the range's ends. Most changes are within one run, and change nothing.
+        // The pieces, cut at the range's ends. Most changes are within one run and change nothing.
         let mut parts: Vec<(Range<u64>, Option<V>)> = Vec::new();
         let first = self.run(of, range.start).map_or(range.start, |(run, _)| run.start);
         let mut at = range.start;
@@ -215,7 +215,7 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         at
     }
 
-    /// Puts `parts` where the runs in `there` are, of which the first and the last may reach beyond.
+    /// Replaces the runs in `there` by `parts`; the first and the last of them may reach beyond the range.
     fn replace(
         &mut self,
         of: K,

@@ -1,4 +1,4 @@
-//! One call: its way through the layers, the bios that it waited for, and the owners of the other bios in the device meanwhile.
+//! One call: its layers, the bios that it waited for, and the owners of other bios in the device at that time.
 
 use crate::Evidence;
 use crate::calls::{SlowCall, is_sync};
@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Bios that are listed, those that took longest.
+/// Most bios in the list: those that took longest.
 const MAX_BIOS: usize = 20;
 
-/// A bio that was on its way during the call.
+/// A bio in flight during the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathBio {
     pub device: String,
@@ -18,13 +18,13 @@ pub struct PathBio {
     pub bytes: u64,
     pub kind: String,
     pub flags: String,
-    /// `NAME (THREAD)`, or what the kernel's own work is called.
+    /// `NAME (THREAD)`, or the name of the kernel's own work.
     pub owner: String,
     #[serde(skip)]
     pub owner_tid: u64,
     #[serde(skip)]
     pub carrier_tid: u64,
-    /// A journal's or another kernel thread's.
+    /// Of a journal's or another kernel thread.
     #[serde(skip)]
     pub of_kernel: bool,
     pub queued_ns: u64,
@@ -32,14 +32,14 @@ pub struct PathBio {
     pub completed_ns: u64,
 }
 
-/// Owners of the bios that the device had while the call's own waited in front of it.
+/// The owner of bios that the device had while the call's own bios waited for their issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Holder {
     pub device: String,
     pub owner: String,
     pub bios: u64,
     pub bytes: u64,
-    /// How long, all its bios together.
+    /// Total time of all its bios in the device.
     pub in_device_ns: u64,
 }
 
@@ -50,16 +50,16 @@ pub const CALL_PATH_SCHEMA: u32 = 1;
 pub struct CallPath {
     pub schema: u32,
     pub call: SlowCall,
-    /// From the task down to the device; the last is what no layer has.
+    /// From the task down to the device; the last entry is the unattributed time.
     pub layers: Evidence<Vec<LayerTime>>,
     pub unattributed_ns: Evidence<u64>,
-    /// Bios of the task, and of a sync those of the journal: the longest first.
+    /// Bios of the task, and for a sync also those of the journal: the longest first.
     pub bios: Vec<PathBio>,
     pub bios_not_listed: u64,
     pub held_up_by: Vec<Holder>,
 }
 
-/// `bios`: all that were on their way during the call.
+/// `bios`: all bios in flight during the call.
 pub fn call_path(call: SlowCall, layers: Evidence<(Vec<LayerTime>, u64)>, bios: Vec<PathBio>) -> CallPath {
     let tid = u64::from(call.tid.0);
     let end = call.begin_ns + call.duration_ns;
@@ -81,7 +81,7 @@ fn held_up(own: &[PathBio], others: &[PathBio]) -> Vec<Holder> {
     let mut holders: Vec<Holder> = Vec::new();
     for other in others {
         let Some(issued) = other.issued_ns else { continue };
-        // A moment counts once, however many of the call's bios wait in it.
+        // A point in time counts once, however many of the call's bios wait at it.
         let mut waits: Vec<(u64, u64)> = own
             .iter()
             .filter(|bio| bio.device == other.device)

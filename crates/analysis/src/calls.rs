@@ -1,9 +1,9 @@
-//! How long calls took: reads, writes, syncs, opens, removals, renames and faults of mapped files, by process and by file.
+//! Durations of calls by process and by file: reads, writes, syncs, opens, removals, renames, and faults of mapped files.
 //!
-//! A call begins with `sys_enter_NAME` and ends with `sys_exit_NAME` of its thread; a fault with our probes `file_fault` and
-//! `file_fault_end`. A read or write counts where it touches storage: a file event of the page cache, a bio or a flash operation
-//! of its thread comes within it. Calls on pipes and sockets do none of that, and are counted apart. A call's file is that of
-//! its first file event. `calls_unseen` keeps the long ones that touch no storage.
+//! A call begins with `sys_enter_NAME` and ends with `sys_exit_NAME` of its thread; a fault with the probes `file_fault` and
+//! `file_fault_end` of flashscope. A read or write counts if it touches storage: its thread has a file event of the page cache, a bio
+//! or a flash operation within it. Calls on pipes and sockets have none, and are counted separately. A call's file is that of its
+//! first file event. `calls_unseen` keeps long calls that touch no storage.
 
 use crate::calls_refused::{Refused, no_room};
 use crate::calls_sums::{Key, MAX_GROUPS, Sums};
@@ -23,15 +23,15 @@ pub use crate::calls_refused::RefusedCalls;
 pub use crate::calls_sums::CallGroup;
 pub use crate::calls_unseen::UnseenCalls;
 
-/// The slowest calls that are listed.
+/// Most calls in the list of the slowest ones.
 const MAX_LISTED: usize = 64;
-/// Threads that are in a call at one time.
+/// Most threads that are in a call at one time.
 const MAX_OPEN: usize = 1 << 14;
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SlowCall {
-    /// Of all calls in the trace, from 1, in order of their begin: what `report --call` takes.
+    /// Number among all calls in the trace, from 1, by begin: the argument of `report --call`.
     pub number: u64,
     pub call: String,
     pub task: String,
@@ -40,7 +40,7 @@ pub struct SlowCall {
     pub duration_ns: u64,
     /// `DEVICE inode N`
     pub file: Option<String>,
-    /// Its path, as that of a group.
+    /// Its path, as in a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     pub bytes: u64,
@@ -58,32 +58,32 @@ pub struct AsynchronousCalls {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallsFound {
-    /// Of all processes. Most time first, as in the others.
+    /// Calls of all processes. Most time first, as in the next two.
     #[serde(default)]
     pub by_call: Vec<CallGroup>,
     pub by_process: Vec<CallGroup>,
     pub by_file: Vec<CallGroup>,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
-    /// Reads and writes that touched no storage; of a recording with --device: of that device. `None`, as the other counts, where the
+    /// Reads and writes that touched no storage; in a recording with --device: not that device. `None`, as the other counts, where the
     /// trace has no call.
     pub without_storage: Option<u64>,
-    /// Of these, the ones of 1 ms and longer, most time first: what they wait for is in no other table. Of a recording with
-    /// --device only those with a bio of a worker.
+    /// Of these, calls of 1 ms and longer, most time first: their waits are in no other table. In a recording with --device only calls
+    /// with a bio of a worker.
     #[serde(default)]
     pub long_without_storage: Vec<UnseenCalls>,
-    /// Other calls of a recording with --device in which no event of that device happened: of files that lie elsewhere, or with
-    /// nothing to do there. They are in no sum.
+    /// Other calls of a recording with --device without an event of that device: their files lie elsewhere, or they had nothing to do
+    /// there. They are in no sum.
     #[serde(default)]
     pub not_of_device: Option<u64>,
-    /// How many of these are `fsync` and the like.
+    /// How many of these are `fsync` and similar calls.
     #[serde(default)]
     pub not_of_device_syncs: Option<u64>,
-    /// Calls that submit I/O and go on without it. What they submit is no call of its own, and in no sum; its bios are in the tables of
+    /// Calls that submit I/O and do not wait for it. The submitted I/O is no call, and in no sum of calls; its bios are in the tables of
     /// bios. Most calls first.
     #[serde(default)]
     pub asynchronous: Vec<AsynchronousCalls>,
-    /// Calls that the file system refused for want of room, most first.
+    /// Calls that the file system refused because it was full or a quota was exceeded, most first.
     #[serde(default)]
     pub refused: Vec<RefusedCalls>,
     /// Calls that began before the trace or had not ended.
@@ -91,7 +91,7 @@ pub struct CallsFound {
     /// Calls and faults that were not followed, because too many threads were in one.
     #[serde(skip)]
     pub not_followed: u64,
-    /// Writes of threads whose file system is unknown where it refuses a call of theirs, because there were too many threads.
+    /// Writes of threads that were not followed, because there were too many: where a call of theirs is refused, the file system is unknown.
     #[serde(skip)]
     pub writes_not_followed: u64,
     /// The call selected by its number.
@@ -104,7 +104,7 @@ impl CallsFound {
         self.by_process.is_empty()
     }
 
-    /// What was given up so that memory stays bounded, zero counts included.
+    /// Counters of calls left out to bound memory, zero counts included.
     pub fn losses(&self) -> Vec<LossCount> {
         [
             (
@@ -122,7 +122,7 @@ impl CallsFound {
         .into()
     }
 
-    /// Number and time of all calls of these kinds.
+    /// Number and total time of all calls whose name passes the test.
     pub fn total(&self, is: impl Fn(&str) -> bool) -> (u64, u64) {
         let of = self.by_process.iter().filter(|group| is(&group.call));
         of.fold((0, 0), |(n, ns): (u64, u64), group| (n + group.ns.n, ns.saturating_add(group.total_ns)))
@@ -133,8 +133,8 @@ pub fn is_sync(call: &str) -> bool {
     matches!(call, "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range" | "sync_file_range2")
 }
 
-/// What a recording of one device has of calls (agent/record/groups.c, `FS_GROUP_SYNCS`): of reads, writes and opens such a trace
-/// says nothing.
+/// Whether a recording of one device has this call (agent/record/groups.c, `FS_GROUP_SYNCS`): such a trace shows no reads, writes or
+/// opens.
 pub fn syncs_or_renames(call: &str) -> bool {
     is_sync(call) || matches!(call, "rename" | "renameat" | "renameat2")
 }
@@ -143,7 +143,7 @@ pub fn is_write(call: &str) -> bool {
     matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
 }
 
-/// It reads one file and writes another.
+/// Whether it reads one file and writes another.
 pub fn is_copy(call: &str) -> bool {
     call == "copy_file_range"
 }
@@ -157,10 +157,10 @@ pub fn is_read(call: &str) -> bool {
     matches!(call, "read" | "pread64" | "readv" | "preadv" | "preadv2")
 }
 
-/// What a fault of a mapped file is called among calls.
+/// Name of a fault of a mapped file in the tables of calls.
 pub const FAULT: &str = "page fault";
 
-/// Names of calls that are followed.
+/// Whether calls of this name are followed.
 fn followed(call: &str) -> bool {
     let names = ["open", "openat", "openat2", "creat", "unlink", "unlinkat", "rename", "renameat", "renameat2"];
     let more = ["truncate", "ftruncate", "fallocate", "sendfile", "sendfile64", "splice", "copy_file_range"];
@@ -171,7 +171,7 @@ fn submits(call: &str) -> bool {
     matches!(call, "io_uring_enter" | "io_submit")
 }
 
-/// Whether calls of this kind may be of a pipe or a socket.
+/// Whether calls of this name may be on a pipe or a socket.
 fn may_be_elsewhere(call: &str) -> bool {
     is_read(call) || is_write(call) || matches!(call, "sendfile" | "sendfile64" | "splice")
 }
@@ -182,23 +182,23 @@ struct Open {
     begin: u64,
     counts: bool,
     file: Option<FileId>,
-    /// Of the file, where several had its inode number one after the other.
+    /// The file's path, where several files had its inode number in turn.
     path: Option<String>,
     read_bytes: u64,
     written_bytes: u64,
-    /// Of the file that is written: from where to where it is counted.
+    /// The written file, with the range of bytes counted so far.
     written: Option<(FileId, u64, u64)>,
     touched: bool,
 }
 
 impl Open {
-    /// What was requested. A copy reads as much as it writes, and is of that.
+    /// The bytes requested. A copy reads as many as it writes, and counts them once.
     fn bytes(&self) -> u64 {
         self.read_bytes.max(self.written_bytes)
     }
 
-    /// How much it read or wrote, where its events have whole pages, as those of a copy, or say nothing of a write, as with XFS and
-    /// btrfs. Else events have more: which of the bytes are of a file.
+    /// Sets the bytes from the return value, where the events have whole pages, as those of a copy, or show no write, as with XFS and
+    /// btrfs. Otherwise the events know more: which of the bytes belong to a file.
     fn returns(&mut self, result: Option<i64>) {
         let Some(bytes) = result.and_then(|n| u64::try_from(n).ok()) else { return };
         if is_copy(&self.name) {
@@ -208,8 +208,8 @@ impl Open {
         }
     }
 
-    /// Two events may report one write: our probe, and the file system when it takes a page (`ext4_da_write_begin`). What lies
-    /// within the bytes that are counted is no more.
+    /// Two events may report one write: the probe of flashscope, and the file system's event when it takes a page
+    /// (`ext4_da_write_begin`). Bytes within the range counted so far are not counted again.
     fn writes(&mut self, event: &FileEvent) {
         let (begin, end) = (event.offset, event.offset.saturating_add(event.bytes));
         let id = FileId { device: event.device, inode: event.inode };
@@ -250,7 +250,7 @@ pub struct Calls<L> {
     lookup: L,
     only: Option<String>,
     reused: FileNames,
-    /// The recording has the events of some devices alone.
+    /// The recording has only the events of some devices.
     is_of_device: bool,
     /// Whether calls that begin now are shown.
     pub counts: bool,
@@ -275,7 +275,7 @@ pub struct Calls<L> {
     each: Option<Each>,
 }
 
-/// What gets every call that is counted, as it ends.
+/// Receives every counted call when it ends.
 pub type Each = Box<dyn FnMut(SlowCall)>;
 
 impl<L: Lookup<Name: Named>> Calls<L> {
@@ -308,32 +308,32 @@ impl<L: Lookup<Name: Named>> Calls<L> {
         }
     }
 
-    /// Keeps the call with this number, however short it was.
+    /// Keeps the call with this number, even if it is short.
     pub fn wanted(mut self, number: u64) -> Self {
         self.number = Some(number);
         self
     }
 
-    /// Tells files apart that had one inode number one after the other.
+    /// Distinguishes files that had one inode number in turn.
     pub fn files(mut self, files: &FileNames) -> Self {
         self.reused = files.reused();
         self
     }
 
-    /// Gives every call to `each`, too.
+    /// Also passes every call to `each`.
     pub fn each(mut self, each: Each) -> Self {
         self.each = Some(each);
         self
     }
 
-    /// Only calls in which an event of the recorded device happened, where the recording is `of_device`.
+    /// Where the recording is `of_device`: counts only calls with an event of the recorded device.
     pub fn of_device(mut self, of_device: bool) -> Self {
         self.is_of_device = of_device;
         self.unseen.only_with_bio = of_device;
         self
     }
 
-    /// Only calls of processes with this name.
+    /// Counts only calls of processes with this name.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
         self
@@ -347,7 +347,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             return None;
         }
         let (Some(name), Some(named)) = (name, &named) else { return Some(format!("tid {tid}")) };
-        // It may have been requested by its label.
+        // The user may have requested it by its label.
         let is_label = self.only.is_some() && split_task_label(name).is_some_and(|(_, number, _)| number == tid);
         Some(if is_label { name.to_owned() } else { task_label(clip::clip(name), tid, named.ordinal()) })
     }
@@ -407,7 +407,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             }
             return;
         }
-        // The kernel cannot filter calls by the device of a file: an event within them has to show it.
+        // The kernel cannot filter calls by the device of a file: an event within the call has to show the device.
         if !open.touched && self.is_of_device {
             self.not_of_device += 1;
             self.not_of_device_syncs += u64::from(is_sync(&open.name));
@@ -451,7 +451,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
                 && self.counts
                 && let Some(task) = self.task(tid, time)
             {
-                // Processes beyond those that have a group of their own count together.
+                // Processes beyond the most groups are counted in one.
                 let group = (call.to_owned(), task);
                 let has_room = self.asynchronous.len() < MAX_GROUPS || self.asynchronous.contains_key(&group);
                 let group = if has_room { group } else { (group.0, FURTHER.to_owned()) };

@@ -1,6 +1,6 @@
-//! Calls that a file system refused because it had no room, by process.
+//! Calls that a file system refused because it was full or a quota was exceeded, by process.
 //!
-//! Input: the name and the result of each call. The results of asynchronous calls (io_uring, io_submit) are in no event.
+//! Input: the name and the result of each call. Limitation: results of asynchronous calls (io_uring, io_submit) are in no event.
 
 use crate::bounded::FURTHER;
 use flashscope_trace::{Device, FileId, TaskId};
@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// Groups by call, process and error; all further processes are one group for each call and error.
+/// Most groups by call, process and error; further processes share one group for each call and error.
 const MAX_GROUPS: usize = 1024;
-/// Threads that write; of further ones the device is unknown.
+/// Most threads that write; the device of further ones is unknown.
 const MAX_THREADS: usize = 1 << 14;
 
 /// Calls of one kind by one process that ended with an error.
@@ -22,14 +22,14 @@ pub struct RefusedCalls {
     pub name: String,
     /// `ENOSPC` or `EDQUOT`
     pub error: String,
-    /// `DEVICE inode N` of the last one whose file the trace shows.
+    /// `DEVICE inode N` of the last call whose file the trace shows.
     pub file: Option<String>,
-    /// Without such a file: the device of all files that the thread wrote, if it is one.
+    /// Without such a file: the device of all files that the thread wrote, if there is only one.
     pub device: Option<String>,
     pub n: u64,
 }
 
-/// The error of a call that found no room; numbers of include/uapi/asm-generic/errno.h, and that of MIPS.
+/// The error name of a call that found no space; numbers of include/uapi/asm-generic/errno.h, and of MIPS.
 pub(crate) fn no_room(result: Option<i64>) -> Option<&'static str> {
     match result? {
         -28 => Some("ENOSPC"),
@@ -51,14 +51,14 @@ struct Last {
 #[derive(Default)]
 pub(crate) struct Refused {
     groups: HashMap<Group, Last>,
-    /// By thread: the device of the files that it wrote; `None`: there are several.
+    /// By thread: the device of the files that it wrote; `None`: several devices.
     writes: HashMap<TaskId, Option<Device>>,
-    /// Writes of threads that had no room in it.
+    /// Writes of threads that had no room in `writes`.
     not_followed: u64,
 }
 
 impl Refused {
-    /// A file that a thread writes, or whose page it makes dirty.
+    /// A thread writes to a file, or makes a page of it dirty.
     pub(crate) fn writes(&mut self, tid: TaskId, device: Option<Device>) {
         if self.writes.len() < MAX_THREADS || self.writes.contains_key(&tid) {
             let of = self.writes.entry(tid).or_insert(device);
@@ -85,7 +85,7 @@ impl Refused {
         last.device = self.writes.get(&tid).copied().flatten();
     }
 
-    /// Most calls first.
+    /// Groups with most calls first.
     pub(crate) fn finish(self) -> Vec<RefusedCalls> {
         let group = |((call, name, error), last): (Group, Last)| {
             let (error, file) = (error.to_owned(), last.file.as_ref().map(FileId::to_string));

@@ -1,4 +1,4 @@
-//! Sums of calls by what they are told apart by, as many as memory has room for.
+//! Sums of calls by group, in bounded memory.
 
 use crate::bounded::FURTHER;
 use crate::latency::{LatencyHistogram, LatencyNs};
@@ -7,29 +7,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// Groups by process and call, and by file and call. Where more come, the half with least time so far goes to one group for
+/// Most groups by process and call, and by file and call. With more, the half with least time so far is merged into one group for
 /// each call.
 pub(crate) const MAX_GROUPS: usize = 8192;
-/// Processes and files with a call that are known, those without a group of their own among them.
+/// Most known processes and files with a call, including those without a group of their own.
 const MAX_KNOWN: usize = 1 << 16;
 
 /// Calls of one kind by one process, or of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallGroup {
-    /// As the kernel names it: `read`, `fsync`, `openat`; `page fault`.
+    /// Name in the kernel: `read`, `fsync`, `openat`; or `page fault`.
     pub call: String,
     /// `NAME (THREAD)`, `DEVICE inode N`, or `(all)`.
     pub name: String,
-    /// Of a file, where the recording knows it; with what became of it.
+    /// A file's path, where the recording has it; marked if the file was deleted or renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Bytes of the file that reads and writes requested, where the trace says it: none beyond its end.
+    /// Bytes of the file that reads and writes requested, where the trace shows them: none beyond its end.
     pub bytes: u64,
     pub total_ns: u64,
     pub ns: LatencyNs,
 }
 
-/// What is summed apart; `path`: of the file, where several had its inode number one after the other.
+/// Key of a sum; `path`: of the file, where several files had its inode number in turn.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) call: String,
@@ -69,10 +69,10 @@ impl Sum {
 /// Sums by call and name.
 #[derive(Default)]
 pub(crate) struct Sums {
-    /// None: what is without a group of its own.
+    /// `None`: merged, without a group of its own.
     groups: HashMap<Key, Option<Sum>>,
     with_group: usize,
-    /// By call.
+    /// The merged groups, by call.
     further: HashMap<String, Sum>,
 }
 
@@ -100,7 +100,7 @@ impl Sums {
         }
     }
 
-    /// Keeps so many groups, those with most time. The others never get one again: what is listed is whole.
+    /// Keeps the `most` groups with most time. The others never get one again, so every listed sum is complete.
     fn keep_longest(&mut self, most: usize) {
         let time = |sum: &Option<Sum>| sum.as_ref().map_or(0, |sum| sum.times.total_ns());
         let mut times: Vec<u64> = self.groups.values().map(time).collect();
@@ -114,7 +114,7 @@ impl Sums {
         }
     }
 
-    /// Most time first.
+    /// Groups with most time first.
     pub(crate) fn finish(self) -> Vec<CallGroup> {
         let own = self.groups.into_iter().filter_map(|(key, sum)| Some((key, sum?)));
         let further = self.further.into_iter().map(|(call, sum)| (Key::new(&call, FURTHER.to_owned()), sum));

@@ -1,10 +1,10 @@
-//! Reads and writes that take long and in which nothing of storage happens: what they wait for is in no other table.
+//! Long reads and writes without a storage event: their waits are in no other table.
 //!
 //! Input: calls without an event of storage, and the bios of kernel workers. A limit of a cgroup holds a bio back, and a worker
 //! queues it later (block/blk-throttle.c, blk_throtl_dispatch_work_fn()): the call then shows no bio of its own. A bio of a worker
 //! that was queued within the call and completed right before its end counts as evidence. It is no proof for a single call, since
-//! no event joins the two. Where workers complete bios all the time, as those of a loop device do, one of them is near the end of
-//! any call, a read of a pipe among them: then it is no evidence.
+//! no event links the two. Where workers complete bios all the time, as those of a loop device do, one of them ends near the end of
+//! any call, even of a read of a pipe: then it is no evidence.
 
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{BlockAction, BlockEvent, Device, RequestKind, TimeNs};
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// Shorter calls are no wait, nanoseconds.
+/// Shorter calls do not count as waits, nanoseconds.
 pub const MIN_LONG_NS: u64 = 1_000_000;
-/// A call returns so long after the completion of its bio at most, nanoseconds: the interrupt, and a task that gets a processor.
+/// Longest time from the completion of a bio to the return of its call, nanoseconds: the interrupt, and the wait for a processor.
 const MAX_RETURN_NS: u64 = 1_000_000;
-/// With as many further bios of workers in the call, one of them completes right before its end by chance, percent.
+/// With this chance or more that another worker's bio completes right before the call's end, it is no evidence, per cent.
 const MAX_CHANCE_PERCENT: u64 = 50;
-/// Bios of workers that are under way, and that have completed lately.
+/// Most bios of workers in flight, and most completed ones that are kept.
 const MAX_UNDER_WAY: usize = 1 << 12;
 const MAX_DONE: usize = 64;
 /// Groups by call and process.
@@ -35,9 +35,9 @@ pub struct UnseenCalls {
     pub n: u64,
     pub total_ns: u64,
     pub longest_ns: u64,
-    /// Of these, calls right before whose end a bio completed that a worker of the kernel had queued within the call.
+    /// Of these, calls with evidence: a worker queued a bio within the call, and it completed right before the call's end.
     pub with_worker_bio: u64,
-    /// How long those bios took, all together.
+    /// Total time of those bios.
     pub worker_bios_ns: u64,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Unseen {
     under_way: BoundedMap<(Device, u64), (bool, u64)>,
     done: VecDeque<Done>,
     groups: HashMap<(String, String), UnseenCalls>,
-    /// Calls without such a bio, where only those with one are kept.
+    /// Calls without such a bio, where only calls with one are kept.
     elsewhere: HashMap<(String, String), u64>,
-    /// Only calls with a bio of a worker: the trace has one device alone, and a call may be of a file elsewhere.
+    /// Keeps only calls with a bio of a worker: the trace has one device, and a call's file may lie elsewhere.
     pub only_with_bio: bool,
 }
 
-/// What a bio moves: `None` where it is neither a read nor a write.
+/// Whether a bio is a read; `None` where it is neither a read nor a write.
 fn is_read(block: &BlockEvent) -> Option<bool> {
     match block.kind() {
         RequestKind::Read => Some(true),
@@ -81,7 +81,7 @@ impl Default for Unseen {
 }
 
 impl Unseen {
-    /// A worker of the kernel queued a bio.
+    /// A kernel worker queued a bio.
     pub fn queued(&mut self, block: &BlockEvent, time: TimeNs) {
         if let Some(is_read) = is_read(block) {
             self.under_way.insert((block.device, block.sector), (is_read, time.0));
@@ -127,9 +127,9 @@ impl Unseen {
         group.worker_bios_ns = group.worker_bios_ns.saturating_add(bio.unwrap_or(0));
     }
 
-    /// Whether so many bios of workers completed within the call that one would be near its end in any case.
+    /// Whether so many bios of workers completed within the call that one would be near its end by chance.
     fn is_chance(&self, is_read: bool, begin: u64, end: u64) -> bool {
-        // Of those that completed before the ones that are kept nothing is known.
+        // Nothing is known of bios that completed before the kept ones.
         let first = if self.done.len() == MAX_DONE { self.done[0].completed } else { 0 };
         let known = end.saturating_sub(begin.max(first));
         let within = |done: &&Done| done.is_read == is_read && (begin..=end).contains(&done.completed);
@@ -137,9 +137,9 @@ impl Unseen {
         others * MAX_RETURN_NS * 100 > known.saturating_mul(MAX_CHANCE_PERCENT)
     }
 
-    /// Most time first.
+    /// Groups with most time first.
     pub fn finish(mut self) -> Vec<UnseenCalls> {
-        // Where as many calls end without one, those that have one have it by chance.
+        // Where a comparable number of calls ends without one, the bios are chance.
         self.groups.retain(|key, group| self.elsewhere.get(key).is_none_or(|&n| n * 4 <= group.n));
         let mut groups: Vec<UnseenCalls> = self.groups.into_values().collect();
         groups.sort_by(|a, b| (Reverse(a.total_ns), &a.call, &a.name).cmp(&(Reverse(b.total_ns), &b.call, &b.name)));

@@ -1,9 +1,9 @@
-//! Names of bounded length.
+//! Limits the length of names.
 
-/// Names are kept to this many bytes: the stream allows a name of a whole frame.
+/// Names are cut to this many bytes: the stream allows a name as long as a frame.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The head of a name.
+/// The beginning of a name.
 pub(crate) fn clip(name: &str) -> &str {
     let mut end = name.len().min(MAX_NAME_BYTES);
     while !name.is_char_boundary(end) {

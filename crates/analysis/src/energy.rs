@@ -1,8 +1,8 @@
-//! Energy by a model: the time of a run, times the mean power that was once measured while a board did such work.
+//! Energy by a model: the time of a run, times the mean power measured on a board under the same kind of work.
 //!
 //! E = t · (P_CPU + P_memory): Olivier, Boukhobza, Senn, "Revisiting Read-ahead Efficiency for Raw NAND Flash Storage in
-//! Embedded Linux", section 4.2. The powers are a profile's (`power/`), above idle; the time is the run's own. It is a model,
-//! and every figure made with it says so.
+//! Embedded Linux", section 4.2. The powers come from a profile (`power/`), above idle; the time is the run's own. Every figure from
+//! the model says so.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,9 +23,9 @@ pub struct PowerProfile {
 pub struct Power {
     pub activity: Activity,
     pub filesystem: String,
-    /// Of reads: "sequential" or "random"; where it is not said, it makes no difference.
+    /// Of reads: "sequential" or "random"; without it, the entry holds for both.
     pub pattern: Option<String>,
-    /// Whether the kernel reads ahead; where it is not said, it makes no difference.
+    /// Whether the kernel reads ahead; without it, the entry holds for both.
     pub readahead: Option<bool>,
     pub cpu_w: f64,
     pub memory_w: f64,
@@ -61,7 +61,7 @@ pub struct Energy {
     pub memory_w: f64,
 }
 
-/// What a run did.
+/// The kind of work of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     pub activity: Activity,
@@ -71,7 +71,7 @@ pub struct Work<'a> {
 }
 
 impl PowerProfile {
-    /// What is wrong with a profile, as far as numbers show.
+    /// Checks the values of a profile; the error names the wrong one.
     pub fn check(&self) -> Result<(), String> {
         for (at, one) in self.power.iter().enumerate() {
             if ![one.cpu_w, one.memory_w].iter().all(|watts| watts.is_finite() && (0.0..1e6).contains(watts)) {
@@ -84,7 +84,7 @@ impl PowerProfile {
         }
     }
 
-    /// The first entry that fits; `None`: such work was not measured.
+    /// The first matching entry; `None`: such work was not measured.
     pub fn of(&self, work: Work<'_>) -> Option<&Power> {
         self.power.iter().find(|one| {
             one.activity == work.activity
@@ -94,7 +94,7 @@ impl PowerProfile {
         })
     }
 
-    /// The energy of a run of this time.
+    /// The energy of a run of this duration.
     pub fn energy(&self, work: Work<'_>, time_ns: u64) -> Option<Energy> {
         let power = self.of(work)?;
         Some(Energy {

@@ -1,7 +1,7 @@
-//! A figure, or the reason why this trace cannot give it.
+//! A figure, or the reason why this trace does not have it.
 //!
-//! A figure rests on events. Where the trace or the kernel lacks them, the answer is *unknown*: which event or field is missing,
-//! and how to get it. It is never 0, never a percentage and never a guess. A result whose field has this type cannot forget it.
+//! A figure needs certain events. Where the trace or the kernel lacks them, the result is *unknown*, with the missing event or field
+//! and a way to record it. It is never 0, a percentage or a guess. The type makes each result carry that case.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ impl Unknown {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(untagged)]
 pub enum Evidence<T> {
-    // First, because any value could be read where `T` is a map.
+    // First, because where `T` is a map, serde would read any value as one.
     Unknown(Unknown),
     Known(T),
 }
@@ -37,7 +37,7 @@ impl<T> Evidence<T> {
         Evidence::Unknown(Unknown::new(missing, next))
     }
 
-    /// The value where it is known.
+    /// The value; `None` where it is unknown.
     pub fn known(&self) -> Option<&T> {
         match self {
             Evidence::Known(value) => Some(value),
@@ -59,7 +59,7 @@ impl<T> Evidence<T> {
         }
     }
 
-    /// The reason where it is not.
+    /// The reason; `None` where the value is known.
     pub fn why(&self) -> Option<&Unknown> {
         match self {
             Evidence::Known(_) => None,

@@ -1,10 +1,10 @@
-//! A finding: what costs time or bytes, its evidence, and what to type. [`crate::findings`] has the rules that find it.
+//! A finding: a cost in time or bytes, its evidence, and the command to type. The rules are in [`crate::findings`].
 
 use crate::Evidence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which rule found it; as JSON has it.
+/// The rule that made a finding, named as in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -43,15 +43,15 @@ pub enum Rule {
     LostEvents,
 }
 
-/// How findings are ordered before their cost is.
+/// Findings are ordered by weight first, then by cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// Data or the device is in danger.
     Fault,
-    /// Something costs time or bytes that need not be spent.
+    /// Time or bytes that could be saved.
     Cost,
-    /// Which tasks do what, and where time goes.
+    /// Which tasks do the I/O, and where time goes.
     Overview,
 }
 
@@ -67,7 +67,7 @@ pub enum MeasureUnit {
     Times,
 }
 
-/// A figure that a finding rests on.
+/// A figure that a finding is based on.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Measure {
     pub name: String,
@@ -77,26 +77,26 @@ pub struct Measure {
     pub source: String,
 }
 
-/// What to type, or to change in a program.
+/// A command to type, or a change in a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Step {
-    /// A file below /sys that takes a value at run time.
+    /// A write of a value to a file below /sys.
     Set { path: String, value: String },
-    /// `mount -o remount,OPTIONS TARGET`; `undo`: the options that were there before.
+    /// `mount -o remount,OPTIONS TARGET`; `undo`: the options before.
     Remount { target: String, options: String, undo: String },
-    /// A command: words of ours, and names of the trace behind them that are not yet quoted.
+    /// A command: fixed words, then names from the trace, not quoted yet.
     Run { command: String, names: Vec<String> },
     /// A line of a program.
     Code { line: String },
 }
 
-/// What following an advice brings.
+/// The gain from following an advice.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Gain {
-    /// Which figure falls: "time in fsync() of logger (12)".
+    /// The figure that falls: "time in fsync() of logger (12)".
     pub of: String,
-    /// By so much of what it is now, percent.
+    /// The fall, in per cent of the present figure.
     pub least_percent: f64,
     pub most_percent: f64,
     /// Where the range comes from.
@@ -111,24 +111,24 @@ pub struct Remedy {
     pub risk: String,
 }
 
-/// One answer.
+/// A result of a rule.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Finding {
     pub rule: Rule,
     pub weight: Weight,
-    /// The processes that it is about, as other tables name them: the one that waits or fails first. With `behind_another` the next one is
-    /// what it waits for. Of many the first 16; none where it is about a device or a file system.
+    /// The processes concerned, named as in other tables. The first one waits or fails; with `behind_another` the next one is what it waits
+    /// for. At most 16; empty for a finding about a device or a file system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<String>,
     /// One sentence.
     pub what: String,
-    /// Why it is so.
+    /// The cause of the cost.
     pub cause: String,
     pub evidence: Vec<Measure>,
     pub lost_ns: Evidence<u64>,
     pub lost_bytes: Option<u64>,
     pub advice: Vec<Remedy>,
-    /// Why it may not be all of it.
+    /// Why it may be incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncertain: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Everything about the flash operations of one trace: plain data, and the pass that finds it.
+//! The report on the flash operations of one trace, and the pass over the events that builds it.
 
 use crate::flash::{
     Activities, ActivityFold, AmplificationFold, BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts,
@@ -10,10 +10,10 @@ use flashscope_trace::{Device, Event, EventKind, FlashOp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`FlashReport`]'s shape; raised when a field changes its meaning.
+/// Version of [`FlashReport`]'s fields; raised when the meaning of one changes.
 pub const FLASH_REPORT_SCHEMA: u32 = 2;
 
-/// A report on one trace. Free of host time and host paths.
+/// A report on one trace. It has no time and no path of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FlashReport {
     pub schema: u32,
@@ -102,7 +102,7 @@ pub struct LossCount {
     pub meaning: String,
 }
 
-/// What one pass over the events finds.
+/// Results of one pass over the events.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FlashFindings {
     /// Events of every kind.
@@ -136,7 +136,7 @@ pub struct OpDurations {
     pub latency_ns: LatencyNs,
 }
 
-/// One pass that feeds every flash analysis. Bounded memory, whatever the trace. Reads events in order of time.
+/// One pass that feeds every flash analysis, in order of time. Memory is bounded for any trace.
 pub struct FlashAnalysis<L> {
     events: u64,
     time: Option<(u64, u64)>,
@@ -150,13 +150,13 @@ pub struct FlashAnalysis<L> {
     timeline: TimelineFold,
     blocks: Blocks,
     durations: [LatencyHistogram; 3],
-    /// Its traces would show operations of raw flash.
+    /// The trace would show operations of raw flash.
     shows_operations: bool,
 }
 
 impl<L: Lookup<Name: AsRef<str>> + Clone> FlashAnalysis<L> {
-    /// `shapes`: number, shape and blocks (0: not known) of each chip. `partitions`, where they are known: chip, first erase
-    /// block, and how many. `ubi`: where it lies. `lookup`: the name of a thread at a time.
+    /// `shapes`: number, shape and blocks (0: not known) of each chip. `partitions`, where known: chip, first erase block, and number of
+    /// blocks. `ubi`: where UBI lies. `lookup`: the name of a thread at a time.
     pub fn new(shapes: &[(u16, Geometry, u32)], partitions: &[(u16, u64, u64)], ubi: &[UbiRegion], lookup: L) -> Self {
         let chips: Vec<_> = shapes.iter().map(|&(chip, shape, _)| (chip, shape)).collect();
         let chips = chips.as_slice();
@@ -181,19 +181,19 @@ impl<L: Lookup<Name: AsRef<str>> + Clone> FlashAnalysis<L> {
         }
     }
 
-    /// Whether the traces would show operations of raw flash: where they would not, that there are none is no figure.
+    /// Whether the traces would show operations of raw flash: if not, their number is unknown instead of 0.
     pub fn shows_operations(mut self, shows: bool) -> Self {
         self.shows_operations = shows;
         self
     }
 
-    /// Mounts of these devices lie on raw flash, as the recording says.
+    /// Devices of the mounts that lie on raw flash, from the recording.
     pub fn with_mounts_on(mut self, devices: &[Device]) -> Self {
         self.wear = self.wear.with_mounts_on(devices);
         self
     }
 
-    /// These of the partitions have a YAFFS2, as the recording says.
+    /// The partitions with a YAFFS2, from the recording.
     pub fn with_yaffs2_on(mut self, partitions: &[(u16, u64, u64)]) -> Self {
         self.yaffs2 = self.yaffs2.mounted(partitions);
         self
@@ -243,7 +243,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for FlashAnalysis<L> {
             yaffs2: self.yaffs2.finish(),
             timeline: self.timeline.finish(),
             blocks: self.blocks.finish(),
-            // Of layers below the calls nothing is known.
+            // Nothing is known of the layers below the calls.
             amplification: if is_known { amplification } else { Vec::new() },
             wear: why.map_or(Evidence::Known(wear), Evidence::Unknown),
             durations: [FlashOp::Read, FlashOp::Program, FlashOp::Erase]
@@ -255,7 +255,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for FlashAnalysis<L> {
     }
 }
 
-/// Why what happened in raw flash is unknown.
+/// Why operations of raw flash are unknown.
 fn not_shown() -> Unknown {
     Unknown::new(
         "the trace has no events of raw flash (flashscope:nand_read, nand_program, nand_erase): what happened there is unknown",

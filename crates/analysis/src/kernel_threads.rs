@@ -1,21 +1,21 @@
 //! Kernel threads of storage, by their names, and the owner of each one's work.
 //!
-//! A name alone is weak evidence, because a user's process may carry any: where the trace shows that a task is a user's (it made a
-//! system call, executed a program, or was cloned by another than kthreadd), these rules are not asked. The kernel cuts names at 15
+//! A name alone is weak evidence, because a user's process may have any name. So these rules do not apply where the trace shows a user's
+//! task (it made a system call, executed a program, or was cloned by another task than kthreadd). The kernel cuts names at 15
 //! characters (`TASK_COMM_LEN`); a tracer may print a worker's queue behind its name (`kworker/u8:0-wri`).
 //!
-//! Each row has the place in the kernel that gives the name. Versions are those in which it was read; 6.1 where none is given.
+//! Each row names the kernel function that gives the name, and the version read; 6.1 where none is given.
 
 use flashscope_trace::Layer;
 
 /// What kind of work a kernel thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Work for another task: the page, the file or the bio above shows which, or it is unknown.
+    /// Work for another task, which the page, the file or the upper bio shows; else it is unknown.
     Others,
-    /// A file system's own: journals, collectors, metadata.
+    /// A file system's own work: journals, garbage collectors, metadata.
     FileSystem(&'static str),
-    /// A device's own: what a stacked device or a flash layer moves by itself.
+    /// A device's own work: data that a stacked device or a flash layer moves by itself.
     Device(&'static str),
     /// Memory reclaim: pages that are swapped out.
     Swap(&'static str),
@@ -23,7 +23,7 @@ pub(crate) enum Work {
 
 use Work::{Device, FileSystem, Others, Swap};
 
-/// Heads of names; the first that fits counts, so a longer one stands before a shorter one.
+/// Prefixes of names; the first match counts, so a longer prefix stands before a shorter one.
 const THREADS: &[(&str, Work)] = &[
     // kernel/workqueue.c, create_worker(): "kworker/%s"; init_rescuer() of 6.9 and later: "kworker/R-%s"
     ("kworker/", Others),

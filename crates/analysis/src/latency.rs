@@ -1,4 +1,4 @@
-//! How long: distributions of times.
+//! Distributions of times.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl From<Written> for LatencyNs {
 }
 
 impl LatencyNs {
-    /// Exact figures of times in any order; all zero where there are none. The mean is rounded down.
+    /// Exact figures of times in any order; all zero without times. The mean is rounded down.
     pub fn from_unsorted(mut times_ns: Vec<u64>) -> Self {
         times_ns.sort_unstable();
         let (Some(&min), Some(&max)) = (times_ns.first(), times_ns.last()) else {
@@ -80,7 +80,7 @@ fn nearest_rank(n: u64, permille: u64) -> u64 {
 const SUB_BITS: u32 = 7;
 const SUB: usize = 1 << SUB_BITS;
 
-/// Times of one quarter of an octave: wide enough to be few, narrow enough to be drawn.
+/// Number of times in one quarter of an octave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LatencyRange {
     pub from_ns: u64,
@@ -89,11 +89,11 @@ pub struct LatencyRange {
     pub n: u64,
 }
 
-/// Where the quarters of an octave begin, in its 128ths: 128 · (2^(i/4) − 1), rounded. On a logarithmic axis they are of
-/// one width, to within 1.3 %.
+/// Begins of the quarters of an octave, in its 128ths: 128 · (2^(i/4) − 1), rounded. On a logarithmic axis they have the same width,
+/// to within 1.3 %.
 const QUARTERS: [u64; 5] = [0, 24, 53, 87, 128];
 
-/// The quarter of an octave that a time is in: its first time, and the first one after it.
+/// The quarter of an octave that contains a time: its first time, and the first one after it.
 fn quarter(ns: u64) -> (u64, u64) {
     let Some(octave) = ns.checked_ilog2() else { return (0, 1) };
     let place = ((u128::from(ns) << SUB_BITS >> octave) as u64) % SUB as u64;
@@ -105,11 +105,12 @@ fn quarter(ns: u64) -> (u64, u64) {
     (bound(QUARTERS[at]), bound(QUARTERS[at + 1]))
 }
 
-/// Buckets that are kept together: few times that are far apart take a few of these.
+/// Buckets that are allocated together: few times that are far apart take a few of these.
 const CHUNK: usize = 16;
 
-/// Distribution of any number of times in at most 60 KiB; one of few times takes 128 bytes for each, and 1 KiB at most. Count, minimum, mean and maximum are exact; a percentile is the lower
-/// bound of its bucket, exact below 256 ns and at most 0.8 % too small above.
+/// Distribution of any number of times in at most 60 KiB; one of few times takes 128 bytes for each, and 1 KiB at most. Count,
+/// minimum, mean and maximum are exact. A percentile is the lower bound of its bucket: exact below 256 ns, at most 0.8 % too small
+/// above.
 #[derive(Clone, Debug)]
 pub struct LatencyHistogram {
     /// Where each chunk of buckets is in `counts`, from 1; 0: it has no times.

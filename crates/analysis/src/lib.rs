@@ -1,4 +1,4 @@
-//! Analyses of a trace: each is a fold over its events, without files, clock or printing ([`Analysis`]).
+//! Analyses of a trace. Each ([`Analysis`]) is a fold over its events and uses no files, no clock and no output.
 
 pub mod block;
 pub mod bounded;
@@ -43,7 +43,7 @@ pub use split::{ChipOps, SPLIT_REPORT_SCHEMA, SplitBy, SplitReport};
 
 use flashscope_trace::Event;
 
-/// A question put to a stream of events: no files, no clock, no printing.
+/// A fold over a stream of events, without files, clock or output.
 pub trait Analysis {
     type Output: serde::Serialize;
     fn event(&mut self, event: &Event);

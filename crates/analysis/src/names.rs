@@ -1,8 +1,8 @@
-//! Names in a report: owners, files and devices of the I/O, and the share of it that has a path.
+//! Names in a report: owners, files and devices of the I/O, and the share of the bytes that has a path.
 //!
-//! Input: events of files, and the names that the recording brought along ([`FileNames`], [`DeviceNames`]). Output: [`NamesFound`].
-//! Bytes of a file are those that were read of it or came into the page cache, whichever are more, and those that were written to it
-//! (where no event shows writes: pages that became dirty).
+//! Input: file events, and the names in the recording ([`FileNames`], [`DeviceNames`]). Output: [`NamesFound`]. The bytes of a file are
+//! the larger of the bytes read from it and the bytes added to the page cache, plus the bytes written to it (where no event shows
+//! writes: pages that became dirty).
 
 use crate::block::{BlockReport, GroupBy};
 use crate::bounded::{BoundedMap, Full};
@@ -19,30 +19,30 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Pairs of a file and a name that are kept apart, and names.
+/// Most pairs of a file and an owner, and most names.
 const MAX_PAIRS: usize = 1 << 17;
 const MAX_NAMES: usize = 1 << 14;
 /// Rows of [`NamesFound::files`].
 const MAX_ROWS: usize = 4096;
 
-/// What the recorder's own tasks are called in a report.
+/// Name of the recorder's own tasks in a report.
 pub const OWN_RECORDING: &str = "flashscope's own recording";
 
-/// What a thread is counted as.
+/// The identity that a thread is counted under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'n> {
     pub name: Cow<'n, str>,
-    /// The number of all that are counted together; `None`: the thread's own.
+    /// The number shared by all threads counted together; `None`: the thread's own.
     pub key: Option<TaskId>,
-    /// Which of the tasks with this number and name it is, from 1.
+    /// Its ordinal among tasks with this number and name, from 1.
     pub ordinal: u32,
     /// The user selected it under another name than this.
     pub is_wanted: bool,
-    /// From when until when the answer is the same; empty where that is not known.
+    /// The time in which this answer holds; empty where that is not known.
     pub holds: Range<u64>,
 }
 
-/// Looks up what a thread was called at a time; any such closure is one. `None`: the recording has no name.
+/// Looks up the name of a thread at a time; any such closure is one. `None`: the recording has no name.
 pub trait Lookup: FnMut(TaskId, TimeNs) -> Option<<Self as Lookup>::Name> {
     type Name;
 }
@@ -185,7 +185,7 @@ impl NamesFound {
         self.devices.is_empty() && self.files.is_empty()
     }
 
-    /// Names of devices alone.
+    /// Names of devices only.
     pub fn of_devices(devices: &DeviceNames) -> NamesFound {
         let named = devices.iter().map(|(device, _)| NamedDevice {
             device: device.to_string(),
@@ -196,7 +196,7 @@ impl NamesFound {
         NamesFound { devices: named.collect(), ..NamesFound::default() }
     }
 
-    /// A device's display name; the number where it has none.
+    /// A device's display name; its number where it has none.
     pub fn device<'n>(&'n self, number: &'n str) -> &'n str {
         self.devices.iter().find(|one| one.device == number).map_or(number, |one| &one.name)
     }
@@ -210,7 +210,7 @@ impl NamesFound {
         }
     }
 
-    /// A file without a path.
+    /// The display name of a file without a path.
     pub fn unnamed(&self, device: Device, inode: u64) -> String {
         match self.own_data(device, inode) {
             Some(own) => own,
@@ -218,7 +218,7 @@ impl NamesFound {
         }
     }
 
-    /// `metadata of vda (ext4, /)`, where it is of the file system's own.
+    /// `metadata of vda (ext4, /)`, where the inode holds the file system's own data.
     pub fn own_data(&self, device: Device, inode: u64) -> Option<String> {
         let known = |device: Device| {
             let number = device.to_string();
@@ -243,15 +243,15 @@ pub struct FileUses<'f, L> {
     lookup: L,
     files: &'f FileNames,
     shown: CacheShown,
-    /// By number; the first is of those without a name.
+    /// Owners by number; the first is for threads without a name.
     whos: Vec<String>,
     numbers: HashMap<String, u32>,
-    /// Device, inode, which of the files that had this number, and who.
+    /// Device, inode, ordinal of the file among those with this inode number, and number of the owner.
     pairs: BoundedMap<(Device, u64, u32, u32), Bytes>,
 }
 
 impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
-    /// `lookup` returns the owner that a thread counts as; `shown`: what the traces show.
+    /// `lookup` returns the owner that a thread is counted under; `shown`: the events that the traces have.
     pub fn new(lookup: L, files: &'f FileNames, shown: CacheShown) -> Self {
         FileUses {
             lookup,
@@ -299,7 +299,7 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
         number
     }
 
-    /// Puts names to what was found.
+    /// Adds names to the results.
     pub fn finish(self, devices: &DeviceNames) -> NamesFound {
         let named = NamesFound::of_devices(devices);
         let mut by_who: BTreeMap<(Device, u64, u32, String), Bytes> = BTreeMap::new();
@@ -385,7 +385,7 @@ fn coverage(all: &[FileUse], looked_for: bool) -> Coverage {
     found
 }
 
-/// Puts paths into the tables of files of a report of block I/O.
+/// Adds paths to the file tables of a block report.
 pub fn name_block_files(report: &mut BlockReport, files: &FileNames) {
     for group in report.found.groups.iter_mut().filter(|group| group.by == GroupBy::File) {
         group.path = path_of(&group.name, files);
@@ -398,7 +398,7 @@ pub fn name_block_files(report: &mut BlockReport, files: &FileNames) {
     }
 }
 
-/// Puts paths into the tables of files of a report of flash.
+/// Adds paths to the file tables of a flash report.
 pub fn name_flash_files(report: &mut FlashReport, files: &FileNames) {
     for file in report.found.wear.known_mut().into_iter().flat_map(|wear| &mut wear.by_file) {
         let device = file.device.as_deref().and_then(Device::parse);
@@ -413,7 +413,7 @@ fn path_of(name: &str, files: &FileNames) -> Option<String> {
     FileId::parse(name).and_then(|file| files.display(file.device?, file.inode))
 }
 
-/// Puts paths into the tables of calls, where there is none yet.
+/// Adds paths to the tables of calls, where they have none yet.
 pub fn name_calls(calls: &mut CallsFound, files: &FileNames) {
     for group in &mut calls.by_file {
         group.path = group.path.take().or_else(|| path_of(&group.name, files));
@@ -423,7 +423,7 @@ pub fn name_calls(calls: &mut CallsFound, files: &FileNames) {
     }
 }
 
-/// Puts the path of a call's file into it, where there is none yet.
+/// Adds the path of a call's file, where it has none yet.
 pub fn name_call(call: &mut SlowCall, files: &FileNames) {
     let path = || call.file.as_deref().and_then(|file| path_of(file, files));
     call.path = call.path.take().or_else(path);

@@ -4,7 +4,7 @@ use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Devices of a kind that are kept.
+/// Most devices of each kind.
 const MAX_DEVICES: usize = 64;
 
 /// As it stood when the recording began.
@@ -33,7 +33,7 @@ pub enum OwnWear {
 }
 
 impl OwnWear {
-    /// `facts` of a recording (docs/reference/agent.md, "Facts"). Devices that say nothing are left out.
+    /// `facts` of a recording (docs/reference/agent.md, "Facts"). Devices without wear data are left out.
     pub fn of_facts(facts: &Facts) -> Vec<OwnWear> {
         let name = |of: &Option<String>| of.as_deref().unwrap_or("?").chars().take(64).collect::<String>();
         let ubi = facts.ubi.iter().filter_map(|ubi| {

@@ -1,10 +1,10 @@
-//! Which bytes of devices a trace has read before.
+//! Finds the bytes of devices that have been read before in a trace.
 //!
-//! Pieces of 256 KiB that were read whole are ranges, so that a read of any size is one entry. Of the others a bit is kept for each
-//! block of 4 KiB, or for each sector of a block. A read costs log n of what is kept, and once what it makes whole.
+//! Pieces of 256 KiB that were read completely are kept as ranges, so that a read of any size is one entry. Other pieces have a bit for
+//! each block of 4 KiB, or for each sector of a block. A read costs log n of the entries, plus the pieces that it completes.
 //!
-//! Pieces are hashed: on a large disk that is read at random each read is of another piece, and a search through a tree of them waits for
-//! memory at each level. Their order is kept from the first read on that makes more than [`FEW`] pieces whole at once.
+//! Pieces are hashed: random reads of a large disk are each of another piece, and a search in a tree would wait for memory at each level.
+//! Their order is kept from the first read on that completes more than [`FEW`] pieces at once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -19,27 +19,27 @@ pub(crate) const BLOCK_BYTES: u64 = 4096;
 const SECTORS: u64 = BLOCK_BYTES / 512;
 /// Blocks of a piece.
 pub(crate) const PIECE: u64 = 64;
-/// Runs of whole pieces. A piece that has no room there keeps its bits.
+/// Most runs of complete pieces. A piece without room there keeps its bits.
 const MAX_RUNS: usize = 1 << 16;
-/// Of so few pieces each is looked up (16 MiB: most bios are much shorter).
+/// Up to this many pieces are looked up one by one (16 MiB: most bios are much shorter).
 const FEW: u64 = 64;
 
-/// Bits of so many blocks of a piece, or pages, from one on.
+/// The bits of `count` blocks or pages of a piece, beginning with `from`.
 pub(crate) fn bits(from: u64, count: u64) -> u64 {
     u64::MAX >> (PIECE - count) << (from % PIECE)
 }
 
-/// What was read of all devices.
+/// The parts of all devices that were read.
 pub(crate) struct ReadBefore {
-    /// By device: pieces that were read whole.
+    /// Pieces that were read completely, by device.
     whole: Ranges<Device, ()>,
-    /// By device and piece, of the others: a bit for each of its blocks that was read.
+    /// The other pieces, by device and piece: a bit for each block that was read.
     pieces: HashMap<(Device, u64), u64>,
-    /// Those, in order, once they were wanted so.
+    /// The keys of `pieces` in order, once the order was needed.
     ordered: Option<BTreeSet<(Device, u64)>>,
-    /// By device and block, of blocks that were read in part alone: a bit for each of its sectors.
+    /// Blocks of which only a part was read, by device and block: a bit for each sector.
     parts: BTreeMap<(Device, u64), u8>,
-    /// Pieces, and parts of blocks, that are kept at most.
+    /// Most pieces, and most parts of blocks.
     most: usize,
     /// Blocks, or parts of them, whose first read was not kept.
     pub not_followed: u64,
@@ -52,11 +52,11 @@ impl ReadBefore {
         ReadBefore { whole, pieces, ordered, parts: BTreeMap::new(), most, not_followed: 0 }
     }
 
-    /// A read. Returns how many of its bytes were read before.
+    /// Adds a read. Returns how many of its bytes were read before.
     pub fn read(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
         let end_sector = sector.saturating_add(bytes.div_ceil(512));
         let blocks = sector.div_ceil(SECTORS)..end_sector / SECTORS;
-        // Blocks of which it reads a part: a file system with blocks of 1 KiB reads the parts one by one.
+        // Blocks of which only a part is read: a file system with blocks of 1 KiB reads the parts one by one.
         let head = (sector, end_sector.min(blocks.start.saturating_mul(SECTORS)));
         let tail = (head.1.max(blocks.end.saturating_mul(SECTORS)), end_sector);
         let parts = [head, tail].into_iter().filter(|(from, to)| from < to);
@@ -75,7 +75,7 @@ impl ReadBefore {
             + self.whole_pieces(device, whole)
     }
 
-    /// Blocks of one piece.
+    /// Adds blocks of one piece.
     fn in_a_piece(&mut self, device: Device, blocks: Range<u64>) -> u64 {
         if blocks.is_empty() {
             return 0;
@@ -126,7 +126,7 @@ impl ReadBefore {
         again
     }
 
-    /// These pieces are whole now: how many of their blocks were read before.
+    /// These pieces are complete now. Returns how many of their blocks were read before.
     fn take(&mut self, device: Device, pieces: Range<u64>) -> u64 {
         if self.ordered.is_none() && pieces.end - pieces.start > FEW {
             self.ordered = Some(self.pieces.keys().copied().collect());
@@ -143,7 +143,7 @@ impl ReadBefore {
         blocks
     }
 
-    /// These blocks are whole now: what of them was read in part before.
+    /// These blocks are complete now. Returns what was read of them in part before.
     fn parts_of(&mut self, device: Device, blocks: Range<u64>) -> u64 {
         if self.parts.is_empty() {
             return 0;
@@ -154,7 +154,7 @@ impl ReadBefore {
         parts.map(|part| u64::from(part.count_ones()) * 512).sum()
     }
 
-    /// So many sectors from one on within a block.
+    /// Adds `sectors` sectors of a block, beginning with `first`.
     fn part(&mut self, device: Device, block: u64, first: u64, sectors: u64) -> u64 {
         let bits = u8::MAX >> (8 - sectors.min(8)) << first;
         let whole = self.whole.run(device, block / PIECE).is_some()

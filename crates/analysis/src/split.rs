@@ -1,4 +1,4 @@
-//! What of a report is split by file, by device or by call: `report --by`.
+//! The parts of a report that `report --by` shows: by file, by device or by call.
 
 use crate::block::{BlockReport, Group, GroupBy, SyncCall};
 use crate::calls::{CallGroup, SlowCall};
@@ -7,7 +7,7 @@ use crate::{FileUse, FlashReport, LossCount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`SplitReport`] as JSON.
+/// Version of [`SplitReport`] in JSON.
 pub const SPLIT_REPORT_SCHEMA: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -109,7 +109,7 @@ impl SplitReport {
         self
     }
 
-    /// Whether the trace has nothing that is split so.
+    /// Whether the trace has nothing to show by this.
     pub fn is_empty(&self) -> bool {
         let Self { block, chips, files, wear, calls, syncs, .. } = self;
         block.is_empty()
@@ -121,10 +121,10 @@ impl SplitReport {
     }
 }
 
-/// By chip; what is of no block last.
+/// Operations by chip; those without a block come last.
 fn chips(report: &FlashReport) -> Vec<ChipOps> {
     let mut chips: Vec<ChipOps> = Vec::new();
-    // Blocks are in the order of their chips.
+    // Blocks are sorted by chip.
     for block in &report.found.blocks.blocks {
         match chips.last_mut().filter(|last| last.chip == Some(block.chip)) {
             Some(last) => last.counts += block.counts,

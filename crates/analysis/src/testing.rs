@@ -17,7 +17,7 @@ pub fn flash(time: u64, tid: u32, access: FlashAccess) -> Event {
     event(time, tid, EventKind::Flash(access))
 }
 
-/// A step of a bio or request whose flags are these letters.
+/// A step of a bio or request, with flags from these letters.
 pub fn block(action: BlockAction, device: Device, letters: &str, sector: u64, bytes: u64) -> BlockEvent {
     let (flags, detail) = (RequestFlags::from_letters(letters.as_bytes()), BlockDetail::None);
     BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail }
@@ -27,7 +27,7 @@ pub fn file(step: FileStep, device: Option<Device>, inode: u64, offset: u64, byt
     FileEvent { step, device, inode, offset, bytes, size: None, block: 0, got: None }
 }
 
-/// Entry or return of a call.
+/// Entry or return of a system call.
 pub fn call(name: &str, result: Option<i64>) -> EventKind {
     EventKind::Other { system: "syscalls".into(), name: name.into(), result }
 }

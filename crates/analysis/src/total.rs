@@ -1,7 +1,7 @@
-//! Sums of times and bytes. Those of a hostile trace may each be half of the largest number.
+//! Sums of times and bytes that saturate: each in a hostile trace may be half of the largest number.
 
 pub(crate) trait Total {
-    /// The sum, or the largest number where it is larger.
+    /// The sum, at most `u64::MAX`.
     fn total(self) -> u64;
 }
 

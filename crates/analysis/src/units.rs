@@ -1,4 +1,4 @@
-//! Numbers with their units, as people read them.
+//! Formats numbers with their units.
 
 /// 1234567 → "1,234,567".
 pub fn grouped(n: u64) -> String {
@@ -18,7 +18,7 @@ pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
-/// A time in the unit that fits it.
+/// A time in a suitable unit.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -28,7 +28,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// "2.63 MiB": any number of bytes, to three digits.
+/// "2.63 MiB": a number of bytes, to three digits.
 pub fn size(n: u64) -> String {
     let (unit, shift) = match n {
         0..1024 => return format!("{n} B"),

@@ -1,4 +1,4 @@
-//! How files and devices are used: what is read again, which files are read at random, and whether programs write at all.
+//! Use of files and devices: repeated reads, random reads of files, and writes by programs.
 
 use crate::bounded::{BoundedMap, Full};
 use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
@@ -17,22 +17,22 @@ use std::collections::hash_map::Entry;
 
 pub use crate::usage_writes::TaskWrites;
 
-/// Pieces of 64 blocks of 4 KiB with their reads: 64 GiB of a device.
+/// Most pieces of 64 blocks of 4 KiB with reads: 64 GiB of a device.
 const MAX_PIECES: usize = 1 << 18;
-/// Files with their reads, and pieces of 64 pages of them.
+/// Most files with reads, and most pieces of 64 pages of them.
 const MAX_FILES: usize = 4096;
-/// Files that are handed out, those with most reads.
+/// Most files in the result: those with most reads.
 const MAX_LISTED: usize = 16;
-/// The same of threads.
+/// Most threads in the result: those with most bios.
 const MAX_READERS: usize = 64;
-/// Threads of a file whose reads are followed, and pages of one read.
+/// Most threads of a file whose reads are followed; below: most pages of one read.
 const MAX_THREADS: usize = 64;
 const MAX_PAGES: u64 = 4096;
-/// Regions of a device in which a thread reads often, and how many are remembered.
+/// Size of the regions of a device in which a thread's reads are counted; below: most regions, and least reads of a region.
 const REGION_BYTES: u64 = 256 << 10;
 const MAX_REGIONS: usize = 1 << 16;
 const MIN_REGION_READS: u32 = 4;
-/// A fault that comes so soon behind the one before goes on in order: twice the largest window in use.
+/// A fault within this many bytes behind the one before is sequential: twice the largest window in use.
 const MAX_STEP: u64 = 4 << 20;
 
 /// Reads of one device.
@@ -40,25 +40,25 @@ const MAX_STEP: u64 = 4 << 20;
 pub struct DeviceUse {
     pub device: String,
     pub read_bytes: u64,
-    /// Of these: blocks of 4 KiB that the trace had read before.
+    /// Of these: blocks of 4 KiB that had been read before in the trace.
     pub read_again_bytes: u64,
 }
 
-/// Reads of one file, by whichever program.
+/// Reads of one file by all programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileReads {
     pub device: String,
     pub inode: u64,
     pub reads: u64,
-    /// That began where the thread's read before had ended.
+    /// Reads that began at the end of the thread's read before.
     pub sequential: u64,
-    /// That ended where the thread's read before had begun.
+    /// Reads that ended at the begin of the thread's read before.
     #[serde(skip)]
     pub backward: u64,
     pub bytes: u64,
-    /// Pages that were read at least once.
+    /// Bytes of pages that were read at least once.
     pub covered_bytes: u64,
-    /// `None`: no event has it; the file is taken to end where the last read did.
+    /// `None`: no event has it; the file is assumed to end with the last read.
     pub size: Option<u64>,
 }
 
@@ -68,42 +68,42 @@ pub struct FileFaults {
     pub faults: u64,
     /// Of these: not within 4 MiB behind the thread's fault before.
     pub elsewhere: u64,
-    /// From the first byte to the last that a fault had to read.
+    /// From the lowest to the highest byte that a fault had to read.
     pub extent_bytes: u64,
-    /// Pages in the cache that were mapped around faults: these, and the faults' own, are all that can have been used.
+    /// Cached pages that were mapped around faults: only these, and the faults' own pages, can have been used.
     pub mapped_bytes: u64,
 }
 
-/// Reads that one thread asked one device for.
+/// Reads that one thread requested from one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TaskReads {
     pub device: String,
     pub tid: TaskId,
     pub bios: u64,
     pub bytes: u64,
-    /// That began where the one before ended.
+    /// Reads that began at the end of the one before.
     pub sequential: u64,
-    /// Of the file system itself: directories, inodes, maps. They have the flag `M`, or read ahead into the cache of the device itself,
-    /// as ext4 does with tables of inodes.
+    /// Reads of the file system's metadata: directories, inodes, maps. They have the flag `M`, or read ahead into the cache of the device
+    /// itself, as ext4 does with inode tables.
     pub metadata_bios: u64,
     pub metadata_bytes: u64,
-    /// Of these: with the flag.
+    /// Of these: reads with the flag.
     pub flagged_bios: u64,
-    /// Bytes that the trace had not read before.
+    /// Bytes that had not been read before in the trace.
     pub first_bytes: u64,
-    /// Of the pieces of 256 KiB in which it read four times or more; `None`: there were too many.
+    /// Bytes of the regions of 256 KiB with four reads or more; `None`: there were too many regions.
     pub extent_bytes: Option<u64>,
-    /// Reads that lie in these pieces.
+    /// Reads within these regions.
     #[serde(skip)]
     pub extent_reads: u64,
-    /// From the queueing of the first to that of the last.
+    /// From the queueing of the first read to that of the last.
     pub active_ns: u64,
-    /// How long behind the one before each was queued: how many in `2^n .. 2^(n+1)` nanoseconds.
+    /// Times between the queueing of a read and the one before: how many in `2^n .. 2^(n+1)` nanoseconds.
     pub gaps: Vec<u64>,
 }
 
 impl TaskReads {
-    /// Of those that have one before them: queued at least so long behind it.
+    /// Number of reads queued at least this long after the one before.
     pub fn apart(&self, ns: u64) -> u64 {
         self.gaps.iter().enumerate().filter(|(power, _)| 1u64 << power >= ns).map(|(_, n)| n).sum()
     }
@@ -116,7 +116,7 @@ pub struct UsageFound {
     pub devices: Vec<DeviceUse>,
     /// Most reads first.
     pub files: Vec<FileReads>,
-    /// Writes into files by device of the file system, as far as the trace shows them.
+    /// Writes to files by device of the file system, as far as the trace shows them.
     pub writes: BTreeMap<String, u64>,
     /// Faults of mapped files that had to read.
     pub faults: u64,
@@ -128,42 +128,42 @@ pub struct UsageFound {
     /// Whether the trace shows which pages are mapped around a fault (`mm_filemap_map_pages`).
     #[serde(skip)]
     pub shows_mapped: bool,
-    /// By the thread that gave them to the scheduler: requests of the I/O class idle.
+    /// Requests of the I/O class idle, by the thread that inserted them into the scheduler.
     #[serde(skip)]
     pub idle_requests: BTreeMap<TaskId, u64>,
     /// Most bios first.
     pub readers: Vec<TaskReads>,
-    /// Most writes first that are waited for, or are the file system's own.
+    /// Writers with most writes first; counted are synchronous writes and metadata.
     #[serde(skip)]
     pub writers: Vec<TaskWrites>,
-    /// By thread: bytes of pages that it had the kernel drop with `posix_fadvise()`.
+    /// By thread: bytes of pages that it made the kernel drop with `posix_fadvise()`.
     #[serde(skip)]
     pub dropped: BTreeMap<TaskId, u64>,
-    /// The same by threads that have no entry there.
+    /// The same for threads without an entry there.
     #[serde(skip)]
     pub dropped_further_bytes: u64,
-    /// Of all pages that left the page cache.
+    /// Bytes of all pages that left the page cache.
     #[serde(skip)]
     pub left_bytes: u64,
-    /// What had no room in the tables of this analysis.
+    /// Counts of what had no room in the tables of this analysis.
     pub not_followed: NotFollowed,
 }
 
-/// What was too much to be followed. Findings rest on the rest.
+/// Counts of what was not followed. Findings are based on the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotFollowed {
-    /// Blocks of 4 KiB, or parts of them, whose first read was not kept: that they were read again is not seen.
+    /// Blocks of 4 KiB, or parts of them, whose first read was not kept: their later reads do not count as repeated.
     pub blocks: u64,
-    /// Reads of further files, reads by further threads of a file, and pages of files, each that was not kept.
+    /// Reads of further files, reads by further threads of a file, and pages of files that were not kept.
     pub file_reads: u64,
     /// Reads and writes of a device by further threads.
     pub reader_bios: u64,
-    /// Faults of further threads or files, whose order or extent was not kept.
+    /// Faults of further threads or files: their order or extent was not kept.
     pub faults: u64,
 }
 
 impl UsageFound {
-    /// What was given up so that memory stays bounded, zero counts included.
+    /// Counters of what was left out to bound memory, zero counts included.
     pub fn losses(&self) -> Vec<LossCount> {
         let NotFollowed { blocks, file_reads, reader_bios, faults } = self.not_followed;
         [
@@ -214,7 +214,7 @@ struct OfTask {
 }
 
 impl OfTask {
-    /// `is_own`: what is read ahead is the file system's own.
+    /// `is_own`: a read ahead by the file system for itself.
     fn read(&mut self, block: &BlockEvent, at: u64, again: u64, is_own: bool) {
         let end = block.sector.saturating_add(block.bytes.div_ceil(512));
         if self.bios == 0 {
@@ -247,7 +247,7 @@ struct OfFile {
     bytes: u64,
     size: Option<u64>,
     end: u64,
-    /// Where the last read of each thread began and ended.
+    /// Begin and end of each thread's last read.
     last: HashMap<TaskId, (u64, u64)>,
     covered: HashMap<u64, u64>,
 }
@@ -257,7 +257,7 @@ struct OfFile {
 struct OfFaults {
     faults: u64,
     elsewhere: u64,
-    /// The lowest and the highest offset of one.
+    /// The lowest and the highest offset of a fault.
     low: u64,
     high: u64,
     mapped: u64,
@@ -273,20 +273,20 @@ pub struct Usage {
     writes: BTreeMap<Device, u64>,
     faults: u64,
     faults_elsewhere: u64,
-    /// Where the last fault of a thread in a file was.
+    /// Place of a thread's last fault in a file.
     fault_ends: BoundedMap<(TaskId, FileId), u64>,
-    /// By thread: the inode of the page that it put into the page cache last.
+    /// By thread: the inode of the page that it added to the page cache last.
     cached: BoundedMap<TaskId, u64>,
-    /// Only pages of files are in the trace, and no others.
+    /// The trace has page-cache events of files only, not of the device's own cache.
     of_files_alone: bool,
-    /// By thread, where that is so: bytes of pages that it put into the page cache and that no bio has read yet.
+    /// By thread, in such a trace: bytes of pages that it added to the page cache and that no bio has read yet.
     unread: BoundedMap<TaskId, u64>,
     file_faults: BoundedMap<FileId, OfFaults>,
     shows_mapped: bool,
     idle_requests: BoundedMap<TaskId, u64>,
     /// By thread and device. At most [`MAX_FILES`].
     readers: HashMap<(TaskId, Device), OfTask>,
-    /// Their reads by thread, device and region; of more than [`MAX_REGIONS`] none.
+    /// Reads by thread, device and region; beyond [`MAX_REGIONS`] none are kept.
     regions: HashMap<(TaskId, Device, u64), u32>,
     further_regions: bool,
     task_writes: Writes,
@@ -295,7 +295,7 @@ pub struct Usage {
     limits: Limits,
 }
 
-/// What is kept at most.
+/// Limits of memory.
 #[derive(Clone, Copy)]
 struct Limits {
     pieces: usize,
@@ -311,7 +311,7 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// Of a recording of one device with events of the page cache: it has the pages of files there, and none of the device's own cache.
+    /// For a recording of one device with page-cache events: it has the pages of files on it, and none of the device's own cache.
     pub fn of_files_alone(mut self, is_so: bool) -> Usage {
         self.of_files_alone = is_so;
         self
@@ -349,8 +349,8 @@ impl Usage {
         let sums = self.devices.entry(block.device).or_default();
         (sums.0, sums.1) = (sums.0.saturating_add(block.bytes), sums.1.saturating_add(again));
         let full = self.readers.len() >= self.limits.files;
-        // block/bdev.c: the inode number of a device's own page cache is its number. A recording of one device has the pages of files on it
-        // alone: what comes without any is the file system's own.
+        // block/bdev.c: the inode number of a device's own page cache is its number. A recording of one device has only the pages of files
+        // on it: a read without any is the file system's own.
         let cached = self.cached.get(&tid).copied();
         let is_own = cached == Some(u64::from(block.device.0))
             || self.of_files_alone && self.unread.get(&tid).is_none_or(|&bytes| bytes == 0);
@@ -371,7 +371,7 @@ impl Usage {
         match self.regions.entry((tid, block.device, block.sector.saturating_mul(512) / REGION_BYTES)) {
             Entry::Occupied(mut reads) => *reads.get_mut() = reads.get().saturating_add(1),
             Entry::Vacant(_) if full => {
-                // How large the regions are together is unknown then.
+                // The total size of the regions is unknown then.
                 (self.further_regions, self.regions) = (true, HashMap::new());
             }
             Entry::Vacant(new) => drop(new.insert(1)),
@@ -439,7 +439,7 @@ impl Usage {
 }
 
 impl Usage {
-    /// Before the first fault of a file that had to read nothing is counted: its pages came in otherwise.
+    /// Nothing is counted before the first fault of a file that had to read: its pages came in otherwise.
     fn mapped(&mut self, file: &flashscope_trace::FileEvent) {
         self.shows_mapped = true;
         if let Some(of) = self.file_faults.get_mut(&file.file()) {
@@ -517,7 +517,7 @@ impl Analysis for Usage {
             read_bytes,
             read_again_bytes,
         };
-        // Pieces, and the reads in them.
+        // By thread and device: number of regions, and of reads in them.
         let mut often: HashMap<(TaskId, Device), (u64, u64)> = HashMap::new();
         for (&(tid, device, _), &reads) in self.regions.iter().filter(|(_, reads)| **reads >= MIN_REGION_READS) {
             let sums = often.entry((tid, device)).or_default();

@@ -1,7 +1,7 @@
-//! Pages that programs have the kernel drop: `posix_fadvise(POSIX_FADV_DONTNEED)` (mm/fadvise.c).
+//! Pages that programs make the kernel drop: `posix_fadvise(POSIX_FADV_DONTNEED)` (mm/fadvise.c).
 //!
-//! Input: calls of `fadvise64`, and pages that leave the page cache within them. Output: bytes by thread, of at most
-//! [`MAX_THREADS`], and those of further threads in one sum.
+//! Input: calls of `fadvise64`, and pages that leave the page cache within them. Output: bytes by thread, for at most
+//! [`MAX_THREADS`]; those of further threads in one sum.
 
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::TaskId;
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 const MAX_THREADS: usize = 4096;
 
 pub(crate) struct Drops {
-    /// Threads that are in such a call.
+    /// Threads in such a call.
     advising: BoundedMap<TaskId, ()>,
     dropped: BoundedMap<TaskId, u64>,
-    /// Of threads that have no room there.
+    /// Bytes of threads without room in `dropped`.
     further_bytes: u64,
     left_bytes: u64,
 }
 
-/// What was dropped, and what left the page cache in all.
+/// Bytes dropped, and all bytes that left the page cache.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub by_thread: BTreeMap<TaskId, u64>,
@@ -35,7 +35,7 @@ impl Default for Drops {
 }
 
 impl Drops {
-    /// An event without a typed form, as those of calls are.
+    /// Takes an event without a typed form, such as those of calls.
     #[inline]
     pub fn other(&mut self, name: &str, tid: TaskId) {
         let enters = name.strip_prefix("sys_enter_");
@@ -47,7 +47,7 @@ impl Drops {
         }
     }
 
-    /// Pages leave the page cache, by the thread that takes them out.
+    /// Pages leave the page cache, removed by this thread.
     pub fn left(&mut self, tid: TaskId, bytes: u64) {
         self.left_bytes = self.left_bytes.saturating_add(bytes);
         if self.advising.contains_key(&tid) {

@@ -1,31 +1,31 @@
-//! What each thread writes to each device: data that it waits for, and the file system's own (journal, checkpoints).
+//! Writes by thread and device: synchronous data, and the file system's own data (journal, checkpoints).
 //!
-//! Input: bios as they are queued, and starts of commits. Of at most [`MAX_WRITERS`] threads and devices.
+//! Input: bios when they are queued, and begins of commits. Limit: at most [`MAX_WRITERS`] threads and devices.
 
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind, TaskId};
 
 const MAX_WRITERS: usize = 4096;
-/// Threads that are handed out, those with most writes.
+/// Most threads in the result: those with most writes.
 const MAX_LISTED: usize = 64;
 
-/// Writes that one thread had one device do.
+/// Writes of one thread to one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskWrites {
     pub device: String,
     pub tid: TaskId,
-    /// With the flag `S` (`REQ_SYNC`), without `M` (`REQ_META`): somebody waits for this data.
+    /// With the flag `S` (`REQ_SYNC`), without `M` (`REQ_META`): a task waits for this data.
     pub sync_bios: u64,
     pub sync_bytes: u64,
-    /// Of the file system itself: with the flag `M`.
+    /// The file system's own: with the flag `M`.
     pub metadata_bios: u64,
     pub metadata_bytes: u64,
-    /// Of all its writes.
+    /// Bytes of all its writes.
     pub bytes: u64,
-    /// From the first sector to the last of what it wrote in order, each bio behind the one before; of the file system's own where it wrote
-    /// any so. Of a journal's thread that is the journal: a superblock lies elsewhere.
+    /// From the first to the last sector that it wrote in order, each bio behind the one before; only metadata, where it wrote any in
+    /// order. For a journal's thread that range is the journal: a superblock lies elsewhere.
     pub range_bytes: u64,
-    /// From the queueing of the first to that of the last.
+    /// From the queueing of the first write to that of the last.
     pub active_ns: u64,
 }
 
@@ -34,7 +34,7 @@ struct Of {
     sync: (u64, u64),
     metadata: (u64, u64),
     bytes: u64,
-    /// Sectors of the file system's own, and of the rest.
+    /// Sectors of the file system's own writes, and of the rest.
     ranges: [Option<(u64, u64)>; 2],
     /// The sector behind the last bio.
     end: Option<u64>,
@@ -72,12 +72,12 @@ impl Writes {
         of.last_at = at;
     }
 
-    /// Writes of threads that had no room.
+    /// Writes of threads without room.
     pub fn lost(&self) -> u64 {
         self.0.lost()
     }
 
-    /// Most writes that are waited for, and of the file system, first.
+    /// Sorted by the number of synchronous writes and metadata writes, most first.
     pub fn finish(&self) -> Vec<TaskWrites> {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.sync.0 + of.metadata.0), **key));

@@ -1,25 +1,25 @@
-//! What read-ahead brought in, and what of it was used: page by page, from the page cache's own events.
+//! Accuracy of read-ahead, page by page: the pages that it brought in, and how many of them were used. Input: page-cache events.
 //!
 //! A page that enters the cache while a task reads it (or faults on it) was requested. Any other page was read ahead. A page counts
 //! as used when a later read or fault touches it before it leaves the cache. Folios count with all their pages. `bcc`'s `readahead`
-//! (libbpf-tools/readahead.bpf.c) counts allocations within `do_page_cache_ra`, until the first `folio_mark_accessed` of the same
-//! address: a large folio is one there, whatever its size, or none (`page_cache_ra_order` allocates it outside of that function),
-//! the request's own pages are read-ahead, and what was evicted stays unused until its frame is used for another page.
-//! Where the trace has calls (`--events …,syscall`) a request ends with its call. Else it lasts until the task's next one, and
-//! pages of it that `readahead()` brings back in between count as requested.
+//! (libbpf-tools/readahead.bpf.c) counts differently: allocations within `do_page_cache_ra`, until the first `folio_mark_accessed` of
+//! the same address. There a large folio counts as one, whatever its size, or not at all (`page_cache_ra_order` allocates it outside of
+//! that function); the request's own pages count as read-ahead; an evicted page stays unused until its frame holds another page.
+//! Where the trace has calls (`--events …,syscall`), a request ends with its call. Else it lasts until the task's next one, and
+//! its pages that `readahead()` brings back in between count as requested.
 //!
-//! Where no event shows writes, a page that a task brings in and makes dirty next is the write's. Where no event shows dirty pages
-//! either, a page is known to be read ahead only if it comes with the page that a read asked for, if a bio reads it behind one, or if it
-//! comes in a call that writes nothing. Any other is [`Brought::origin_unknown`]. And what follows the last read of a
-//! task that still runs at the end is [`Brought::ahead_awaited`]: unused so far, and not wasted.
+//! Where no event shows writes, a page that a task brings in and makes dirty next belongs to the write. Where no event shows dirty pages
+//! either, a page is known to be read ahead only in three cases: it comes with the page that a read requested, a bio reads it behind
+//! such a page, or it comes in a call that writes nothing. Any other is [`Brought::origin_unknown`]. Pages behind the last read of a
+//! task that still runs at the end are [`Brought::ahead_awaited`]: unused so far, and not wasted.
 //!
-//! Limitation: a trace does not show which pages of a mapping were touched. A touch maps what is cached around it before anything
-//! else is tried (`do_read_fault`, mm/memory.c). Only a touch that finds its own page missing or marked for read-ahead goes on to
-//! `filemap_fault`, which has an event. So any page of a mapped file may be touched without an event: such pages are
-//! [`Brought::mapped`], neither used nor unused. A file is known to be mapped from its first fault on.
+//! Limitation: a trace does not show the touches of a mapping's pages. A touch first maps the cached pages around it (`do_read_fault`,
+//! mm/memory.c). Only a touch whose own page is missing or marked for read-ahead goes on to `filemap_fault`, which has an event. So any
+//! page of a mapped file may be touched without an event. Such pages are [`Brought::mapped`], neither used nor unused. A file is known
+//! to be mapped from its first fault on.
 //!
-//! Whether a used page arrived in time is known where the trace has the block device's events: it is late when its bio is still in
-//! flight as the read or fault of that page begins. On MTD the reader brings in pages itself, and none can be late.
+//! Lateness of a used page is known where the trace has the block device's events: it is late if its bio is still in flight when the
+//! read or fault of that page begins. On MTD the reader reads its pages itself, and none can be late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -35,13 +35,13 @@ use crate::Analysis;
 use crate::bounded::{BoundedMap, Full, Ranges};
 use crate::calls::{is_copy, syncs_or_renames};
 
-/// Runs of pages of one kind that are followed at once: of more the oldest are forgotten. Files and tasks that have a name.
+/// Most runs of pages of one kind; beyond, the oldest are forgotten. Below: most files and tasks with a count of their own.
 const MAX_RUNS: usize = 1 << 18;
 const MAX_NAMED: usize = 1 << 14;
-/// Stands for all files without a name.
+/// Stands for all files without a count of their own.
 const NO_FILE: FileId = FileId { device: None, inode: 0 };
 
-/// Pages of one file that a task asks for.
+/// Pages of one file that a task requests.
 #[derive(Clone, Copy)]
 struct Asked {
     file: FileId,
@@ -50,7 +50,7 @@ struct Asked {
     end: u64,
 }
 
-/// A task in a read, whose buffer may be of a mapping that it faults on.
+/// The requests of a task: a read's buffer may lie in a mapping, so that a fault comes within the read.
 #[derive(Clone, Copy, Default)]
 struct Asking {
     read: Option<Asked>,
@@ -67,7 +67,7 @@ impl Asking {
         [self.read, self.fault].into_iter().flatten().any(|asked| asked.file == file)
     }
 
-    /// A range of pages in pieces, each with whether it was requested.
+    /// Cuts a range of pages into pieces, each with whether it was requested.
     fn pieces(&self, file: FileId, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let asked = [self.read, self.fault].into_iter().flatten().filter(|asked| asked.file == file);
         let ends = asked.flat_map(|asked| [asked.first, asked.end]).filter(|at| pages.contains(at));
@@ -81,19 +81,19 @@ impl Asking {
 
 #[derive(Clone, Copy, PartialEq)]
 struct Page {
-    /// Who brought it in.
+    /// The task that brought it in.
     tid: TaskId,
     ahead: bool,
     used: bool,
-    /// What brought it in is known: a write did not.
+    /// It is known that no write brought it in.
     sure: bool,
 }
 
-/// A call that a task is in.
+/// The kind of call that a task is in.
 #[derive(Clone, Copy, PartialEq)]
 enum InCall {
     Writes,
-    /// It may read one file and write another, or the trace does not name it.
+    /// It may read one file and write another, or its name is not in the trace.
     MayWrite,
     Other,
 }
@@ -101,7 +101,7 @@ enum InCall {
 impl InCall {
     fn of(call: &str) -> InCall {
         match call {
-            // What comes in a write is the write's, also where no event of the file system shows it.
+            // Pages added in a write belong to the write, also where no event of the file system shows it.
             _ if call.starts_with("write") || call.starts_with("pwrite") => InCall::Writes,
             "" | "sendfile" | "sendfile64" | "splice" | "io_uring_enter" | "io_submit" | "truncate" | "truncate64"
             | "ftruncate" | "ftruncate64" | "fallocate" => InCall::MayWrite,
@@ -111,7 +111,7 @@ impl InCall {
     }
 }
 
-/// What is known of a page's use.
+/// The known use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Used,
@@ -120,7 +120,7 @@ pub enum Use {
     Unknown,
 }
 
-/// A page that is in the cache, as far as was followed.
+/// A cached page, as far as followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageThere {
     pub device: Option<Device>,
@@ -139,18 +139,18 @@ struct File {
 /// Follows the pages of a trace.
 pub struct Accuracy {
     pages: Ranges<FileId, Page>,
-    /// The last request of a task.
+    /// Each task's last request.
     asking: BoundedMap<TaskId, Asking>,
     writing: BoundedMap<TaskId, FileId>,
-    /// What a task brought in last without asking for it, one page behind the other, and without a bio since: of a write, where it
-    /// becomes dirty next.
+    /// The pages that a task brought in last without a request, in order and without a bio since: they belong to a write if they become
+    /// dirty next.
     brought_last: BoundedMap<TaskId, (FileId, Range<u64>)>,
-    /// Where the pages end that a task's read or fault asked for, with those that came with them.
+    /// The end of the pages that came with a task's requested pages.
     came_with: BoundedMap<TaskId, (FileId, u64)>,
     /// The last read of each task that has not ended.
     reading: BoundedMap<TaskId, Asked>,
     in_flight: InFlight<()>,
-    /// A bio was of pages that came into the cache; a read ended.
+    /// A bio held pages of the cache; below: a read ended.
     sees_device: bool,
     sees_ends: bool,
     files: BTreeMap<FileId, File>,
@@ -171,12 +171,12 @@ impl Default for Accuracy {
 }
 
 impl Accuracy {
-    /// Of a trace with all events that the figures rest on.
+    /// For a trace with all events that the figures need.
     pub fn new() -> Accuracy {
         Accuracy::of(CacheShown::ALL)
     }
 
-    /// Of a trace that shows no more than this.
+    /// For a trace that shows only these events.
     pub fn of(shown: CacheShown) -> Accuracy {
         Accuracy {
             pages: Ranges::new(MAX_RUNS, Full::ForgetOldest),
@@ -199,7 +199,7 @@ impl Accuracy {
         }
     }
 
-    /// What is there now, in no order.
+    /// The pages that are cached now, in no order.
     pub fn pages(&self) -> impl Iterator<Item = PageThere> + '_ {
         self.pages.iter().flat_map(|(key, pages, known)| {
             let used = self.use_of(key, &known);
@@ -216,7 +216,7 @@ impl Accuracy {
         }
     }
 
-    /// The name under which a file is counted.
+    /// The file's key in the counts.
     fn named(&self, key: FileId) -> FileId {
         if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { NO_FILE }
     }
@@ -228,7 +228,7 @@ impl Accuracy {
         [&mut self.files.entry(key).or_default().brought, self.tasks.entry(tid).or_default()]
     }
 
-    /// A task begins to ask for pages: of a file that it reads, or of one page that it faults on.
+    /// A task begins to request pages: of a read, or the page of a fault.
     fn ask(&mut self, tid: TaskId, change: impl FnOnce(&mut Asking)) {
         self.writing.remove(&tid);
         self.brought_last.remove(&tid);
@@ -239,7 +239,7 @@ impl Accuracy {
         }
     }
 
-    /// Pages of a file become others. What had no room for that is in no count from then on.
+    /// Changes the state of a file's pages. Pages without room are in no count from then on.
     fn update(
         &mut self,
         key: FileId,
@@ -279,7 +279,7 @@ impl Accuracy {
         }
     }
 
-    /// It is clear now that no write brought these in.
+    /// It is known now that no write brought these pages in.
     fn confirm(&mut self, key: FileId, pages: Range<u64>) {
         let mut known: Vec<(Page, u64)> = Vec::new();
         self.update(key, pages, |run, there| {
@@ -354,11 +354,11 @@ impl Accuracy {
     }
 
     fn cached(&mut self, tid: TaskId, key: FileId, pages: Range<u64>) {
-        // What a write brings in is the write's.
+        // Pages added in a write belong to the write.
         if self.writing.get(&tid) == Some(&key) {
             return;
         }
-        // That it left was lost.
+        // The event of their departure was lost.
         self.uncached(key, pages.clone());
         let count = pages.end - pages.start;
         let asking = self.asking.get(&tid).copied().unwrap_or_default();
@@ -398,8 +398,8 @@ impl Accuracy {
         }
     }
 
-    /// Where no event shows writes, what a task brings in and makes dirty next is a write's, too. The event may name the disk instead of the
-    /// file system's device.
+    /// Where no event shows writes, pages that a task brings in and makes dirty next belong to a write, too. The event may name the disk
+    /// instead of the file system's device.
     fn dirtied(&mut self, tid: TaskId, key: FileId, pages: Range<u64>) {
         let is_it = |(file, brought): &(FileId, Range<u64>)| file.inode == key.inode && brought.contains(&pages.start);
         let Some((key, pages)) = self.brought_last.remove(&tid).filter(is_it) else { return self.touch(key, pages) };
@@ -429,7 +429,7 @@ impl Accuracy {
         }
     }
 
-    /// Pages that come next to what a task read last. Between the two may be as many that came before the trace began.
+    /// Counts unused pages behind each task's last read. Pages cached before the trace may lie in between.
     fn count_awaited(&mut self) {
         let places: BTreeSet<_> = self.reading.iter().map(|(_, asked)| (asked.file, asked.end)).collect();
         let files: BTreeSet<FileId> = places.iter().map(|(file, _)| *file).collect();
@@ -448,7 +448,7 @@ impl Accuracy {
             let Some((_, begin, end)) = next.filter(|&(of, begin, end)| of == file && begin - at <= end - begin) else {
                 continue;
             };
-            // Another task's may be the same.
+            // Another task may have read up to the same page.
             runs.remove(&(file, begin));
             let name = self.named(file);
             if let Some(file) = self.files.get_mut(&name) {
@@ -457,7 +457,7 @@ impl Accuracy {
         }
     }
 
-    /// What became of a page that came ahead: where it was not used, in the count that says when that was clear.
+    /// Counts the use of a page that was read ahead: an unused one in the count `unused`, which depends on when that was known.
     fn count(&mut self, key: FileId, page: &Page, pages: u64, unused: fn(&mut Brought) -> &mut u64) {
         let known = self.use_of(key, page);
         let unused = if self.shown.departures { unused } else { Brought::left_unused };

@@ -1,4 +1,4 @@
-//! What the page cache's pages were brought in for, in counts of pages: the result of [`super::Accuracy`].
+//! Counts of pages by the reason they were brought in and by their use: the result of [`super::Accuracy`].
 
 use flashscope_trace::{Device, TaskId};
 use schemars::JsonSchema;
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 /// Counts of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Brought {
-    /// They were of the read or fault itself.
+    /// Pages of the read or fault itself.
     pub requested: u64,
     pub ahead: u64,
-    /// Of those ahead: touched while they were there.
+    /// Of the pages read ahead: those touched while cached.
     pub ahead_used: u64,
-    /// Of those used: still in flight when the read or fault began. `None` where the trace does not show the device.
+    /// Of the pages used: those still in flight when the read or fault began. `None` where the trace does not show the device.
     pub ahead_late: Option<u64>,
-    /// Of those ahead: they left, and nothing had touched them. `None` where no event shows that pages leave.
+    /// Of the pages read ahead: those that left the cache untouched. `None` where no event shows that pages leave.
     pub ahead_evicted_unused: Option<u64>,
-    /// Of those ahead: nothing touched them, and they are not known to have left: still there at the end, where the trace shows it.
+    /// Of the pages read ahead: those never touched and not known to have left. Where the trace shows departures, they are still cached.
     pub ahead_left_unused: u64,
-    /// Of those left, in counts of files: they follow what a task read last that had not ended: it may have come to them later.
+    /// Of those left, in counts of files: pages behind the last read of a task that had not ended. It may have read them later.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ahead_awaited: u64,
-    /// Of those ahead: nothing is known to have touched them, but their file was mapped, and no event shows what is touched there. Where
-    /// no event shows faults, each file may have been mapped.
+    /// Of the pages read ahead: those not known to be touched, of a mapped file, where no event shows touches. Where no event shows faults,
+    /// any file may have been mapped.
     pub mapped: u64,
-    /// No read asked for them, and no event shows writes: read ahead or written. In no other count.
+    /// Pages that no read requested, where no event shows writes: read ahead or written. In no other count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub origin_unknown: u64,
 }
@@ -34,7 +34,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Brought {
-    /// No page was followed.
+    /// Whether no page was followed.
     pub fn is_empty(&self) -> bool {
         self.requested == 0 && self.ahead == 0 && self.origin_unknown == 0
     }
@@ -43,7 +43,7 @@ impl Brought {
         self.ahead_evicted_unused.unwrap_or(0).saturating_add(self.ahead_left_unused)
     }
 
-    /// Without those that a task may have come to when the trace was over.
+    /// Unused pages, without those that a task may have read after the trace.
     pub fn ahead_wasted(&self) -> u64 {
         self.ahead_unused().saturating_sub(self.ahead_awaited)
     }
@@ -66,23 +66,23 @@ impl Brought {
     }
 }
 
-/// Of one file.
+/// Counts of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileBrought {
     pub device: Option<Device>,
     pub inode: u64,
-    /// With what became of it: `/data/a (deleted)`; where the recording has it.
+    /// The path, marked if the file was deleted or renamed: `/data/a (deleted)`; where the recording has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(flatten)]
     pub pages: Brought,
 }
 
-/// Of one task: what it brought in, whichever task used it.
+/// Pages that one task brought in, whichever task used them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskBrought {
     pub tid: TaskId,
-    /// Where the trace has its name.
+    /// The task's name, where the trace has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(flatten)]
@@ -92,24 +92,24 @@ pub struct TaskBrought {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct AccuracyFindings {
     pub total: Brought,
-    /// Most pages ahead that went unused first.
+    /// Files with most unused pages first.
     pub files: Vec<FileBrought>,
     pub tasks: Vec<TaskBrought>,
-    /// Pages that came in no call, or in a write to another file: the file system's own. They are in no other count.
+    /// Pages that came in no call, or in a write to another file: the file system's own. In no other count.
     #[serde(default)]
     pub file_systems_own: u64,
-    /// Pages beyond the most that are followed: they are in no count.
+    /// Pages beyond the most that are followed. In no other count.
     pub not_followed: u64,
-    /// Tasks that were in a call or had requested pages, and were forgotten because more are followed than there is room for: what
-    /// came for them later may be in a wrong count.
+    /// Tasks that were in a call or had requested pages, and were forgotten because there were too many: their later pages may be in a
+    /// wrong count.
     #[serde(default)]
     pub tasks_forgotten: u64,
-    /// Pages on their way from a device whose arrival was not seen: whether they were late is unknown.
+    /// Pages in flight whose completion was not seen: whether they were late is unknown.
     #[serde(default)]
     pub arrival_unknown: u64,
-    /// No event shows faults: what nothing read may have been used through a mapping.
+    /// No event shows faults: pages that no read touched may have been used through a mapping.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faults_not_shown: bool,
-    /// Files and tasks beyond the most that are kept are counted together under inode and task 0.
+    /// Further files and tasks are counted together under inode 0 and task 0.
     pub folded: bool,
 }

@@ -1,7 +1,7 @@
-//! Pages in flight on a block device: those of a bio, from `block_bio_queue` until the whole bio is done.
+//! Pages in flight on a block device: the pages of a bio, from `block_bio_queue` until the whole bio is complete.
 //!
-//! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
-//! queues is of the pages that it added last and has not requested yet.
+//! No event names the pages of a bio. A task that adds pages requests them next, in the same order. So a bio that it queues holds the
+//! pages that it added last and has not requested yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -11,14 +11,14 @@ use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags, RequestKin
 
 use crate::bounded::{BoundedMap, Full};
 
-/// Tasks, bios and pages of a task that are followed at once.
+/// Most tasks, bios and pages of a task that are followed at once.
 pub const MAX_FOLLOWED: usize = 1 << 10;
-/// Pages on their way that are followed at once: as many as the bios have where each is as large as most are.
+/// Most pages in flight that are followed at once.
 const MAX_COMING: usize = 1 << 16;
-/// The longest bio in sectors, with room: how far before a request's first sector its bio may begin.
+/// An upper bound for the sectors of a bio: how far before a request's first sector its bio may begin.
 const BIO_SECTORS: u64 = 1 << 13;
 
-/// Pages on their way.
+/// A bio in flight, with its pages.
 #[derive(Clone, Debug)]
 pub struct Bio<By> {
     end: u64,
@@ -30,18 +30,18 @@ pub struct Bio<By> {
 
 #[derive(Debug)]
 pub struct InFlight<By> {
-    /// Pages that a task has made room for and not asked the device for yet.
+    /// Pages that a task has added and not requested from the device yet.
     pending: BoundedMap<TaskId, VecDeque<(FileId, u64)>>,
-    /// How many those are of all tasks.
+    /// Number of these pages, for all tasks.
     pending_pages: usize,
     /// By major number and first sector: a bio names its partition, a request its disk.
     bios: BTreeMap<(u32, u64), Bio<By>>,
     coming: BTreeSet<(FileId, u64)>,
-    /// A bio was of pages of a task: the device is one that the trace shows.
+    /// A bio held pages of a task, so the trace shows the device of the files.
     asks: bool,
-    /// Pages of bios that were given up: their completion was lost, or more are on their way than are followed.
+    /// Pages of bios that were given up: their completion was lost, or too many were in flight.
     given_up: u64,
-    /// Pages that were forgotten before a bio came for them: more wait for theirs than are followed.
+    /// Pages that were forgotten before their bio came, because too many were waiting.
     forgotten: u64,
 }
 
@@ -59,27 +59,27 @@ impl<By> Default for InFlight<By> {
     }
 }
 
-/// A read of a block device: metadata too.
+/// Whether it is a read of a block device; metadata reads count too.
 pub fn is_read(event: &BlockEvent) -> bool {
     event.flags.kind() == RequestKind::Read && event.flags.has(RequestFlags::READ)
 }
 
 impl<By> InFlight<By> {
-    /// Pages whose way from the device is not known: see `given_up` and `forgotten`.
+    /// Pages without a known completion: see `given_up` and `forgotten`.
     pub fn pages_given_up(&self) -> u64 {
-        // Of a device that the trace does not show (MTD) no page waits for a bio.
+        // Where the trace does not show the device (MTD), no page waits for a bio.
         self.given_up.saturating_add(if self.asks { self.forgotten } else { 0 })
     }
 
-    /// What a task had made room for before its call began or ended is of no bio that comes then.
+    /// Pages added before a call began or ended belong to no bio that comes later.
     pub fn forget_pending(&mut self, tid: TaskId) {
         self.pending_pages -= self.pending.remove(&tid).map_or(0, |pending| pending.len());
     }
 
-    /// Pages came into the cache.
+    /// Pages were added to the cache.
     pub fn added(&mut self, tid: TaskId, file: FileId, first: u64, pages: u64) {
         let mut pending = self.pending.remove(&tid).unwrap_or_default();
-        // The last ones are those that are kept.
+        // Of too many, the last ones are kept.
         let end = first.saturating_add(pages);
         for page in first.max(end.saturating_sub(MAX_FOLLOWED as u64))..end {
             match pending.len() >= MAX_FOLLOWED {
@@ -98,10 +98,10 @@ impl<By> InFlight<By> {
         }
     }
 
-    /// A bio, where it is of pages that its task made room for.
+    /// A bio was queued. Returns it, if it holds pages that its task has added.
     pub fn queued(&mut self, tid: TaskId, event: &BlockEvent, by: By) -> Option<&Bio<By>> {
         debug_assert_eq!(event.action, BlockAction::Queue);
-        // Metadata is waited for by the file system, and is of no page of a file.
+        // The file system waits for metadata itself; it belongs to no page of a file.
         if !is_read(event) || event.flags.has(RequestFlags::META) {
             return None;
         }
@@ -110,7 +110,7 @@ impl<By> InFlight<By> {
         let of: Vec<(FileId, u64)> = pending.drain(..count).collect();
         self.pending_pages -= count;
         self.asks |= count > 0;
-        // What is lost on its way would be in the way for ever.
+        // A lost completion would keep its bio in flight for ever.
         if self.bios.len() >= MAX_FOLLOWED || self.coming.len() + of.len() > MAX_COMING {
             self.given_up += self.coming.len() as u64;
             self.bios.clear();
@@ -141,12 +141,12 @@ impl<By> InFlight<By> {
         }
     }
 
-    /// Whether a request has a part of a bio of these.
+    /// Whether a request holds a part of a bio in flight.
     pub fn has_part_of(&self, event: &BlockEvent) -> bool {
         !self.parts_of(event).is_empty()
     }
 
-    /// First sectors of the bios that a request has a part of.
+    /// First sectors of the bios of which a request holds a part.
     fn parts_of(&self, event: &BlockEvent) -> Vec<u64> {
         let major = event.device.major();
         let (from, to) = (event.sector.saturating_sub(BIO_SECTORS), event.end());
@@ -154,7 +154,7 @@ impl<By> InFlight<By> {
         of.filter(|(_, bio)| bio.end > event.sector).map(|(&(_, first), _)| first).collect()
     }
 
-    /// A request is done: the bios of which that was the rest.
+    /// A request completed. Returns the bios that it completes.
     pub fn completed(&mut self, event: &BlockEvent) -> Vec<Bio<By>> {
         let major = event.device.major();
         let mut whole = Vec::new();
@@ -172,7 +172,7 @@ impl<By> InFlight<By> {
         whole
     }
 
-    /// It is in flight.
+    /// Whether the page is in flight.
     #[cfg(test)]
     fn is_coming(&self, file: FileId, page: u64) -> bool {
         self.coming.contains(&(file, page))
@@ -183,7 +183,7 @@ impl<By> InFlight<By> {
         self.coming.range((file, pages.start)..(file, pages.end)).count() as u64
     }
 
-    /// They left the cache, whatever the device does with them.
+    /// The pages left the cache.
     pub fn gone(&mut self, file: FileId, pages: Range<u64>) {
         let coming: Vec<_> = self.coming.range((file, pages.start)..(file, pages.end)).copied().collect();
         for page in coming {

@@ -1,4 +1,4 @@
-//! The page cache: what read-ahead brought and what of that was used, and which bios were on their way.
+//! The page cache: the pages that read-ahead brought in, their use, and the bios in flight.
 
 mod accuracy;
 mod brought;

@@ -1,29 +1,29 @@
-//! What is found of where the time of calls goes: plain data (`crate::layers` finds it).
+//! The results of `crate::layers`: time of calls by layer.
 
 use crate::{Evidence, LossCount};
 use flashscope_trace::{Layer, SleepSource, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a program does: a call, or a write and the sync that makes it last.
+/// An operation of a program: a call, or writes and the sync that makes them durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     Read,
-    /// That no sync followed.
+    /// Without a sync after it.
     Write,
-    /// That no write went before.
+    /// Without a write before it.
     Sync,
     /// The writes of a task to a file (at most the last 64) and its sync of that file, as one.
     WriteSync,
 }
 
-/// Time that one layer had.
+/// Time in one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LayerTime {
     pub layer: Layer,
     pub ns: u64,
-    /// Of how many stretches between two recorded events it is the sum. Each holds what it costs to record one of them.
+    /// Number of stretches between two recorded events that make up the sum. Each includes the cost of recording one event.
     pub stretches: u64,
 }
 
@@ -33,24 +33,24 @@ pub struct CallLayers {
     pub call: Operation,
     pub task: String,
     pub tid: TaskId,
-    /// Which of the tasks with this number and name it is, where it is not the first.
+    /// Its ordinal among tasks with this number and name, where it is not the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordinal: Option<u32>,
     pub begin_ns: u64,
-    /// Time in the calls: of several their sum, without what lies between them.
+    /// Time in the calls: of several, the sum without the time between them.
     pub total_ns: u64,
-    /// System calls that it is made of.
+    /// Number of system calls.
     pub calls: u32,
-    /// What the call gave: bytes (of several their sum), 0, or an error as a negative number.
+    /// The result of the call: bytes (of several, the sum), 0, or an error as a negative number.
     pub result: i64,
     /// From the task down to the device; layers without time are left out.
     pub layers: Vec<LayerTime>,
     pub unattributed_ns: u64,
-    /// The device worked for the task while it ran.
+    /// Time in which the device worked for the task while the task ran.
     pub overlap_ns: u64,
-    /// Of the stretches those in which it did.
+    /// Number of stretches in that time.
     pub overlap_stretches: u64,
-    /// Slices in the order of time, for a picture; none of an operation that has more than [`super::MAX_SLICES`].
+    /// Slices in order of time, for drawing; none for an operation with more than [`super::MAX_SLICES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
 }
@@ -78,27 +78,27 @@ pub struct CallSum {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LayersFound {
     pub sums: Vec<CallSum>,
-    /// In the order of their begins; the first [`super::MAX_CALLS`] that ended.
+    /// In order of begin; the first [`super::MAX_CALLS`] that ended.
     pub calls: Vec<CallLayers>,
     /// Calls that had not ended, and returns of calls that had begun before the trace.
     pub calls_cut: u64,
-    /// Boundaries that were left without having been entered, or never left in their call, or entered too deep to follow.
+    /// Boundaries left but not entered, never left within their call, or nested too deep.
     pub boundaries_unmatched: u64,
-    /// How long tasks slept in these operations, all together.
+    /// Total time that tasks slept in these operations.
     pub slept_ns: Evidence<u64>,
-    /// Calls that touched no storage, as far as the trace shows: of a pipe, a socket, /proc. They are in no sum.
+    /// Calls that touched no storage, as far as the trace shows: of a pipe, a socket, /proc. In no sum.
     #[serde(default)]
     pub calls_without_storage: u64,
     /// Operations that are in the sums only.
     pub calls_not_listed: u64,
-    /// Bios given up, the oldest first, because more were on their way than are followed.
+    /// Bios given up, the oldest first, because too many were in flight.
     pub bios_given_up: u64,
     /// Events of tasks that were too many to follow.
     pub events_not_followed: u64,
 }
 
 impl LayersFound {
-    /// Nothing yet.
+    /// An empty result.
     pub fn new(sleep: SleepSource) -> LayersFound {
         LayersFound {
             sums: Vec::new(),
@@ -113,7 +113,7 @@ impl LayersFound {
         }
     }
 
-    /// What was given up so that memory stays bounded, zero counts included.
+    /// Counters of what was left out to bound memory, zero counts included.
     pub fn losses(&self) -> Vec<LossCount> {
         [
             (

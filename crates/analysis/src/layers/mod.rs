@@ -1,21 +1,22 @@
-//! Where the time of a call goes, layer by layer.
+//! Divides the time of a call among the layers.
 //!
 //! Each moment of a call belongs to one layer:
 //!
 //! - While the task runs: the innermost layer that it has entered and not left.
-//! - While a kernel thread of storage runs in its place, though it could go on: the layer that this one is in.
-//! - While it sleeps, to what is done for it: the device while it has a request (of the task or of a kernel thread that works
-//!   for a file system), the block layer while such a bio waits for its issue, else the layer that such a thread is in, and
-//!   after the last completion the interrupt's way back: handler, wake-up, until the task runs again.
-//! - While it could run and another task has the CPU (it was preempted, or that one was switched in since the last completion):
-//!   other tasks. No layer has that time.
-//! - What none of this covers is unattributed. It is never given to a layer.
+//! - While the task runs: the innermost layer that it has entered and not left.
+//! - While a kernel thread of storage runs instead of the task, which could run: the layer of that thread.
+//! - While the task sleeps: the device while it has a request (of the task or of a kernel thread that works for a file system); the
+//!   block layer while such a bio waits for its issue; else the layer of such a thread; after the last completion the interrupt
+//!   path (handler, wake-up) until the task runs again.
+//! - While it could run and another task has the CPU (it was preempted, or the other was switched in since the last completion):
+//!   other tasks. This time belongs to no layer.
+//! - All other time is unattributed. It is never given to a layer.
 //!
-//! A task that runs while the device works for it is doing two things at once: that time belongs to the task's layer, and
-//! is counted once more as overlap.
+//! While a task runs and the device works for it, two things happen at once: that time belongs to the task's layer, and is counted
+//! a second time as overlap.
 //!
-//! Sleep is what the scheduler's events (or `schedule` in a trace of functions) say. Where a trace has neither, a task is
-//! taken to sleep while it is in no layer below the page cache and the device has its request.
+//! Sleep is shown by the scheduler's events (or by `schedule` in a trace of functions). Where a trace has neither, a task is assumed
+//! to sleep while it is in no layer below the page cache and the device has its request.
 
 use crate::kernel_threads::{home, is_of_storage};
 use crate::{Analysis, Evidence, Lookup, LossCount, SystemFacts};
@@ -28,19 +29,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Operations that are listed one by one.
+/// Most operations that are listed one by one.
 pub const MAX_CALLS: usize = 4096;
-/// Slices of one operation; of a longer one none are kept.
+/// Most slices of one operation; a longer one keeps none.
 pub const MAX_SLICES: usize = 512;
-/// Slices of all listed operations; what comes later is listed without.
+/// Most slices of all listed operations; later ones are listed without slices.
 const MAX_SLICES_OF_ALL: usize = 1 << 16;
-/// Tasks followed at one time.
+/// Most tasks followed at one time.
 const MAX_TASKS: usize = 1 << 14;
-/// Layers within layers.
+/// Most nested layers.
 const MAX_DEPTH: usize = 256;
-/// Bios followed at one time.
+/// Most bios followed at one time.
 const MAX_BIOS: usize = 1 << 14;
-/// Writes of one task that wait for their sync, and of all tasks.
+/// Most writes of one task that wait for their sync; below: of all tasks.
 const MAX_WRITTEN: usize = 64;
 const MAX_WRITTEN_OF_ALL: usize = 4096;
 
@@ -49,7 +50,7 @@ struct Call {
     kind: CallKind,
     file: Option<u32>,
     begin: u64,
-    /// Up to here its time is given to layers.
+    /// The time up to here is given to layers.
     since: u64,
     times: [u64; Layer::ALL.len()],
     stretches: [u64; Layer::ALL.len()],
@@ -58,9 +59,9 @@ struct Call {
     overlap_stretches: u64,
     slept: u64,
     slices: Vec<Slice>,
-    /// When a request of its was completed, since it went to sleep.
+    /// Time of the last completion of its request since it went to sleep.
     completed: Option<u64>,
-    /// It entered a layer of storage, or a bio was queued in it.
+    /// It entered a layer of storage, or queued a bio.
     touched: bool,
 }
 
@@ -88,25 +89,25 @@ impl Call {
 struct Task {
     stack: Vec<Layer>,
     asleep: bool,
-    /// Another runs in its place.
+    /// Another task runs instead of it.
     preempted: bool,
-    /// A kernel thread of storage: a task that sleeps may wait for its work.
+    /// A kernel thread of storage: a sleeping task may wait for its work.
     kernel: bool,
-    /// Where its own work belongs while it runs and has entered no layer; whether the trace shows when it runs; and whether it runs.
+    /// The layer of its own work outside of entered layers; below: whether the trace shows when it runs, and whether it runs.
     home: Option<Layer>,
     switches: bool,
     running: bool,
     call: Option<Call>,
-    /// Its bios that wait for their issue, and that the device has.
+    /// Its bios that wait for their issue; below: those in the device.
     queued: usize,
     issued: usize,
-    /// Writes to this file; a sync may follow.
+    /// Its writes to this file that a sync may follow.
     written: Vec<CallLayers>,
     written_file: Option<u32>,
 }
 
 impl Task {
-    /// The layer in which it works for the task that sleeps.
+    /// The layer in which it works for a sleeping task.
     fn helps_in(&self) -> Option<Layer> {
         if !self.kernel || self.asleep {
             return None;
@@ -151,20 +152,20 @@ pub struct Layers<L> {
     lookup: L,
     only: Option<String>,
     tasks: HashMap<TaskId, Task>,
-    /// New tasks that are turned away before room is looked for again.
+    /// New tasks that are refused before room is looked for again.
     no_room: usize,
     /// Tasks in a call, in the order of their numbers.
     calling: BTreeSet<TaskId>,
-    /// By their number, in the order of their queueing; and where they lie.
+    /// By number, in order of queueing; below: the same by place.
     bios: BTreeMap<u64, Bio>,
     places: BTreeSet<(Place, u64)>,
     next_bio: u64,
-    /// Bios of kernel threads, as [`Task::queued`] and [`Task::issued`].
+    /// Numbers of kernel threads' bios, as [`Task::queued`] and [`Task::issued`].
     queued: usize,
     issued: usize,
-    /// Kernel threads that work in each layer.
+    /// Number of kernel threads that work in each layer.
     helpers: [usize; Layer::ALL.len()],
-    /// Tasks that are no kernel threads of storage and have a CPU, and since when.
+    /// Tasks on a CPU, other than kernel threads of storage, and the time since when.
     on_cpu: HashMap<TaskId, u64>,
     written: usize,
     slices: usize,
@@ -199,14 +200,14 @@ fn without_empty(sums: BTreeMap<Operation, CallSum>) -> Vec<CallSum> {
     sums
 }
 
-/// All operations of a list, by kind.
+/// Sums of a list of operations, by kind.
 pub fn sums(calls: &[CallLayers]) -> Vec<CallSum> {
     let mut sums = BTreeMap::new();
     calls.iter().for_each(|call| add(&mut sums, call));
     without_empty(sums)
 }
 
-/// Writes and their sync as one operation.
+/// Joins writes and their sync into one operation.
 fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
     let mut all = sync;
     all.call = Operation::WriteSync;
@@ -264,7 +265,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         }
     }
 
-    /// Only what tasks of this name do, and what is done for them.
+    /// Lists only operations of tasks with this name.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
         self
@@ -283,7 +284,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             self.found.events_not_followed += 1;
             return None;
         }
-        // The idle task, whatever it is called: interrupts come while it runs.
+        // The idle task, whatever its name: interrupts come while it runs.
         let name = (self.lookup)(tid, time);
         let name = name.as_ref().map(AsRef::as_ref);
         let kernel = tid == TaskId(0) || name.is_some_and(is_of_storage);
@@ -291,7 +292,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         Some(self.tasks.entry(tid).or_insert(new))
     }
 
-    /// Hands a call's time up to now to its layers.
+    /// Gives a call's time up to now to its layers.
     fn attribute(&mut self, tid: TaskId, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let (in_device, waits) = (task.issued + self.issued > 0, task.queued + self.queued > 0);
@@ -310,7 +311,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             false => top,
             true if in_device => Some(Layer::Device),
             true if waits => Some(Layer::Block),
-            // Awake for its I/O, or late because another task had the CPU: only the scheduler's events show which.
+            // Woken for its I/O, or delayed by another task: only the scheduler's events distinguish the two.
             true if !self.sleeps => helper(),
             true => helper().or(call.completed.map(|completed| {
                 match self.on_cpu.iter().any(|(&other, &since)| other != tid && since >= completed) {
@@ -327,9 +328,9 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         }
     }
 
-    /// Of every call: something changes that all may be waiting for.
+    /// The same for all calls: something that they may wait for changes.
     fn attribute_all(&mut self, now: u64) {
-        // Few calls go on at one time; they are looked at only where what is done for others changes.
+        // Few calls overlap, and this runs only where work for other tasks changes.
         let calling: Vec<TaskId> = self.calling.iter().copied().collect();
         for tid in calling {
             self.attribute(tid, now);
@@ -340,7 +341,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     pub fn crossing(&mut self, crossing: Crossing, tid: TaskId, time: TimeNs) {
         let Some(task) = self.task(tid, time) else { return };
         let before = task.helps_in();
-        // Whoever is switched in or out may have the CPU that another waits for.
+        // A task that is switched in or out may use the CPU that another waits for.
         let kernel = task.kernel;
         match kernel || matches!(crossing, Crossing::Sleeps { .. } | Crossing::Wakes) {
             true => self.attribute_all(time.0),
@@ -369,7 +370,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     fn cross(&mut self, crossing: Crossing, tid: TaskId, time: TimeNs) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let found = &mut self.found;
-        // Whoever crosses a boundary runs; what was completed before is over.
+        // A task that crosses a boundary runs; earlier completions no longer matter.
         match crossing {
             Crossing::Sleeps { runnable } => {
                 // Outside of every layer only the scheduler shows it.
@@ -434,7 +435,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
                     false => found.boundaries_unmatched += 1,
                 }
             }
-            // What lies above it was never left: a return that was missed.
+            // The layers above it were never left: their returns were missed.
             Crossing::Leave(layer) => match task.stack.iter().rposition(|&open| open == layer) {
                 Some(at) => {
                     found.boundaries_unmatched += (task.stack.len() - 1 - at) as u64;
@@ -452,7 +453,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         if self.only.is_some() && self.only.as_deref() != name {
             return;
         }
-        // A write to the page cache alone is seen only where the trace has boundaries of it; a sync is of storage.
+        // A write to the page cache alone shows only where the trace has its boundaries; a sync always touches storage.
         let untold = call.kind == CallKind::Sync || call.kind == CallKind::Write && !self.sees_storage;
         if !call.touched && !untold {
             self.found.calls_without_storage += 1;
@@ -489,7 +490,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             CallKind::Write => {
                 let room = self.written < MAX_WRITTEN_OF_ALL;
                 let Some(task) = self.tasks.get_mut(&tid) else { return };
-                // Of another file, or too many: those before are taken not to be synced.
+                // Writes to another file, or too many: the earlier ones count as never synced.
                 let other = task.written_file != call.file || task.written.len() >= MAX_WRITTEN || !room;
                 let before = if other { std::mem::take(&mut task.written) } else { Vec::new() };
                 if room {
@@ -533,7 +534,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         self.found.calls.push(done);
     }
 
-    /// The bios that a step is about.
+    /// The bios that a request holds.
     fn within(&self, block: &BlockEvent) -> Vec<u64> {
         let place = |sector| (block.device, block.flags.kind() as u8 > 0, sector);
         let all = self.places.range((place(block.sector), 0)..(place(block.end()), 0));
@@ -562,7 +563,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         let queues = block.action == BlockAction::Queue && block.bytes > 0;
         let ids = if steps { self.within(block) } else { Vec::new() };
         let mut owners: Vec<TaskId> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
-        // It may be the first that is heard of the task.
+        // It may be the first event of the task.
         if queues && self.task(tid, time).is_none() {
             return;
         }
@@ -613,7 +614,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
 impl<L: Lookup<Name: AsRef<str>>> Analysis for Layers<L> {
     type Output = LayersFound;
 
-    /// Block events; boundaries come by [`Layers::crossing`].
+    /// Takes block events; boundaries go to [`Layers::crossing`].
     fn event(&mut self, event: &Event) {
         if let EventKind::Block(block) = &event.kind {
             self.block(block, event.tid, event.time);
