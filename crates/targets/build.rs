@@ -1,17 +1,17 @@
-//! What the program carries: the agents, packed, and the files of boards, chips, disks and power profiles.
+//! Builds files into the program: the compressed agents, and the definitions of boards, chips, disks and power profiles.
 //!
-//! `FLASHSCOPE_EMBED_AGENTS` is a directory with `ARCH/flashscope-agent` and, where it was built, `ARCH/flashscope-sqlite`.
-//! Without it the program carries none. A warning names what is missing.
+//! `FLASHSCOPE_EMBED_AGENTS` is a directory with `ARCH/flashscope-agent` and, if it was built, `ARCH/flashscope-sqlite`. Without it the
+//! program has no agents. A warning names missing files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// As `CARRIED_BY_DESIGN` in src/agents/carried.rs; a test compares what is carried with that.
+/// Equal to `CARRIED_BY_DESIGN` in src/agents/carried.rs; a test compares them.
 const ARCHITECTURES: [&str; 7] = ["x86_64", "aarch64", "armhf", "armel", "riscv64", "mipsel", "mips64el"];
 const PROGRAMS: [&str; 2] = ["flashscope-agent", "flashscope-sqlite"];
-/// Folders of TOML files, every one of which is built in.
+/// Folders of TOML files; every file in them is built in.
 const FOLDERS: [&str; 4] = ["boards", "chips", "disks", "power"];
 
 fn main() {
@@ -22,7 +22,7 @@ fn main() {
     if let Some(dir) = std::env::var_os("FLASHSCOPE_EMBED_AGENTS").filter(|dir| !dir.is_empty()) {
         let dir = PathBuf::from(dir);
         assert!(dir.is_absolute(), "FLASHSCOPE_EMBED_AGENTS={}: name an absolute path", dir.display());
-        // All of it: an agent may come that is not there yet.
+        // The whole directory, because an agent may be added later.
         println!("cargo::rerun-if-changed={}", dir.display());
         let mut missing = Vec::new();
         for arch in ARCHITECTURES {
@@ -55,7 +55,7 @@ fn main() {
 fn built_in(folder: &str) -> String {
     let top = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     let dir = top.canonicalize().expect("the source tree").join(folder);
-    // A folder changes when a file comes or goes.
+    // The folder's time changes when a file is added or removed.
     println!("cargo::rerun-if-changed={}", dir.display());
     let listed = std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     let mut files: Vec<PathBuf> = listed.map(|entry| entry.expect("an entry").path()).collect();
@@ -69,7 +69,7 @@ fn built_in(folder: &str) -> String {
     list + "];\n"
 }
 
-/// The hash of the agent's sources, as agent/Makefile computes it; `None` where they are not there.
+/// The hash of the agent's sources, computed like in agent/Makefile; `None` if the sources are missing.
 fn build_of_sources() -> Option<String> {
     let agent = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?).join("../../agent");
     let makefile = std::fs::read_to_string(agent.join("Makefile")).ok()?;
@@ -101,7 +101,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Compresses one program into OUT_DIR; its entry in the table.
+/// Compresses one program to OUT_DIR; returns its entry for the table.
 fn pack(path: &Path, out: &Path, arch: &str, program: &str) -> String {
     let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = format!("{arch}-{program}.deflate");

@@ -1,4 +1,4 @@
-//! How the boot of a board fails.
+//! Failures of a board's boot.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::scratch_dir::ScratchDir;
 
-/// Files of a boot, in a directory of its own.
+/// Names of a boot's files, in a directory of its own.
 pub(crate) const PORT: &str = "port";
 pub(crate) const CONSOLE: &str = "console";
 
-/// A boot that failed, with what it left. Its files go with the value.
+/// A failed boot with its files. They are removed with the value.
 #[derive(Debug)]
 pub struct BootFailure {
     pub board: String,
@@ -23,12 +23,12 @@ pub struct BootFailure {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum BootFailureKind {
-    /// The kernel's own words.
+    /// The kernel's message.
     Panic(String),
     Timeout(Duration),
     /// [`crate::board::Run::stop`] was set.
     Stopped,
-    /// QEMU ended before the plan did: how, and what it said.
+    /// QEMU ended before the plan: its status and its output.
     QemuDied {
         how: String,
         said: String,
@@ -38,12 +38,12 @@ pub enum BootFailureKind {
         line: String,
         reason: String,
     },
-    /// The plan is complete and nothing came out of the port.
+    /// The plan is complete, but the port has no data.
     NoPort,
 }
 
 impl BootFailure {
-    /// What left by the port before the end: a stream that may be cut, or empty.
+    /// The data from the port before the failure: a stream that may be cut or empty.
     pub fn port_file(&self) -> PathBuf {
         self.dir.path().join(PORT)
     }
@@ -54,7 +54,7 @@ impl BootFailure {
 }
 
 impl fmt::Display for BootFailure {
-    /// One line with the next step; the console's last lines are in [`BootFailure::console_tail`].
+    /// One line with the next step. The console's last lines are in [`BootFailure::console_tail`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "board {} (kernel {}): ", self.board, self.kernel)?;
         match &self.kind {
@@ -64,7 +64,7 @@ impl fmt::Display for BootFailure {
             BootFailureKind::Timeout(limit) => {
                 write!(f, "no end after {} s; raise the time limit, or see the console's last lines", limit.as_secs())?
             }
-            // Whoever stopped it does not ask where the board stood.
+            // After a stop, the state of the board does not matter.
             BootFailureKind::Stopped => return write!(f, "stopped by a signal before the plan's end"),
             BootFailureKind::QemuDied { how, said } => {
                 let said = if said.is_empty() { String::new() } else { format!(" ({said})") };

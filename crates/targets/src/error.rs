@@ -1,4 +1,4 @@
-//! Every way in which reaching, running or fetching fails: one line, which names the thing and the next step.
+//! Errors of reaching a target, running a command or fetching files. Each is one line that names the thing and the next step.
 
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ pub enum Error {
     UnknownDisk { name: String, known: Vec<String> },
     #[error("board {board}: {problem}; see its file in boards/ and its disk's in disks/")]
     Disk { board: String, problem: String },
-    /// A file of ours or the user's that is not what it should be; `line` and `column` count from 1.
+    /// A file of flashscope or of the user has invalid contents; `line` and `column` count from 1.
     #[error("{path}:{line}:{column}: {problem}")]
     Toml { path: String, line: usize, column: usize, problem: String },
     #[error("board {board}: no kernel {kernel}; there are {}, or name a directory with a kernel of your own", .known.join(", "))]
@@ -146,7 +146,7 @@ impl Error {
         Error::Io { path: path.to_owned(), source }
     }
 
-    /// The request is impossible: change it, do not try it again.
+    /// Whether the request is impossible, so that trying again does not help.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -163,7 +163,7 @@ impl Error {
         )
     }
 
-    /// The last lines of the board's console, where this is about a boot.
+    /// The last lines of the board's console, if the error is about a boot.
     pub fn console_tail(&self) -> &[String] {
         match self {
             Error::Boot(failure) => &failure.console_tail,

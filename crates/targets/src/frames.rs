@@ -1,4 +1,4 @@
-//! As much of the agent's stream (`agent/protocol.h`) as it takes to get one command's output out of it.
+//! Reads the part of the agent's stream (`agent/protocol.h`) that is needed to get one command's output.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -25,7 +25,7 @@ pub(crate) struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// Little-endian fields of a payload; what is short gives none.
+/// A little-endian field of a payload; `None` if the payload is too short.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -34,7 +34,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The next frame. `None`: the stream ends here, cut or not. A frame that is none is an error.
+/// The next frame. `None`: the stream ends here, complete or cut. Invalid data is an error.
 pub(crate) fn next(input: &mut dyn Read) -> io::Result<Option<Frame>> {
     let mut header = [0; HEADER];
     if !fill(input, &mut header)? {
@@ -50,7 +50,7 @@ pub(crate) fn next(input: &mut dyn Read) -> io::Result<Option<Frame>> {
         return Ok(None);
     }
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-    // Ring data has a checksum of another kind; nothing of it is read here, and the reader of the recording checks it.
+    // Ring data has another kind of checksum. It is not used here, and the reader of the recording checks it.
     if half(4) != FS_DATA_FOLDED && crc32fast::hash(&payload) != field(16) {
         return Err(io::Error::other("a frame's checksum is wrong"));
     }
@@ -65,22 +65,22 @@ fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// Payloads of more bytes are not kept by [`Frames`].
+/// [`Frames`] does not keep payloads above this size.
 const KEPT: usize = 4096;
 
-/// Follows a stream however it is cut into pieces. What is no stream gives nothing.
+/// Finds frames in a stream that comes in pieces of any size. Other data gives no frames.
 #[derive(Default)]
 pub struct Frames {
-    /// The frame that has begun: its header, and its payload where that is short.
+    /// The unfinished frame: its header, and its payload if that is short.
     frame: Vec<u8>,
-    /// Bytes of the payload that are still to come.
+    /// Bytes of the payload that have not come yet.
     rest: usize,
     kept: bool,
     lost: bool,
 }
 
 impl Frames {
-    /// Calls `each` at the end of every frame, with its type and its payload (empty where that is long).
+    /// Calls `each` at the end of every frame, with its type and its payload (empty if it is long).
     pub fn follow(&mut self, bytes: &[u8], each: &mut impl FnMut(u16, &[u8])) {
         let mut bytes = bytes;
         while !bytes.is_empty() && !self.lost {
@@ -88,7 +88,7 @@ impl Frames {
         }
     }
 
-    /// As far as the end of one frame at most; the bytes behind it.
+    /// Reads up to the end of one frame; returns the remaining bytes.
     pub fn one<'b>(&mut self, bytes: &'b [u8], each: &mut impl FnMut(u16, &[u8])) -> &'b [u8] {
         let mut bytes = bytes;
         if self.frame.len() < HEADER {
@@ -116,7 +116,7 @@ impl Frames {
     }
 }
 
-/// Names of steps in a port file that still grows. For progress only: what makes no sense ends it silently.
+/// Reads the names of steps in a growing port file, for progress only: invalid data stops it silently.
 pub(crate) struct Steps {
     path: PathBuf,
     position: u64,
@@ -127,7 +127,7 @@ impl Steps {
         Steps { path, position: 0 }
     }
 
-    /// What came since the last call.
+    /// Reads the steps since the last call.
     pub fn since(&mut self, mut each: impl FnMut(&str)) {
         let Ok(mut file) = File::open(&self.path) else { return };
         let size = file.metadata().map_or(0, |meta| meta.len());

@@ -1,10 +1,10 @@
-//! Where things run: this machine, a machine over ssh, a virtual board. One interface: run an agent command, stream what
-//! it says, put files before and get files after.
+//! Targets: this machine, a machine over ssh, or a virtual board. All have one interface: run an agent command, stream its output, put
+//! files before it and get files after it.
 //!
 //! - [`open`] gives a [`Target`] for `local`, `ssh://user@host[:port]` or `board:NAME`.
-//! - [`board`] is the virtual board itself, for those who compose boot images of their own.
+//! - [`board`] is the virtual board itself, for callers that compose their own boot images.
 //!
-//! Nothing here prints. What a killed run leaves in the cache is named after its process and swept by the next
+//! This crate prints nothing. Files that a killed run leaves in the cache have its process in their names; the next run removes them
 //! ([`sweep`]).
 
 mod agents;
@@ -32,26 +32,26 @@ pub use job::{BESIDE_AGENT, Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};
 pub use scratch::{DEFINITION_BYTES, RECORDING, ScratchDir, cache_dir, read_text, sweep, take_abandoned};
 
-/// How to reach a target. `Default` is right for most.
+/// Options for reaching a target. `Default` suits most cases.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// For a board: a kernel line's name, or a directory with a kernel of one's own. `None`: the board's default line.
+    /// For a board: the name of a kernel line, or a directory with your own kernel. `None`: the board's default line.
     pub kernel: Option<String>,
     /// For a board: Debian packages to unpack into the image.
     pub packages: Vec<String>,
-    /// For a board: erase blocks of each NAND partition; the rest of the chip becomes one more. Empty: one for all.
+    /// For a board: erase blocks of each NAND partition; the rest of the chip becomes one more partition. Empty: one partition.
     pub parts: Vec<u64>,
-    /// For a board: changes of its disk's settings, by name (`disks/*.toml`).
+    /// For a board: changes to its disk's settings, by name (`disks/*.toml`).
     pub disk: Vec<(String, String)>,
-    /// For a board: kernel modules to load beside those of its chip or disk.
+    /// For a board: kernel modules to load in addition to those of its chip or disk.
     pub modules: Vec<String>,
-    /// For a board: lines of its plan between its storage and the command, such as those that make a file system.
+    /// For a board: lines of its plan after its storage is ready and before the command, such as those that make a file system.
     pub before: Vec<String>,
-    /// Wall time after which a job without a limit of its own is stopped. `None`: none (boards: ten minutes).
+    /// Wall time after which a job without its own limit is stopped. `None`: no limit (boards: ten minutes).
     pub timeout: Option<Duration>,
     /// More options for the ssh client, before the host (`["-F", "config"]`).
     pub ssh_options: Vec<String>,
-    /// Set to ask a running job to end in good order: the agent gets SIGTERM and completes its stream.
+    /// Set it to end a running job in an orderly way: the agent gets SIGTERM and completes its stream.
     pub stop: Option<Arc<AtomicBool>>,
     /// Progress messages while kernels are fetched and boards boot.
     pub progress: Option<Arc<dyn Progress + Send + Sync>>,
@@ -66,7 +66,7 @@ impl OpenOptions {
     }
 }
 
-/// Opens `local`, `ssh://user@host[:port]` or `board:NAME`. Nothing is contacted or started yet.
+/// Opens `local`, `ssh://user@host[:port]` or `board:NAME`, without contacting or starting anything.
 pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Target>, Error> {
     if spec == "local" {
         Ok(Box::new(local::Local::new(options)?))

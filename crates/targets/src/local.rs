@@ -1,4 +1,4 @@
-//! This machine: the agent as a child that ends with us.
+//! The target `local`: runs the agent as a child that ends with this process.
 
 use std::fs::OpenOptions as FileOptions;
 use std::io::Write;
@@ -24,7 +24,7 @@ impl Local {
     }
 }
 
-/// Files that were put, removed again.
+/// Files that were put and are removed at the end.
 struct Put(Vec<String>);
 
 impl Drop for Put {
@@ -35,7 +35,7 @@ impl Drop for Put {
     }
 }
 
-/// Copies of this process's stdin, stdout and stderr that a child inherits: none has close-on-exec.
+/// Copies of this process's stdin, stdout and stderr without close-on-exec, for a child to inherit.
 fn inheritable_stdio() -> Result<[OwnedFd; 3], Error> {
     let failed = |e: rustix::io::Errno| Error::ProgramFailed { program: "dup".to_owned(), problem: e.to_string() };
     Ok([
@@ -45,7 +45,7 @@ fn inheritable_stdio() -> Result<[OwnedFd; 3], Error> {
     ])
 }
 
-/// The agent's arguments, and `--stdio` after the first.
+/// The agent's arguments with `--stdio` after the first one.
 fn with_stdio(argv: &[String], stdio: Option<&[OwnedFd; 3]>) -> Vec<String> {
     let mut argv = argv.to_vec();
     if let (Some([input, output, errors]), 1..) = (stdio, argv.len()) {
@@ -87,7 +87,7 @@ impl Target for Local {
 
         let mut command = process::dies_with_us("TERM", self.agent.as_os_str());
         let argv = job.argv_beside(&beside);
-        // The agent's own three stay its own: the command's are three more, open in this block alone.
+        // The agent keeps its own three descriptors. The command's are three more, open only in this block.
         let child = {
             let stdio = if job.pass_stdio { Some(inheritable_stdio()?) } else { None };
             command.args(with_stdio(&argv, stdio.as_ref()));
@@ -117,7 +117,7 @@ impl Target for Local {
             })?;
             files.push((path.clone(), to));
         }
-        // The agent ends as its command does where the recording is whole.
+        // If the recording is complete, the agent ends with its command's status.
         let whole = job.pass_stdio && pumped.status == command.unwrap_or(0) && ended.load(Ordering::Relaxed);
         let status = if whole { 0 } else { pumped.status };
         Ok(JobOutcome { status, command, stderr: pumped.stderr, files, _files_dir: Some(dir) })

@@ -1,4 +1,4 @@
-//! Child processes that end with us, programs that may be missing, and the pump from a child's stdout.
+//! Child processes that end with this process, a search for programs, and a pump for a child's stdout.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// Runs a program to its end; `package` is the Debian package to install where it is missing.
+/// Runs a program to its end. `package`: the Debian package to install if the program is missing.
 pub(crate) fn output(command: &mut Command, package: &str) -> Result<Output, Error> {
     command.stdin(Stdio::null());
     command.output().map_err(|e| spawn_error(command, package, e))
 }
 
-/// As [`output`], and a failure is an error with the program's last line on stderr.
+/// Like [`output`]; a failure becomes an error with the last line of the program's stderr.
 pub(crate) fn checked(command: &mut Command, package: &str) -> Result<Vec<u8>, Error> {
     let output = output(command, package)?;
     if output.status.success() {
@@ -38,8 +38,8 @@ fn program(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// Finds a program in PATH and in the sbin directories, which a user's PATH often lacks. An empty or relative part of PATH would be the
-/// working directory.
+/// Finds a program in PATH and in the sbin directories, which a user's PATH often lacks. Empty and relative parts of PATH are ignored,
+/// because they mean the working directory.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -49,10 +49,10 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A command that the kernel ends with `signal` (`KILL`, `TERM`) when the thread that spawned it ends, however it ends.
+/// A command that the kernel ends with `signal` (`KILL`, `TERM`) when the thread that spawned it ends, for any reason.
 ///
-/// Spawn it in the thread that also waits for it. The shell in between closes the gap before setpriv has requested the
-/// signal: it goes no further when its parent is not us.
+/// Spawn it in the thread that also waits for it. A shell starts setpriv, which requests the signal. The shell checks its parent first,
+/// because this process may have ended before the request.
 pub(crate) fn dies_with_us(signal: &str, program: &std::ffi::OsStr) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal, "--", "/bin/sh", "-c"]);
@@ -61,7 +61,7 @@ pub(crate) fn dies_with_us(signal: &str, program: &std::ffi::OsStr) -> Command {
     command
 }
 
-/// Sends a signal to a child of ours that has not been waited for (so its pid is its own).
+/// Sends a signal to a child that has not been waited for, so that its pid is still its own.
 pub(crate) fn signal(child: &Child, name: &str) {
     Command::new("/bin/sh")
         .args(["-c", r#"kill -s "$1" "$2""#, "sh", name, &child.id().to_string()])
@@ -72,7 +72,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
         .ok();
 }
 
-/// How the pump ended.
+/// The result of the pump.
 pub(crate) struct Pumped {
     /// Exit status; 128 + n for signal n.
     pub status: i32,
@@ -80,18 +80,18 @@ pub(crate) struct Pumped {
     /// Bytes written to `out`.
     pub bytes: u64,
     pub timed_out: bool,
-    /// It was asked to end.
+    /// The child was asked to end.
     pub asked: bool,
 }
 
 const STDERR_LIMIT: usize = 64 * 1024;
-/// How often the limit and the stop flag are looked at.
+/// Interval for checking the time limit and the stop flag.
 const TICK: Duration = Duration::from_millis(50);
-/// After a request to end: how long until the child is killed.
+/// Time between a request to end and the kill.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Copies a child's stdout to `out` until it ends; `ask_to_end` is called once on time-out or when `stop` is set.
-/// A failure of `out` ends the child and is returned.
+/// Copies a child's stdout to `out` until the child ends. Calls `ask_to_end` once, on time-out or if `stop` is set. An error of `out` ends
+/// the child and is returned.
 pub(crate) fn pump(
     mut child: Child,
     out: &mut dyn Write,
@@ -135,7 +135,7 @@ pub(crate) fn pump(
                 ask_to_end(&mut child);
                 asked = Some(Instant::now());
             }
-            // A child may hold the pipe open after it has ended: not waited for.
+            // A descendant may hold the pipe open after the child has ended: do not wait for it.
             Some(at) if at.elapsed() > GRACE * 2 => {
                 abandoned = true;
                 break;
@@ -149,7 +149,7 @@ pub(crate) fn pump(
     if !abandoned {
         reader.join().ok();
     }
-    // Its stdout is closed; a child that lingers is asked, then killed, as above.
+    // Its stdout is closed. A child that does not end is asked to, then killed, as above.
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -182,7 +182,7 @@ pub(crate) fn pump(
     }
 }
 
-/// Exit code; 128 + n where signal n ended it.
+/// Exit code; 128 + n if signal n ended the child.
 pub(crate) fn exit_code(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

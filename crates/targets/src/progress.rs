@@ -4,7 +4,7 @@
 pub trait Progress {
     /// A step begins: "fetching linux-image-6.1.0-50-armmp".
     fn step(&self, text: &str);
-    /// How far the step is; `total` where it is known.
+    /// Progress of a step in bytes; `total` if it is known.
     fn bytes(&self, done: u64, total: Option<u64>);
     /// A board begins a step of its plan: its verb, or the name of a `run`.
     fn plan_step(&self, _name: &str) {}

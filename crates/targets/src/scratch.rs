@@ -1,9 +1,9 @@
 //! The cache, and directories in it that belong to one process.
 //!
-//! What is unfinished lies under `tmp/<pid>_<starttime>_<n>` or `run/<pid>_<starttime>_<n>` (field 22 of /proc/pid/stat),
-//! and is moved into place by one rename. So a killed process leaves nothing half-done in the cache, and the next one
-//! knows what to remove. `<n>` is a number, the inode of the PID namespace and the begin of the boot's id, with dashes between:
-//! a home directory may be shared with containers, where a pid means another process, and outlives a boot.
+//! Unfinished data is in `tmp/<pid>_<starttime>_<n>` or `run/<pid>_<starttime>_<n>` (field 22 of /proc/pid/stat), and is moved to its place
+//! by one rename. So a killed process leaves nothing incomplete in the cache, and the next process knows what to remove. `<n>` is a number,
+//! the inode of the PID namespace and the first digits of the boot's id, separated by dashes: a home directory may be shared with
+//! containers, where a pid is another process, and it outlives a boot.
 
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use crate::error::Error;
 pub use crate::scratch_dir::ScratchDir;
 pub(crate) use crate::scratch_dir::remove_tree;
 
-/// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both. A service and an account without a home
-/// have neither, and root takes none that another user can change (`sudo -E`): for them it is `/var/cache/flashscope` (root), else a
-/// private directory below `/tmp`.
+/// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both. Services and accounts without a home have
+/// neither, and root refuses a directory that another user can change (`sudo -E`). They use `/var/cache/flashscope` (root), or a private
+/// directory below `/tmp`.
 pub fn cache_dir() -> Result<PathBuf, Error> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(dir) = absolute("FLASHSCOPE_CACHE") {
@@ -34,8 +34,8 @@ pub fn cache_dir() -> Result<PathBuf, Error> {
     }
 }
 
-/// Whether another user than root and this one can change a directory, or put another one in its place. Of one that is not there the
-/// first above it that is counts.
+/// Whether a user other than root and this one can change a directory, or replace it. For a missing directory, its first existing parent
+/// counts.
 fn others_can_change(dir: &Path) -> bool {
     let itself = dir.canonicalize().ok();
     let Some(there) = dir.ancestors().find_map(|above| above.canonicalize().ok()) else { return true };
@@ -44,14 +44,14 @@ fn others_can_change(dir: &Path) -> bool {
         let Ok(meta) = std::fs::metadata(above) else { return false };
         let mode = meta.mode();
         let closed = mode & 0o002 == 0 && (mode & 0o020 == 0 || meta.gid() == 0);
-        // In a sticky directory others cannot rename or remove what is ours.
+        // In a sticky directory, other users cannot rename or remove our files.
         let sticky = mode & 0o1000 != 0 && itself.as_deref() != Some(above);
         (meta.uid() == 0 || Some(meta.uid()) == us) && (closed || sticky)
     };
     !there.ancestors().all(is_safe)
 }
 
-/// Whether this user can write there, once the directories that are missing are made.
+/// Whether this user can write there, after missing directories are created.
 fn can_be_made(dir: &Path) -> bool {
     let there = dir.ancestors().find(|above| std::fs::symlink_metadata(above).is_ok());
     let rights = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
@@ -64,7 +64,7 @@ fn without_a_home(user: u32, temporary: &Path) -> Result<PathBuf, Error> {
         return Ok(system);
     }
     let own = temporary.join(format!("flashscope-cache-{user}"));
-    // Anybody can put something of that name there.
+    // Any user can create something with that name there.
     match std::fs::symlink_metadata(&own) {
         Ok(_) if !is_ours(&own) => Err(Error::NoCacheDir),
         _ => Ok(own),
@@ -84,20 +84,20 @@ pub(crate) fn cache_subdir(name: &str) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-/// The user that this process is: the owner of its own entry in /proc.
+/// The user id of this process: the owner of its entry in /proc.
 pub(crate) fn user() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|meta| meta.uid())
 }
 
 impl ScratchDir {
-    /// A fresh empty directory; `label` ends its name, for people who look.
+    /// Creates an empty directory. `label` is the end of its name, for people.
     pub fn new(label: &str) -> Result<ScratchDir, Error> {
         ScratchDir::under("tmp", label)
     }
 
     pub(crate) fn under(parent: &str, label: &str) -> Result<ScratchDir, Error> {
         let path = cache_subdir(parent)?.join(own_name(label));
-        // Nobody else's to read or to plant anything in.
+        // No other user can read it or create files in it.
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -106,10 +106,10 @@ impl ScratchDir {
     }
 }
 
-/// Reads a text file that a user named, `most` bytes of it at most: a device may have no end.
+/// Reads a text file that a user named, up to `most` bytes, because a device may have no end.
 ///
 /// # Errors
-/// Where it cannot be read, is no UTF-8, or has more.
+/// The file cannot be read, is not UTF-8, or is larger.
 pub fn read_text(path: &Path, most: u64) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
@@ -120,10 +120,10 @@ pub fn read_text(path: &Path, most: u64) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Most bytes of a definition that a person wrote: a study, a board, a chip.
+/// Largest size of a definition written by hand (a study, a board, a chip), bytes.
 pub const DEFINITION_BYTES: u64 = 1 << 20;
 
-/// Field 22 of /proc/pid/stat: with the pid, it names a process for good.
+/// Field 22 of /proc/pid/stat. Together with the pid it identifies a process.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command, field 2, may hold spaces and parentheses: count from the last one.
@@ -137,7 +137,7 @@ fn pid_namespace() -> u64 {
     number.unwrap_or(0)
 }
 
-/// A name that no other directory of the cache has.
+/// A unique name for a directory in the cache.
 fn own_name(label: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
@@ -153,8 +153,7 @@ fn boot() -> String {
     if first.is_empty() { "0".to_owned() } else { first }
 }
 
-/// Whether the owner in a name `<pid>_<starttime>_…` still runs. `None`: no such name, or an owner that cannot be seen from
-/// this PID namespace.
+/// Whether the owner in a name `<pid>_<starttime>_…` still runs. `None`: another name, or an owner that is invisible in this PID namespace.
 fn owner_lives(name: &str) -> Option<bool> {
     let mut parts = name.splitn(4, '_');
     let pid: u32 = parts.next()?.parse().ok()?;
@@ -171,22 +170,22 @@ fn owner_lives(name: &str) -> Option<bool> {
     Some(start_time(pid) == Some(start))
 }
 
-/// Whether a directory is this user's alone to write: root acts on no note of somebody else, whose cache it may have been given.
+/// Whether only this user can write to a directory. Root must not act on a note of another user, whose cache it may have been given.
 fn is_ours(path: &Path) -> bool {
     let us = user();
     let ours = |meta: std::fs::Metadata| meta.is_dir() && us == Some(meta.uid()) && meta.mode() & 0o022 == 0;
     std::fs::symlink_metadata(path).is_ok_and(ours)
 }
 
-/// The label of a note of what is being recorded where.
+/// The label of notes about running recordings.
 pub const RECORDING: &str = "recording";
 
 fn has_label(name: &str, label: &str) -> bool {
     name.splitn(4, '_').nth(3) == Some(label)
 }
 
-/// Takes over the scratch directories of a label whose owner has died, for a caller that can still recover something: of two
-/// callers at once each gets other ones.
+/// Takes over the scratch directories with this label whose owner has died, for a caller that can recover data from them. Two callers at
+/// the same time never get the same directory.
 pub fn take_abandoned(label: &str) -> Vec<ScratchDir> {
     let Ok(cache) = cache_dir() else { return Vec::new() };
     if user() == Some(0) && others_can_change(&cache) {
@@ -210,22 +209,22 @@ fn take_abandoned_in(parent: &Path, label: &str) -> Vec<ScratchDir> {
     found.sort();
     let take = |path: PathBuf| {
         let own = parent.join(own_name(label));
-        // Whoever renames it first has it.
+        // The first rename wins.
         std::fs::rename(path, &own).ok()?;
         Some(ScratchDir::owning(own))
     };
     found.into_iter().filter_map(take).filter(|taken| is_ours(taken.path())).collect()
 }
 
-/// How long an unused boot image is kept.
+/// Time after which an unused boot image is removed.
 const IMAGE_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes what killed runs left in the cache, and boot images that were not used for a day. Returns what it removed. The notes
-/// of recordings are left to [`take_abandoned`]: their owner may have died after the caller had looked for such.
+/// Removes directories that killed runs left in the cache, and boot images that were not used for a day. Returns the removed paths. Notes
+/// of recordings are left for [`take_abandoned`], because an owner may have died after the caller looked for them.
 pub fn sweep() -> Result<Vec<PathBuf>, Error> {
     let cache = cache_dir()?;
     let mut removed = Vec::new();
-    // Somebody else could have put a link to what is root's in the place of a directory meanwhile.
+    // Another user could replace a directory by a link to root's files in the meantime.
     if user() == Some(0) && others_can_change(&cache) {
         return Ok(removed);
     }
@@ -285,7 +284,7 @@ mod tests {
         std::fs::create_dir(&left).unwrap();
         std::fs::write(left.join("note"), "what").unwrap();
         std::fs::create_dir(dir.path().join("1_1_0_other")).unwrap();
-        // By a command that looked for killed recordings before this one was killed.
+        // Removed by a command that looked for killed recordings before this one was killed.
         assert_eq!(sweep_in(dir.path()), [dir.path().join("1_1_0_other")]);
         let taken = take_abandoned_in(dir.path(), "recording");
         assert_eq!(taken.len(), 1);

@@ -1,8 +1,8 @@
-//! A directory that is removed with the value that stands for it.
+//! A directory that is removed when its value is dropped.
 
 use std::path::{Path, PathBuf};
 
-/// A directory of this process in the cache, removed with the value.
+/// A directory in the cache that belongs to this process; it is removed with the value.
 #[derive(Debug)]
 pub struct ScratchDir {
     path: PathBuf,
@@ -10,7 +10,7 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Takes over an existing directory that no other code removes.
+    /// Takes over an existing directory that no other code will remove.
     pub(crate) fn owning(path: PathBuf) -> ScratchDir {
         ScratchDir { path, keep: false }
     }
@@ -19,7 +19,7 @@ impl ScratchDir {
         &self.path
     }
 
-    /// Moves the directory to `to` on the same file system; it is then not removed at the end.
+    /// Moves the directory to `to` on the same file system. It is then kept.
     pub(crate) fn publish(mut self, to: &Path) -> std::io::Result<()> {
         if let Some(parent) = to.parent() {
             std::fs::create_dir_all(parent)?;
@@ -38,7 +38,7 @@ impl Drop for ScratchDir {
     }
 }
 
-/// Removes a tree of which some directories may not be writable (packages ship such).
+/// Removes a tree that may contain read-only directories (some packages have such).
 pub(crate) fn remove_tree(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     if std::fs::remove_dir_all(path).is_ok() || !path.exists() {

@@ -1,17 +1,17 @@
-//! What a recorder's stream says of the command under it, read while the stream passes.
+//! Reads the command's exit status from a recorder's stream while the stream passes through.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::frames::{FS_END, FS_EXIT, Frames, u32_at};
 
-/// Passes a stream on unchanged. It must be a recorder's own: one source.
+/// Passes a stream on unchanged. The stream must be from one recorder (one source).
 pub(crate) struct StreamMonitor<'a> {
     out: &'a mut dyn Write,
     frames: Frames,
-    /// How the command ended; 128 + n where signal n ended it.
+    /// Exit status of the command; 128 + n if signal n ended it.
     pub status: Option<i32>,
-    /// The stream is whole. Set where another thread can see it.
+    /// Set when the stream is complete; other threads read it.
     pub ended: &'a AtomicBool,
 }
 
@@ -21,7 +21,7 @@ impl<'a> StreamMonitor<'a> {
     }
 
     fn follow(&mut self, bytes: &[u8]) {
-        // Bytes that are no frame have no information; the reader of the recording reports them.
+        // Bytes outside of frames have no information here; the reader of the recording reports them.
         self.frames.follow(bytes, &mut |kind, payload| match kind {
             FS_EXIT => self.status = u32_at(payload, 16).map(|bits| bits as i32),
             FS_END => self.ended.store(true, Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! Boots: real kernels under QEMU. Where QEMU, a kernel or the agent is missing and cannot be had, a test says so.
+//! Boots real kernels under QEMU. A test prints a message if QEMU, a kernel or the agent cannot be had.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use flashscope_targets::board::{self, Board, BootFailureKind, BootOutcome, Image, ImageBuilder, Kernel, Run};
 use flashscope_targets::{Error, Job, NoProgress, OpenOptions, PutFile, PutSource, ScratchDir, agent_for, open};
 
-/// A board with what it takes to boot it, or a reason on stderr.
+/// A board with all that is needed to boot it, or a reason on stderr.
 fn ready(name: &str, line: &str) -> Option<(Board, Kernel)> {
     let board = board::load(name).unwrap();
     let found = board.qemu_version().and_then(|_| agent_for(&board.agent)).and_then(|_| board.fetch(line, &NoProgress));
@@ -64,8 +64,8 @@ fn two_boots_of_one_image_give_the_same_bytes() {
     assert!(bytes == port(&second), "the port's bytes, times included, differ between two boots of one image");
 }
 
-/// QEMU's main loop once skipped idle time before the processor's last instructions were counted, and guest time was off by them:
-/// one boot in forty on a busy host, each boot with threads as late as these.
+/// QEMU's main loop once skipped idle time before the last instructions of the processor were counted, so guest time was wrong: in one boot
+/// of forty on a busy host, and in each boot with threads as late as these.
 #[test]
 fn a_boot_whose_threads_are_late_gives_the_same_bytes() {
     let Some((board, kernel)) = ready("armv7", "6.1") else { return };
@@ -118,7 +118,7 @@ fn a_plan_without_a_port_is_told() {
     image.set_plan(&["sleep 1"]);
     let image = image.build().unwrap();
     let (kind, text) = failure(board::boot(&Run::new(&board, &kernel, &image), &NoProgress));
-    // Either PID 1 refuses to go on without its port, or it says that the plan is complete and nothing came.
+    // Either PID 1 refuses to continue without its port, or the plan is complete and no data came.
     assert!(matches!(kind, BootFailureKind::NoPort | BootFailureKind::PlanFailed { .. }), "{text}");
 }
 

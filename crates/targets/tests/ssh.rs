@@ -1,4 +1,4 @@
-//! The ssh target against OpenSSH's own server on loopback: a private one, with its own keys, configuration and port.
+//! The ssh target against OpenSSH's server on loopback: a private server with its own keys, configuration and port.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flashscope_targets::{Error, Job, OpenOptions, PutFile, PutSource, host_agent, open};
 
-/// A private sshd; it ends with the value, and its directory goes.
+/// A private sshd; it ends, and its directory is removed, with the value.
 struct Server {
     child: Child,
     port: u16,
@@ -34,7 +34,7 @@ fn keygen(path: &Path) {
     assert!(status.success());
 }
 
-/// Starts a server, or says why it cannot. Its users' TMPDIR is in the server's own directory.
+/// Starts a server, or prints why it cannot. Its users' TMPDIR is in the server's own directory.
 fn server(name: &str) -> Option<Server> {
     server_with_tmpdir(name, None)
 }
@@ -50,7 +50,7 @@ fn server_with_tmpdir(name: &str, tmpdir: Option<&str>) -> Option<Server> {
         skip(&error.to_string());
         return None;
     }
-    // Only sshd as root separates its privileges in this directory.
+    // sshd needs this directory for privilege separation if it runs as root.
     if std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0) {
         std::fs::create_dir_all("/run/sshd").ok();
     }
@@ -62,7 +62,7 @@ fn server_with_tmpdir(name: &str, tmpdir: Option<&str>) -> Option<Server> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     std::fs::copy(dir.join("user.pub"), dir.join("authorized")).unwrap();
     let at = |file: &str| dir.join(file).display().to_string();
-    // SetEnv: files that the target puts go to a directory that the test can look at.
+    // SetEnv: the target's files go to a directory that the test can check.
     let config = format!(
         "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\nStrictModes no\n\
          PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nSetEnv TMPDIR={}\n",
@@ -92,7 +92,7 @@ fn server_with_tmpdir(name: &str, tmpdir: Option<&str>) -> Option<Server> {
     Some(server)
 }
 
-/// The client's options: nothing of the user's own configuration.
+/// The client's options, without the user's own configuration.
 fn client(dir: &Path, key: &str, known: &str) -> Vec<String> {
     let at = |file: &str| dir.join(file).display().to_string();
     vec![
@@ -135,7 +135,7 @@ fn job(argv: &[&str]) -> Job {
     Job { argv: argv.iter().map(|word| (*word).to_owned()).collect(), ..Job::default() }
 }
 
-/// A command that takes half a minute and says nothing before.
+/// A command that takes half a minute without output before its end.
 fn slow(file: &Path) -> Job {
     let file = file.display().to_string();
     job(&[
@@ -309,7 +309,7 @@ fn a_killed_client_leaves_nothing_on_the_far_side() {
         ));
         return;
     }
-    // Before the agent starts, while it is sent, while it runs.
+    // Before the agent starts, while it is sent, and while it runs.
     for wait_ms in [100, 200, 300, 500, 1500] {
         let mut command = Command::new(&run);
         for option in server.options.ssh_options.chunks(2).skip(1) {
@@ -337,7 +337,7 @@ fn what_a_killed_holder_left_is_swept_by_the_next() {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap()[..8].to_owned();
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap().display().to_string();
     let namespace = namespace.trim_start_matches("pid:[").trim_end_matches(']').to_owned();
-    // A directory of pid 1, which lives and did not start at that tick, with a list that names a file.
+    // A directory that names pid 1 (which runs, but did not start at that tick), with a list that names a file.
     let left = |start: u32, namespace: &str, boot: &str| {
         let dir = tmp.join(format!("flashscope_1_{start}_{namespace}_{boot}_00ff"));
         std::fs::create_dir(&dir).unwrap();
@@ -351,7 +351,7 @@ fn what_a_killed_holder_left_is_swept_by_the_next() {
     };
     let dead = left(1, &namespace, &boot);
     let of_another_boot = left(2, "4026539999", "ffffffff");
-    // Left alone: of another PID namespace, open to others, a link, somebody's own.
+    // Not removed: directories of another PID namespace, writable by others, a link, and a user's own directory.
     let elsewhere = left(3, "4026539999", &boot);
     let open_to_all = left(4, &namespace, &boot);
     chmod(&open_to_all.0, 0o777);
@@ -359,7 +359,7 @@ fn what_a_killed_holder_left_is_swept_by_the_next() {
     std::os::unix::fs::symlink(&elsewhere.0, &link).unwrap();
     let mine = tmp.join("flashscope_notes_of_mine");
     std::fs::write(&mine, "x").unwrap();
-    // Lists that others may have written name nothing for removal: links, and what more than one name leads to.
+    // Lists that other users may have written name nothing for removal: links, and files with more than one name.
     let linked = left(6, &namespace, &boot);
     std::fs::rename(linked.0.join("list"), server.dir.join("trap")).unwrap();
     std::os::unix::fs::symlink(server.dir.join("trap"), linked.0.join("list")).unwrap();
@@ -400,7 +400,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
 }
 
-/// Another user who puts a program of theirs wherever one of ours is to run, as fast as they can.
+/// Another user who puts a program in place of ours as fast as possible.
 struct Attacker {
     child: Child,
     stop: PathBuf,
@@ -444,7 +444,7 @@ fn another_user_cannot_swap_the_agent_before_it_runs() {
     for (mode, name) in [(0o777, "open"), (0o1777, "sticky"), (0o775, "group")] {
         let place = std::env::temp_dir().join(format!("flashscope-ssh-swap-{}-{name}", std::process::id()));
         std::fs::create_dir_all(place.join("below")).unwrap();
-        // The directory itself, or the one above it, is another user's to write.
+        // The directory itself, or the one above it, is writable by another user.
         std::os::unix::fs::chown(&place, Some(0), Some(65534)).unwrap();
         std::os::unix::fs::chown(place.join("below"), Some(0), Some(65534)).unwrap();
         chmod(&place.join("below"), mode);

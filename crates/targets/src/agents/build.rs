@@ -1,8 +1,7 @@
-//! Whether an agent is of the same sources as this program: an older one may lack what a newer flashscope asks for.
+//! Checks that an agent was built from the same sources as this program: an older agent may lack features.
 //!
-//! Each agent carries the line that its `--version` prints: version, stream version, and the hash of its sources. What was
-//! known of those sources when flashscope was built is in `BUILD`. Limits: a program that has no such line is an agent of
-//! before, or none.
+//! Each agent contains the line that its `--version` prints: version, stream version, and the hash of its sources. `BUILD` has the hash of
+//! the sources when flashscope was built. Limit: a program without such a line is an old agent, or not an agent.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,14 +13,14 @@ use super::carried::BUILD;
 /// Version of the stream that this program reads (`FS_PROTOCOL_VERSION` of agent/protocol.h).
 const STREAM: &str = "1";
 
-/// What an agent says of itself.
+/// The data in an agent's version line.
 #[derive(Debug, PartialEq, Eq)]
 struct Said<'a> {
     stream: &'a str,
     build: &'a str,
 }
 
-/// Finds the line among the texts of a program.
+/// Finds the version line in a program's strings.
 fn build_of(program: &[u8]) -> Option<Said<'_>> {
     const BEGIN: &[u8] = b"flashscope-agent ";
     const MOST: usize = 200;
@@ -36,7 +35,7 @@ fn build_of(program: &[u8]) -> Option<Said<'_>> {
         .next()
 }
 
-/// Why an agent does not fit, as a line; refused where its stream cannot be read.
+/// A line that says why an agent does not fit; an error if its stream cannot be read.
 fn judge(path: Option<&Path>, program: &[u8], own: Option<&str>) -> Result<Option<String>, Error> {
     let found = build_of(program);
     if let Some(Said { stream, .. }) = &found
@@ -56,7 +55,7 @@ fn judge(path: Option<&Path>, program: &[u8], own: Option<&str>) -> Result<Optio
     }))
 }
 
-/// Says once of each agent that it is of another build. No path: it is built in.
+/// Warns once for each agent that it is from another build. `path` is `None` for a built-in agent.
 pub(super) fn check(path: Option<&Path>, program: &[u8]) -> Result<(), Error> {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let Some(line) = judge(path, program, BUILD)? else { return Ok(()) };
@@ -83,7 +82,7 @@ mod tests {
         for none in ["flashscope-agent 0.2.0, stream version 1", "flashscope-agent", ""] {
             assert_eq!(build_of(&program(none)), None, "{none}");
         }
-        // It ends with the program.
+        // The text ends with the program.
         assert_eq!(build_of(b"flashscope-agent 0.2.0, stream version 1, build 01"), None);
     }
 

@@ -1,4 +1,4 @@
-//! The agents that this program carries: compressed, each with the hash of what it unpacks to. `build.rs` makes the table.
+//! The agents in this program: compressed, each with the hash of its unpacked bytes. `build.rs` makes the table.
 
 use flashscope_output::hex;
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ pub(super) struct Carried {
     pub arch: &'static str,
     /// `flashscope-agent`, `flashscope-sqlite`.
     pub name: &'static str,
-    /// Bytes once unpacked.
+    /// Unpacked size, bytes.
     pub size: usize,
     /// SHA-256 of the unpacked bytes, in hexadecimal.
     pub sha256: &'static str,
@@ -19,13 +19,13 @@ pub(super) struct Carried {
     pub deflated: &'static [u8],
 }
 
-// `const CARRIED: &[Carried]`, and `pub(super) const BUILD: Option<&str>`: the hash of the agent's sources, where they were there.
+// `const CARRIED: &[Carried]`, and `pub(super) const BUILD: Option<&str>`: the hash of the agent's sources, if they were available.
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// Every architecture that a whole build carries an agent of.
+/// The architectures of the agents in a complete build.
 pub const CARRIED_BY_DESIGN: [&str; 7] = ["x86_64", "aarch64", "armhf", "armel", "riscv64", "mipsel", "mips64el"];
 
-/// The architectures whose agents this program carries, in the order of [`CARRIED_BY_DESIGN`].
+/// The architectures of the agents in this program, in the order of [`CARRIED_BY_DESIGN`].
 pub fn carried() -> Vec<&'static str> {
     CARRIED_BY_DESIGN.into_iter().filter(|arch| find(arch, super::AGENT).is_some()).collect()
 }
@@ -35,7 +35,7 @@ pub(super) fn find(arch: &str, name: &str) -> Option<&'static Carried> {
 }
 
 impl Carried {
-    /// The program itself, which is what was built in: its hash says so.
+    /// The unpacked program, checked against its hash.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, Error> {
         let bytes = miniz_oxide::inflate::decompress_to_vec_with_limit(self.deflated, self.size).unwrap_or_default();
         if hex(&Sha256::digest(&bytes)) == self.sha256 {

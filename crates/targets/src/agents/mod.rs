@@ -1,7 +1,7 @@
-//! Agents: those that this program carries, and one's own.
+//! Finds agents: those in this program, and the user's own.
 //!
-//! An agent runs as root on the user's machine or board. So it comes from this program itself, or from a place that the user
-//! named (`--agent`, or the directory in `FLASHSCOPE_AGENTS`); never from the working directory or from beside the program.
+//! An agent runs as root on the user's machine or board. So it comes from this program, or from a place that the user named (`--agent`, or
+//! the directory in `FLASHSCOPE_AGENTS`), and never from the working directory or the program's directory.
 
 mod build;
 mod carried;
@@ -17,10 +17,10 @@ pub use carried::{CARRIED_BY_DESIGN, carried};
 /// File name of an agent in its architecture's directory.
 const AGENT: &str = "flashscope-agent";
 
-/// What `--agent` named.
+/// The path given with `--agent`.
 static NAMED: OnceLock<PathBuf> = OnceLock::new();
 
-/// Takes agents from `path` from now on: one agent, or a directory with `ARCH/flashscope-agent`. The first call counts.
+/// Takes agents from `path` from now on: one agent, or a directory with `ARCH/flashscope-agent`. Only the first call has an effect.
 pub fn use_agents(path: &Path) -> Result<(), Error> {
     let path = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
     let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, e))?;
@@ -31,14 +31,14 @@ pub fn use_agents(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where an agent is.
+/// The place of an agent.
 enum Source {
     File(PathBuf),
     Carried(&'static carried::Carried),
 }
 
-/// The agent's bytes for an architecture: `x86_64`, `aarch64`, `armhf`, `armel`, `riscv64`, `mipsel`, `mips64el`, or what
-/// the user's own directory calls it.
+/// The agent's bytes for an architecture: `x86_64`, `aarch64`, `armhf`, `armel`, `riscv64`, `mipsel`, `mips64el`, or a name in the user's
+/// own directory.
 pub(crate) fn agent_bytes(arch: &str) -> Result<Vec<u8>, Error> {
     match find(arch, AGENT)? {
         Source::File(path) => {
@@ -54,8 +54,8 @@ pub(crate) fn agent_bytes(arch: &str) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The agent for an architecture as a file that can be run or sent. One that this program carries is unpacked first, into a
-/// directory that no other user can write to.
+/// The agent for an architecture as a file to run or send. A built-in agent is unpacked first, to a directory that no other user can write
+/// to.
 pub fn agent_for(arch: &str) -> Result<PathBuf, Error> {
     let source = find(arch, AGENT)?;
     let named = matches!(source, Source::File(_));
@@ -65,22 +65,22 @@ pub fn agent_for(arch: &str) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// A program that belongs to the agent of a machine, as `uname -m` names it there (`flashscope-sqlite`).
+/// Another program for a machine that has an agent (`flashscope-sqlite`). `machine`: as in `uname -m`.
 pub fn companion_for(machine: &str, name: &str) -> Result<PathBuf, Error> {
     file(find(arch_of_machine(machine).unwrap_or(machine), name)?)
 }
 
-/// The agent that runs on this host.
+/// The agent for this host.
 pub fn host_agent() -> Result<PathBuf, Error> {
     agent_for(host_arch())
 }
 
-/// The same for putting right what earlier runs left: an agent of another build does that too.
+/// The agent for cleaning up after earlier runs: one of another build is accepted.
 pub fn sweeping_agent() -> Result<PathBuf, Error> {
     file(find(host_arch(), AGENT)?)
 }
 
-/// The agent's architecture of this program itself.
+/// The agent architecture of this host.
 fn host_arch() -> &'static str {
     let little = cfg!(target_endian = "little");
     match std::env::consts::ARCH {
@@ -103,7 +103,7 @@ fn find(arch: &str, name: &str) -> Result<Source, Error> {
     match NAMED.get() {
         Some(path) if path.is_dir() => return in_directory(arch, name, path),
         Some(path) if name == AGENT => return own(arch, path.clone()).map(Source::File),
-        // One agent says nothing of other programs.
+        // `--agent` with one agent does not concern other programs.
         Some(_) | None => {}
     }
     if let Some(dir) = std::env::var_os("FLASHSCOPE_AGENTS").filter(|dir| !dir.is_empty()) {
@@ -116,7 +116,7 @@ fn find(arch: &str, name: &str) -> Result<Source, Error> {
 }
 
 fn in_directory(arch: &str, name: &str, dir: &Path) -> Result<Source, Error> {
-    // An architecture comes from a far side's `uname -m`: a name, not a way through the file system.
+    // The architecture may come from a remote `uname -m`: it must be a plain name, not a path.
     let plain = arch.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let path = dir.join(arch).join(name);
     if plain && path.is_file() {
@@ -125,7 +125,7 @@ fn in_directory(arch: &str, name: &str, dir: &Path) -> Result<Source, Error> {
     Err(Error::AgentMissing { arch: arch.to_owned(), name: name.to_owned(), path })
 }
 
-/// One agent that the user named, where it is for this architecture.
+/// The agent that the user named; an error if it is for another architecture.
 fn own(arch: &str, path: PathBuf) -> Result<PathBuf, Error> {
     let Some(program) = Program::of(&path)? else { return Err(Error::NoAgentFile { path }) };
     match Program::wanted(arch) {
@@ -136,7 +136,7 @@ fn own(arch: &str, path: PathBuf) -> Result<PathBuf, Error> {
     }
 }
 
-/// What an ELF program runs on: the first fields of its header (System V ABI, "ELF Header").
+/// The machine of an ELF program: the first fields of its header (System V ABI, "ELF Header").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Program {
     bits: u8,
@@ -148,7 +148,7 @@ impl Program {
     fn of(path: &Path) -> Result<Option<Program>, Error> {
         use std::io::Read as _;
         let mut header = Vec::new();
-        // A FIFO may have no writer.
+        // A FIFO may have no writer, so reading it could block.
         if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
             return Ok(None);
         }
@@ -169,7 +169,7 @@ impl Program {
         Ok(Some(Program { bits, little_endian, machine }))
     }
 
-    /// What an agent of this architecture is; `None` where the name is not one of ours.
+    /// The header fields of an agent for this architecture; `None` for an unknown name.
     fn wanted(arch: &str) -> Option<Program> {
         let (bits, machine) = match arch {
             "x86_64" => (64, 62),
@@ -199,8 +199,8 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// The agent's architecture for what `uname -m` says. 32-bit ARM below v7 has no hard float in Debian's sense: armel. MIPS
-/// says nothing of its byte order there: see [`arch_of_remote`].
+/// The agent's architecture for a name from `uname -m`. 32-bit ARM below v7 has no hard float by Debian's definition: armel. For MIPS the
+/// name does not give the byte order: see [`arch_of_remote`].
 pub(crate) fn arch_of_machine(machine: &str) -> Option<&'static str> {
     Some(match machine {
         "x86_64" | "amd64" => "x86_64",
@@ -215,8 +215,8 @@ pub(crate) fn arch_of_machine(machine: &str) -> Option<&'static str> {
     })
 }
 
-/// The same with what the ELF header of a far side's shell says: the bytes `EI_CLASS` (1: 32 bits) and `EI_DATA` (1: little
-/// endian). A MIPS kernel calls itself "mips" or "mips64" in both byte orders; user space decides.
+/// The agent's architecture for a remote machine, also using the ELF header of its shell: the bytes `EI_CLASS` (1: 32 bits) and `EI_DATA`
+/// (1: little endian). A MIPS kernel is called "mips" or "mips64" in both byte orders; user space decides.
 pub(crate) fn arch_of_remote(machine: &str, shell: &str) -> Option<&'static str> {
     match (machine, shell) {
         ("mips" | "mips64", "\u{1}\u{1}") => Some("mipsel"),
@@ -265,7 +265,7 @@ mod tests {
         let path = dir.path().join("agent");
         std::fs::write(&path, header(1, 1, [40, 0])).unwrap();
         assert!(own("armhf", path.clone()).is_ok() && own("armel", path.clone()).is_ok());
-        // A name that is none of ours is the user's to judge.
+        // For an unknown name, the user is responsible.
         assert!(own("armv7-uclibc", path.clone()).is_ok());
         let error = own("aarch64", path.clone()).unwrap_err().to_string();
         assert!(error.contains("is for 32-bit ARM") && error.contains("aarch64"), "{error}");

@@ -1,4 +1,4 @@
-//! A carried program as a file: in a directory that only this user and root can change, under its hash.
+//! Unpacks a built-in program to a file named by its hash, in a directory that only this user and root can change.
 
 use std::fs::{DirBuilder, Metadata};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -11,7 +11,7 @@ use super::carried::Carried;
 use crate::error::Error;
 use crate::scratch::{cache_dir, user};
 
-/// Where a carried program is, ready to run. Its bytes are compared with its hash each time.
+/// The path of a built-in program, ready to run. Its bytes are compared with its hash at each call.
 pub(super) fn unpacked(carried: &Carried) -> Result<PathBuf, Error> {
     let mut problem = None;
     for place in places() {
@@ -23,7 +23,7 @@ pub(super) fn unpacked(carried: &Carried) -> Result<PathBuf, Error> {
     Err(problem.unwrap_or(Error::NoCacheDir))
 }
 
-/// The cache; where that belongs to another user (`sudo` that keeps HOME), a directory of the system's.
+/// Directories to try: the cache, or a system directory if the cache belongs to another user (`sudo` that keeps HOME).
 fn places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = cache_dir().into_iter().map(|dir| dir.join("agents")).collect();
     let user = user();
@@ -50,7 +50,7 @@ fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
     if std::fs::read(&path).is_ok_and(|found| hex(&Sha256::digest(&found)) == carried.sha256) {
         return Ok(path);
     }
-    // Moved into place whole: another process may be running it, or unpacking it too.
+    // Moved into place as a whole: another process may be running or unpacking it.
     let partial = dir.join(format!("{}.{}", carried.name, std::process::id()));
     std::fs::remove_file(&partial).ok();
     let bytes = carried.bytes()?;
@@ -68,13 +68,13 @@ fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// The first directory on the way to `dir` in which others than this user and root can replace what lies there.
+/// The first directory on the way to `dir` in which users other than root and this one can replace files.
 fn changeable(dir: &Path) -> std::io::Result<Option<PathBuf>> {
     let dir = dir.canonicalize()?;
     let user = user();
     let safe = |meta: &Metadata| {
         let ours = meta.uid() == 0 || Some(meta.uid()) == user;
-        // In a sticky directory others cannot rename or remove what is ours.
+        // In a sticky directory, other users cannot rename or remove our files.
         ours && (meta.mode() & 0o022 == 0 || meta.mode() & 0o1000 != 0)
     };
     for above in dir.ancestors() {
@@ -82,7 +82,7 @@ fn changeable(dir: &Path) -> std::io::Result<Option<PathBuf>> {
             return Ok(Some(above.to_owned()));
         }
     }
-    // The directory itself is ours alone, also below a sticky one.
+    // The directory itself must be ours, also below a sticky one.
     let own = std::fs::metadata(&dir)?;
     Ok((Some(own.uid()) != user || own.mode() & 0o022 != 0).then_some(dir))
 }

@@ -1,10 +1,10 @@
-//! A private apt state for each suite and architecture: no root, and the host's dpkg is not touched.
+//! A private apt state for each suite and architecture, without root and without touching the host's dpkg.
 //!
-//! Every use works on a copy of its own (hard links of the cached index), and publishes it by rename when the index was
-//! updated. So concurrent fetches do not wait for one another, and a killed one leaves the cache whole.
+//! Each use works on its own copy (hard links to the cached index), and publishes it by rename after an update. So concurrent fetches do
+//! not wait for each other, and a killed one leaves the cache intact.
 //!
-//! Where packages come from is the host's own configuration, read when it is needed: the mirror from its sources, the
-//! way there (proxies, certificates, …) from its `Acquire` options. Hooks and pins of the host are not taken over.
+//! The package source comes from the host's own configuration, read at each use: the mirror from its sources, proxies, certificates and so
+//! on from its `Acquire` options. Hooks and pins of the host are not used.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ pub(super) struct Apt {
     state: ScratchDir,
     suite: String,
     arch: String,
-    /// Its sources.list.
+    /// The text of its sources.list.
     source: String,
 }
 
-/// A package file to download: what apt says of it.
+/// A package file to download, as apt lists it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Deb {
     pub file: String,
@@ -40,8 +40,8 @@ pub(super) struct Deb {
 }
 
 impl Apt {
-    /// The suite's index, updated where `update` says so or none is cached. Where the update fails, a cached index is
-    /// used, and `progress` says so.
+    /// Opens the suite's index. It is updated if `update` is set or no index is cached. If the update fails, a cached index is used, with a
+    /// message to `progress`.
     pub(super) fn open(suite: &str, arch: &str, update: bool, progress: &dyn Progress) -> Result<Apt, Error> {
         let source = source_lines(&host_source()?, "deb", suite);
         let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned(), source };
@@ -59,7 +59,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// As [`Apt::open`], for the suite's source packages.
+    /// Like [`Apt::open`], for the suite's source packages.
     pub(super) fn open_sources(suite: &str, arch: &str, progress: &dyn Progress) -> Result<Apt, Error> {
         let source = source_lines(&host_source()?, "deb-src", suite);
         let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned(), source };
@@ -74,12 +74,12 @@ impl Apt {
     }
 
     fn published(&self) -> Result<PathBuf, Error> {
-        // An index of another mirror is of no use to apt: a directory for each.
+        // apt cannot use another mirror's index, so each mirror has its own directory.
         let mirror = &hex(&Sha256::digest(&self.source))[..16];
         Ok(cache_dir()?.join("apt").join(&self.suite).join(&self.arch).join(mirror))
     }
 
-    /// Links the cached index into the private state. Says whether there was one.
+    /// Links the cached index into the private state. Returns whether there was one.
     fn seed(&self) -> Result<bool, Error> {
         for dir in ["lists/partial", "cache/archives/partial", "none"] {
             let path = self.path(dir);
@@ -102,7 +102,7 @@ impl Apt {
         let acquire = process::output(Command::new("apt-config").arg("dump"), "apt")?;
         let mut conf = acquire_options(&String::from_utf8_lossy(&acquire.stdout));
         let dir = |name: &str| self.path(name).display().to_string();
-        // The parts directory of the host is not read (its hooks would touch the host's cache): hence the copy above.
+        // The host's parts directory is not read, because its hooks would touch the host's cache: hence the copy above.
         for (option, value) in [
             ("Dir::Etc::main", dir("none/main")),
             ("Dir::Etc::parts", dir("none")),
@@ -127,7 +127,7 @@ impl Apt {
             writeln!(conf, "{option} \"{value}\";").expect("a String takes it");
         }
         if base_of(&self.suite).is_some() {
-            // Backports would come last.
+            // Otherwise backports would have the lowest priority.
             writeln!(conf, "APT::Default-Release \"{}\";", self.suite).expect("a String takes it");
         }
         writeln!(conf, "APT::Architectures {{\"{}\";}};", self.arch).expect("a String takes it");
@@ -139,7 +139,7 @@ impl Apt {
     }
 
     fn command(&self, program: &str) -> Command {
-        // A killed fetch takes apt with it: nothing else would end it.
+        // If the fetch is killed, apt must end too: nothing else would end it.
         let mut command = process::dies_with_us("TERM", program.as_ref());
         command.env("APT_CONFIG", self.path("apt.conf")).env("LC_ALL", "C.UTF-8");
         command
@@ -160,7 +160,7 @@ impl Apt {
                 std::fs::hard_link(entry.path(), &to).map_err(|e| Error::io(&to, e))?;
             }
         }
-        // A concurrent fetch may publish at the same time; the last one wins, and either index is whole.
+        // A concurrent fetch may publish at the same time. The last one wins; either index is complete.
         let published = self.published()?;
         let aside = ScratchDir::new("old-lists")?;
         std::fs::rename(&published, aside.path().join("lists")).ok();
@@ -168,7 +168,7 @@ impl Apt {
         Ok(())
     }
 
-    /// A package as the index has it.
+    /// A package's entry in the index.
     pub(super) fn show(&self, package: &str) -> Result<Option<Stanza>, Error> {
         let mut command = self.command("apt-cache");
         command.args(["show", "--no-all-versions", "--", package]);
@@ -176,7 +176,7 @@ impl Apt {
         Ok(stanza::parse(&String::from_utf8_lossy(&output.stdout)).into_iter().find(|s| s.package == package))
     }
 
-    /// Packages as the index has them, in no particular order.
+    /// Entries of packages in the index, in any order.
     pub(super) fn show_all(&self, packages: &[String]) -> Result<Vec<Stanza>, Error> {
         let mut command = self.command("apt-cache");
         command.args(["show", "--no-all-versions", "--"]).args(packages);
@@ -191,7 +191,7 @@ impl Apt {
         }
     }
 
-    /// Names of the packages that installing these on an empty system takes, Recommends not counted.
+    /// Names of the packages that are installed with these on an empty system, without Recommends.
     pub(super) fn closure(&self, packages: &[String]) -> Result<Vec<String>, Error> {
         let mut command = self.command("apt-get");
         command.args(["-s", "-q", "-y", "install", "--"]).args(packages);
@@ -211,7 +211,7 @@ impl Apt {
         }
     }
 
-    /// Downloads packages (`name=version`) into a directory; apt checks their hashes.
+    /// Downloads packages (`name=version`) to a directory; apt checks their hashes.
     pub(super) fn download(&self, packages: &[String], dir: &Path, progress: &dyn Progress) -> Result<Vec<Deb>, Error> {
         let failed = |problem: String| Error::Download { package: packages.join(" "), problem };
         let mut command = self.command("apt-get");
@@ -233,7 +233,7 @@ impl Apt {
 }
 
 impl Apt {
-    /// Downloads a source package's upstream archive into a directory; apt checks its hash. Gives the archive.
+    /// Downloads a source package's upstream archive to a directory; apt checks its hash. Returns the archive.
     pub(super) fn download_source(&self, package: &str, dir: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
         let failed = |problem: String| Error::Download { package: package.to_owned(), problem };
         let mut command = self.command("apt-get");
@@ -249,7 +249,7 @@ impl Apt {
     }
 }
 
-/// Runs apt and reports how much has arrived in `dir` meanwhile. An error is apt's own last word.
+/// Runs apt and reports the number of bytes in `dir` meanwhile. An error has apt's own message.
 fn watched(mut command: Command, dir: &Path, total: Option<u64>, progress: &dyn Progress) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("apt-get: {e}"))?;
@@ -257,7 +257,7 @@ fn watched(mut command: Command, dir: &Path, total: Option<u64>, progress: &dyn 
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
         if let Some(stderr) = stderr {
-            // apt's stderr is short; bounded all the same.
+            // apt's stderr is short; it is limited anyway.
             use std::io::Read as _;
             stderr.take(1 << 20).read_to_string(&mut text).ok();
         }
@@ -281,7 +281,7 @@ fn size_of(dir: &Path) -> u64 {
     files.chain(partial).filter_map(|entry| entry.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
 }
 
-/// The first error that apt prints is the cause; later ones say that something failed.
+/// The first error from apt is the cause; later ones only say that something failed.
 fn last_error(stderr: &str) -> String {
     let errors: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("E: ")).collect();
     let first = errors.first().copied().or_else(|| stderr.lines().last()).unwrap_or("apt-get failed").trim();
@@ -313,7 +313,7 @@ fn uris(text: &str) -> Vec<Deb> {
         .collect()
 }
 
-/// The `Acquire` options of `apt-config dump`, except those about what indices to fetch: they are ours.
+/// The `Acquire` options in `apt-config dump`, without those that select indices: these are ours.
 fn acquire_options(dump: &str) -> String {
     dump.lines()
         .filter(|line| line.starts_with("Acquire::"))
@@ -327,7 +327,7 @@ fn acquire_options(dump: &str) -> String {
         })
 }
 
-/// A source of the host that offers Debian's own packages.
+/// A source of the host that has Debian's own packages.
 #[derive(Debug, Default, PartialEq)]
 struct Source {
     uri: String,
@@ -363,7 +363,7 @@ fn host_source() -> Result<Source, Error> {
     choose(sources, codename.trim_matches('"')).ok_or(Error::NoMirror)
 }
 
-/// The source of the host's own release; else one of a release that is Debian's for sure.
+/// The source for the host's own release, or else one for a release that is certainly Debian's.
 fn choose(sources: Vec<Source>, codename: &str) -> Option<Source> {
     const DEBIAN: [&str; 9] =
         ["stable", "oldstable", "testing", "unstable", "sid", "bullseye", "bookworm", "trixie", "forky"];
@@ -417,19 +417,19 @@ fn deb822_sources(text: &str) -> Vec<Source> {
             uri,
             suites: words("Suites"),
             components: words("Components"),
-            // A key written out in the file (several lines) stays empty here.
+            // A key in the file itself (several lines) stays empty here.
             signed_by: value("Signed-By").filter(|path| path.starts_with('/')),
         }));
     }
     sources
 }
 
-/// The suite that backports lie on top of: they are few packages, and what those depend on is from there.
+/// The base suite of a backports suite. Backports are few packages, and their dependencies come from the base suite.
 pub(super) fn base_of(suite: &str) -> Option<&str> {
     suite.strip_suffix("-backports")
 }
 
-/// The lines for another suite at the same mirror. Debian's own keyring has the keys of every suite.
+/// The lines for another suite at the same mirror. Debian's own keyring has the keys of all suites.
 fn source_lines(source: &Source, kind: &str, suite: &str) -> String {
     let keyring = KEYRINGS.iter().find(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
     let signed = match keyring.or_else(|| source.signed_by.clone()) {
@@ -440,12 +440,12 @@ fn source_lines(source: &Source, kind: &str, suite: &str) -> String {
     suites.into_iter().flatten().map(|suite| format!("{kind} {signed}{} {suite} main\n", source.uri)).collect()
 }
 
-/// Unpacks a package's files; nothing of it is run.
+/// Unpacks a package's files without running any of them.
 pub(super) fn unpack(deb: &Path, to: &Path) -> Result<(), Error> {
     process::checked(Command::new("dpkg-deb").arg("-x").arg(deb).arg(to), "dpkg").map(drop)
 }
 
-/// Puts a finished directory in its place in the cache. Where another process was faster, its result stays.
+/// Moves a finished directory to its place in the cache. If another process was faster, its result stays.
 pub(super) fn publish(dir: ScratchDir, to: &Path) -> Result<(), Error> {
     let from = dir.path().to_owned();
     match dir.publish(to) {

@@ -1,4 +1,4 @@
-//! A NAND chip as data (`chips/*.toml`), and as parameters of the kernel's simulator.
+//! A NAND chip defined by a file (`chips/*.toml`), and its parameters for the kernel's simulator.
 
 use serde::Deserialize;
 
@@ -11,21 +11,21 @@ use crate::error::Error;
 pub struct Chip {
     /// "Micron SLC 256 MiB"
     pub name: String,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: String,
     pub page_bytes: u32,
-    /// Out-of-band bytes of a page.
+    /// Out-of-band bytes per page.
     pub spare_bytes: u32,
     pub pages_per_block: u32,
-    /// Erase blocks.
+    /// Number of erase blocks.
     pub blocks: u32,
-    /// Array to page register, without the transfer.
+    /// Time from the array to the page register, without the transfer.
     pub read_array_us: u32,
     pub program_us: u32,
     pub erase_ms: u32,
-    /// One byte over the bus.
+    /// Time of one byte on the bus.
     pub cycle_ns: u32,
-    /// Program/erase cycles that a block endures.
+    /// Rated program/erase cycles of a block.
     pub erase_cycles: u32,
     id_bytes: [u8; 4],
     do_delays: bool,
@@ -76,19 +76,19 @@ struct Nandsim {
     do_delays: bool,
 }
 
-/// What a chip does that a sound one does not, as nandsim simulates it (drivers/mtd/nand/raw/nandsim.c).
+/// Faults that nandsim simulates (drivers/mtd/nand/raw/nandsim.c).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
-    /// At most so many bits of a page are wrong when it is read, some pages now and then.
+    /// Largest number of wrong bits when a page is read; only some reads have them.
     pub bit_flips: u32,
-    /// Erase blocks that are bad from the start.
+    /// Erase blocks that are bad from the beginning.
     pub bad_blocks: Vec<u32>,
-    /// `[block, erases]`: fails to erase after so many.
+    /// `[block, erases]`: erasing fails after this number of erases.
     pub weak_blocks: Vec<[u32; 2]>,
-    /// `[page, programs]`: fails to program after so many.
+    /// `[page, programs]`: programming fails after this number of programs.
     pub weak_pages: Vec<[u32; 2]>,
-    /// `[page, reads]`: reads wrong after so many.
+    /// `[page, reads]`: reads return wrong data after this number of reads.
     pub grave_pages: Vec<[u32; 2]>,
 }
 
@@ -115,7 +115,7 @@ impl Faults {
 impl TryFrom<ChipFile> for Chip {
     type Error = String;
 
-    /// Refuses figures that no computation can use: sizes of nothing, and erase blocks of 4 GiB and more.
+    /// Refuses figures that no computation can use: zero sizes, and erase blocks of 4 GiB and more.
     fn try_from(file: ChipFile) -> Result<Chip, String> {
         let Geometry { page_bytes, pages_per_block, blocks, .. } = file.geometry;
         let block_bytes = page_bytes.checked_mul(pages_per_block).filter(|&bytes| bytes > 0 && blocks > 0);
@@ -148,37 +148,37 @@ impl TryFrom<ChipFile> for Chip {
 }
 
 impl Chip {
-    /// Loads a chip by name, or from a file where the name holds a slash.
+    /// Loads a chip by name, or from a file if the name contains a slash.
     pub fn load(name: &str) -> Result<Chip, Error> {
         let file = files::CHIPS.find(name)?;
         files::parse(&file.path, &file.text)
     }
 
-    /// What reading a page takes, transfer included, spare bytes left out (as the paper counts it, section 4.1.1).
+    /// Time to read a page, transfer included, without spare bytes (as in the paper, section 4.1.1).
     pub fn page_read_ns(&self) -> u64 {
         u64::from(self.read_array_us) * 1000 + u64::from(self.page_bytes) * u64::from(self.cycle_ns)
     }
 
-    /// Bytes of an erase block, spare not counted.
+    /// Size of an erase block in bytes, without spare bytes.
     pub fn block_bytes(&self) -> u32 {
         self.page_bytes * self.pages_per_block
     }
 
-    /// Bytes of the chip, spare not counted.
+    /// Size of the chip in bytes, without spare bytes.
     pub fn size_bytes(&self) -> u64 {
         u64::from(self.block_bytes()) * u64::from(self.blocks)
     }
 
-    /// nandsim's parameters: the chip, cut into partitions of so many erase blocks (the rest of the chip becomes one more).
+    /// nandsim's parameters for the chip with partitions of so many erase blocks (the rest of the chip becomes one more partition).
     pub fn nandsim_params(&self, parts: &[u64]) -> Vec<String> {
-        // The four separate parameters are called obsolete and work on every kernel; `id_bytes` takes the same bytes.
+        // The four separate parameters are marked obsolete but work on every kernel; `id_bytes` takes the same bytes.
         let mut params: Vec<String> = ["first", "second", "third", "fourth"]
             .iter()
             .zip(self.id_bytes)
             .map(|(which, byte)| format!("{which}_id_byte={byte:#04x}"))
             .collect();
         params.push(format!("access_delay={}", self.read_array_us));
-        // Spelt so in nandsim.c.
+        // This is the spelling in nandsim.c.
         params.push(format!("programm_delay={}", self.program_us));
         params.push(format!("erase_delay={}", self.erase_ms));
         params.push(format!("output_cycle={}", self.cycle_ns));

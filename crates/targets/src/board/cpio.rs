@@ -1,5 +1,5 @@
-//! A writer of newc cpio archives (Linux Documentation/driver-api/early-userspace/buffer-format.rst) whose bytes depend on
-//! nothing but the contents: entries sorted by path, inode numbers counted, owner root, time 0.
+//! Writes newc cpio archives (Linux Documentation/driver-api/early-userspace/buffer-format.rst) that depend only on their contents: entries
+//! sorted by path, numbered inodes, owner root, time 0.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -10,16 +10,16 @@ pub(super) const REGULAR: u32 = 0o100_000;
 pub(super) const LINK: u32 = 0o120_000;
 pub(super) const CHARACTER: u32 = 0o020_000;
 
-/// What an entry holds.
+/// The contents of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Contents {
     Directory,
     Bytes(Vec<u8>),
-    /// A file of this host and its size.
+    /// A file of this host, with its size.
     File(PathBuf, u64),
-    /// A symbolic link's target.
+    /// The target of a symbolic link.
     Link(String),
-    /// A character device's numbers.
+    /// The numbers of a character device.
     Device(u32, u32),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub contents: Contents,
 }
 
-/// Writes an archive: paths without leading slash, parents before children by the map's order.
+/// Writes an archive. Paths have no leading slash; the map's order puts parents before children.
 pub(super) fn write(entries: &BTreeMap<String, Entry>, out: &mut dyn Write) -> io::Result<()> {
     let mut position = 0;
     for (inode, (path, entry)) in entries.iter().enumerate() {
@@ -74,7 +74,7 @@ fn header(
 ) -> io::Result<()> {
     let size = u32::try_from(size).map_err(|_| io::Error::other(format!("{path}: 4 GiB or more")))?;
     let name_size = path.len() + 1;
-    // magic, inode, mode, uid, gid, links, mtime, size, device of the file (2), device it is (2), name's size, checksum
+    // magic, inode, mode, uid, gid, links, mtime, size, device of the file (2), device number (2), length of the name, checksum
     let header = format!(
         "070701{inode:08x}{mode:08x}{0:08x}{0:08x}{links:08x}{0:08x}{size:08x}{0:08x}{0:08x}{major:08x}{minor:08x}\
          {name_size:08x}{0:08x}{path}\0",

@@ -1,14 +1,14 @@
-//! Delays of a kernel that cost the host less, and take the board as long.
+//! Patches a kernel's delay loops so that they cost the host less, with equal guest time.
 //!
-//! On 32-bit ARM `__timer_delay()` (arch/arm/lib/delay.c, under `udelay()`, by which nandsim lets the chip's time pass) asks the
-//! clock until the delay is over. Where time is executed instructions, QEMU leaves its translated code each time the clock is read:
-//! half of what a board that reads NAND costs its host. Between two readings is `cpu_relax()`, on these kernels a barrier and ten
-//! nops (CONFIG_ARM_ERRATA_754327). In their place stands a loop of nops for a quarter of the time that is left at most: it still
-//! ends with the first reading of the clock that is late enough, after some twenty readings instead of thousands.
+//! On 32-bit ARM, `__timer_delay()` (arch/arm/lib/delay.c) reads the clock until the delay is over. It implements `udelay()`, with which
+//! nandsim simulates the chip's time. If guest time counts instructions, QEMU leaves its translated code at each reading of the clock: that
+//! is half of the host's cost of a board that reads NAND. Between two readings is `cpu_relax()`, in these kernels a barrier and ten nops
+//! (CONFIG_ARM_ERRATA_754327). The patch replaces them by a loop of nops for at most a quarter of the remaining time. The delay still ends
+//! with the first reading that is late enough, after about twenty readings instead of thousands.
 //!
-//! On x86 `delay_tsc()` (arch/x86/lib/delay.c) has a `pause` between two readings, at which QEMU leaves its translated code and its
-//! loop over processors as well (target/i386/tcg/misc_helper.c, `do_pause()`). A nop of two bytes stands there instead, which takes
-//! the board as long, one instruction. So it is in `calibrate_APIC_clock()` (arch/x86/kernel/apic/apic.c), which counts the ticks of the
+//! On x86, `delay_tsc()` (arch/x86/lib/delay.c) has a `pause` between two readings. At a `pause`, QEMU leaves its translated code and its
+//! loop over processors (target/i386/tcg/misc_helper.c, `do_pause()`). The patch replaces it by a two-byte nop, which takes the board the
+//! same time, one instruction. The same holds in `calibrate_APIC_clock()` (arch/x86/kernel/apic/apic.c), which counts the ticks of the
 //! local timer during 100 ms at each start: 2.8 of 8 s that a boot cost its host.
 
 /// `dmb ish`, `nop`: `cpu_relax()`.
@@ -19,7 +19,7 @@ const RELAX: [u32; 11] = {
 };
 const NOP: u32 = 0xe320_f000;
 
-/// Puts the loop into an unpacked kernel, if it has that function in the form that is known; says whether.
+/// Patches an unpacked kernel, if it has this function in the known form. Returns whether it does.
 pub(super) fn wait_in_nops(kernel: &mut [u8]) -> bool {
     let words: Vec<u32> =
         kernel.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect();
@@ -32,8 +32,8 @@ pub(super) fn wait_in_nops(kernel: &mut [u8]) -> bool {
     true
 }
 
-/// Where `cpu_relax()` stands after this, which is in `__timer_delay()` alone: the registers of the time that has passed and of
-/// the time that is to pass.
+/// Matches the code before a `cpu_relax()`, which only `__timer_delay()` has. Returns the registers of the elapsed time and of the whole
+/// delay:
 ///
 /// ```text
 /// blx  rF          @ the clock
@@ -54,15 +54,15 @@ fn registers(words: &[u32], at: usize) -> Option<(u32, u32)> {
         && before[1] >> 12 & 15 == elapsed
         && before[2] & 0xfff0_fff0 == 0xe150_0000
         && before[3] & 0xfe10_8000 == 0x2810_8000;
-    // Afterwards only registers that the clock's function keeps are read: r2 is free.
+    // The next instructions read only registers that the clock's function preserves, so r2 is free.
     let next = *words.get(at + RELAX.len())?;
     let kept = |register: u32| (4..=11).contains(&register);
     (shape && next & 0xfff0_0fff == 0xe590_0000 && kept(next >> 16 & 15) && kept(cycles) && elapsed != 2)
         .then_some((elapsed, cycles))
 }
 
-/// A pass of the loop, eight instructions, takes a tick of the clock (16 ns) at 2 ns an instruction and four at 8 ns: so many
-/// passes as a quarter of the ticks that are left are never too many.
+/// One pass of the loop has eight instructions. It takes one tick of the clock (16 ns) at 2 ns per instruction, and four ticks at 8 ns. So
+/// a quarter of the remaining ticks is never too many passes.
 fn waiting(elapsed: u32, cycles: u32) -> [u32; 11] {
     let mut words = [NOP; 11];
     words[0] = 0xe040_2000 | cycles << 16 | elapsed; // sub r2, cycles, elapsed
@@ -73,15 +73,15 @@ fn waiting(elapsed: u32, cycles: u32) -> [u32; 11] {
     words
 }
 
-/// `rdtsc` and the room that alternatives have for `lfence; rdtsc` or `rdtscp`: `rdtsc_ordered()`.
+/// `rdtsc` with the room for the alternatives `lfence; rdtsc` or `rdtscp`: `rdtsc_ordered()`.
 const RDTSC_ORDERED: [u8; 5] = [0x0f, 0x31, 0x90, 0x90, 0x90];
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 const NOP_OF_TWO: [u8; 2] = [0x66, 0x90];
-/// From the `pause` to either reading there are 17 to 26 bytes in Debian's kernels from 5.10 to 7.2.
+/// In Debian's kernels from 5.10 to 7.2, 17 to 26 bytes are between the `pause` and either reading.
 const NEAR: usize = 40;
 
-/// Takes the `pause` out of an unpacked x86 kernel's `delay_tsc()`, if there is one such between two ordered readings of the time
-/// stamp counter; says whether.
+/// Removes the `pause` from an unpacked x86 kernel's `delay_tsc()`, if exactly one `pause` is between two ordered readings of the time
+/// stamp counter. Returns whether it did.
 pub(super) fn wait_without_pause(kernel: &mut [u8]) -> bool {
     let reads = |part: &[u8]| part.windows(RDTSC_ORDERED.len()).any(|bytes| bytes == RDTSC_ORDERED);
     let between = |at: &usize| {
@@ -96,13 +96,13 @@ pub(super) fn wait_without_pause(kernel: &mut [u8]) -> bool {
     true
 }
 
-/// `rdtsc; shl $32, %rdx`: the counter, read without order.
+/// `rdtsc; shl $32, %rdx`: an unordered reading of the counter.
 const RDTSC: [u8; 6] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20];
-/// `pause; jmp` by at most 128 bytes.
+/// `pause`, then a jump of at most 128 bytes.
 const PAUSE_AND_JUMP: [u8; 3] = [0xf3, 0x90, 0xeb];
 
-/// Takes the `pause` out of an unpacked x86 kernel's `calibrate_APIC_clock()`: the only one before a jump back over a reading of the time
-/// stamp counter. Says whether there is one.
+/// Removes the `pause` from an unpacked x86 kernel's `calibrate_APIC_clock()`, if exactly one `pause` is before a jump back over a reading
+/// of the time stamp counter. Returns whether it did.
 pub(super) fn calibrate_without_pause(kernel: &mut [u8]) -> bool {
     let pauses = kernel.windows(PAUSE_AND_JUMP.len()).enumerate().filter(|(_, bytes)| *bytes == PAUSE_AND_JUMP);
     let over_a_reading = |at: usize| {
@@ -122,7 +122,7 @@ pub(super) fn calibrate_without_pause(kernel: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// As GCC 12 compiles it, in essence: a reading, other instructions, the `pause`, and a jump back by so many bytes.
+    /// The essential code from GCC 12: a reading, other instructions, the `pause`, and a jump back by `back` bytes.
     fn calibration(others: usize, back: u8) -> Vec<u8> {
         [&[0xcc; 9], &RDTSC[..], &vec![0xcc; others], &PAUSE_AND_JUMP, &[back.wrapping_neg()], &[0xcc; 9]].concat()
     }
@@ -138,7 +138,7 @@ mod tests {
         let twice = [calibration(20, 31), calibration(20, 31)].concat();
         let whole = calibration(20, 31);
         let cut = whole[..whole.len() - 10].to_vec();
-        // Not as far back as the reading, forward, before the begin.
+        // Jumps that do not reach the reading, go forward, or go before the beginning.
         for bytes in [twice, cut, calibration(20, 20), calibration(20, 0x90), calibration(3, 100), Vec::new()] {
             let mut kernel = bytes.clone();
             assert!(!calibrate_without_pause(&mut kernel));
@@ -146,14 +146,14 @@ mod tests {
         }
     }
 
-    /// As GCC 12 compiles it, in essence: a reading, the loop's `pause`, a reading; other instructions are `cc` here.
+    /// The essential code from GCC 12: a reading, the loop's `pause`, a reading; other instructions are `cc` here.
     fn delay_tsc(before: usize, after: usize) -> Vec<u8> {
         [&RDTSC_ORDERED[..], &vec![0xcc; before], &PAUSE, &vec![0xcc; after], &RDTSC_ORDERED].concat()
     }
 
     #[test]
     fn one_pause_between_two_readings_is_taken_out() {
-        // Others relax, too, and others read.
+        // Other functions have a `pause` or a reading too.
         let others = [&PAUSE[..], &[0xcc; 50], &RDTSC_ORDERED, &[0xcc; 50]].concat();
         let mut kernel = [&others[..], &delay_tsc(21, 24), &others].concat();
         let expected = {
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// As GCC 12 compiles it: the end of the loop, and what follows.
+    /// The code from GCC 12: the end of the loop, and the instructions after it.
     fn function(load: u32) -> Vec<u32> {
         let mut words = vec![0xe593_3000, 0xe12f_ff33, 0xe040_3006, 0xe153_0005, 0x28bd_8070];
         words.extend(RELAX);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_loop_stands_where_the_relaxing_stood() {
-        // Another function relaxes, too.
+        // Another function has `cpu_relax()` too.
         let mut words = vec![0; 7];
         words.extend(RELAX);
         words.extend(function(0xe594_3000));
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_otherwise_stays() {
         let twice = [function(0xe594_3000), function(0xe594_3000)].concat();
-        // Registers that the clock's function does not keep.
+        // Registers that the clock's function does not preserve.
         for words in [twice, function(0xe592_3000), function(0xe594_3004), RELAX.to_vec(), Vec::new()] {
             let mut kernel = bytes(&words);
             assert!(!wait_in_nops(&mut kernel));

@@ -1,4 +1,4 @@
-//! A block device as data (`disks/*.toml`), and the file system that it carries from the start.
+//! A block device defined by a file (`disks/*.toml`), and its initial file system.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -16,18 +16,18 @@ use crate::scratch::ScratchDir;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// What it is, for results.
+    /// Description, for results.
     pub name: String,
     /// "/dev/nullb0"
     pub device: String,
     /// Kernel modules, each with its parameters.
     modules: Vec<String>,
-    /// Lines of the plan that make the device; `{NAME}` is a setting.
+    /// Lines of the plan that create the device; `{NAME}` stands for a setting.
     setup: Vec<String>,
-    /// Arguments for QEMU; `{file}` is a file of this run that holds the disk's contents. Without it the plan writes them.
+    /// Arguments for QEMU; `{file}` is a file of this run with the disk's contents. Without `{file}`, the plan writes the contents.
     #[serde(default)]
     qemu_args: Vec<String>,
-    /// What may be set for a run, with what it is otherwise: numbers and names.
+    /// Settings with their default values: numbers and names.
     settings: BTreeMap<String, Setting>,
 }
 
@@ -38,14 +38,14 @@ enum Setting {
     Name(String),
 }
 
-/// Schedulers that are modules of their own where they are not built in (block/*.c of 5.10 to 7.2).
+/// Schedulers that are separate modules, unless they are built in (block/*.c of 5.10 to 7.2).
 const SCHEDULERS: [(&str, &str); 3] = [("mq-deadline", "mq-deadline"), ("kyber", "kyber-iosched"), ("bfq", "bfq")];
 
-/// Where a disk's file system is mounted.
+/// Mount point of a disk's file system.
 pub const MOUNT_POINT: &str = "/mnt";
 
 impl Disk {
-    /// The settings of a run: the board's, some of them changed.
+    /// The settings for a run: the board's, with changes.
     pub fn settings(&self, board: &str, changes: &[(String, String)]) -> Result<DiskSettings, Error> {
         let problem = |problem: String| Error::Disk { board: board.to_owned(), problem };
         let mut values: BTreeMap<String, String> = self
@@ -84,7 +84,7 @@ impl Disk {
         Ok(settings)
     }
 
-    /// Names of modules with their parameters, without those of file systems.
+    /// Names of modules with their parameters, without file system modules.
     pub(super) fn modules(&self, settings: &DiskSettings) -> Vec<(String, String)> {
         let split = |text: &String| match text.split_once(' ') {
             Some((name, parameters)) => (name.to_owned(), parameters.to_owned()),
@@ -103,16 +103,16 @@ impl Disk {
         self.qemu_args.iter().map(|word| settings.fill(word)).collect()
     }
 
-    /// Its contents are a file of QEMU's, not written by the plan.
+    /// Whether the contents are in a file for QEMU, instead of being written by the plan.
     pub(super) fn is_file(&self) -> bool {
         self.qemu_args.iter().any(|word| word.contains(FILE))
     }
 }
 
-/// The file of a run in QEMU's arguments.
+/// Placeholder for the run's file in QEMU's arguments.
 pub(super) const FILE: &str = "{file}";
 
-/// What a run sets.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSettings {
     values: BTreeMap<String, String>,
@@ -131,7 +131,7 @@ impl DiskSettings {
         self.number("size_mib").unwrap_or(0) << 20
     }
 
-    /// The file system that the disk carries; none where the setting says `none`.
+    /// The disk's file system; `None` if the setting is `none`.
     pub fn filesystem(&self) -> Result<Option<DiskFilesystem>, String> {
         match self.get("filesystem").unwrap_or("none") {
             "none" => Ok(None),
@@ -156,7 +156,7 @@ impl std::fmt::Display for DiskSettings {
     }
 }
 
-/// A file system that is made on this host for a board's disk.
+/// A file system that is created on this host for a board's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFilesystem {
     Ext4,
@@ -166,7 +166,7 @@ pub enum DiskFilesystem {
 impl DiskFilesystem {
     const ALL: [DiskFilesystem; 2] = [DiskFilesystem::Ext4, DiskFilesystem::F2fs];
 
-    /// As mount(2) has it, and the kernel's module.
+    /// The name for mount(2) and of the kernel's module.
     pub fn name(self) -> &'static str {
         match self {
             DiskFilesystem::Ext4 => "ext4",
@@ -174,7 +174,7 @@ impl DiskFilesystem {
         }
     }
 
-    /// An empty one, the same bytes on every host whose tools know these features.
+    /// Creates an empty file system, with equal bytes on every host whose tools support these features.
     pub(super) fn make(self, size: u64) -> Result<Contents, Error> {
         let dir = ScratchDir::new(self.name())?;
         let path = dir.path().join("disk");
@@ -189,7 +189,7 @@ impl DiskFilesystem {
     }
 }
 
-/// 2020-01-01, a board's own clock at power-on.
+/// 2020-01-01, the time of a board's clock at power-on.
 const MADE_AT: &str = "1577836800";
 const UUID: &str = "5f1a5c09-0000-4000-8000-000000000001";
 const HASH_SEED: &str = "5f1a5c09-0000-4000-8000-000000000002";
@@ -200,8 +200,8 @@ fn program(name: &str, package: &str) -> Result<Command, Error> {
     Ok(Command::new(path))
 }
 
-/// The features that e2fsprogs 1.47 gives a new ext4 of itself (mke2fs.conf), but for those that 5.10 does not know. The
-/// inode tables are whole, so that no thread zeroes them in the background after mounting.
+/// The default features of a new ext4 in e2fsprogs 1.47 (mke2fs.conf), without those that 5.10 lacks. The inode tables are initialised, so
+/// that no thread zeroes them in the background after mounting.
 fn ext4(dir: &Path, disk: &Path) -> Result<(), Error> {
     let conf = dir.join("mke2fs.conf");
     std::fs::write(&conf, "[defaults]\n[fs_types]\n\text4 = {\n\t}\n\tsmall = {\n\t}\n")
@@ -225,7 +225,7 @@ fn f2fs(disk: &Path) -> Result<(), Error> {
     process::checked(command.arg(disk), "f2fs-tools").map(drop)
 }
 
-/// What a disk holds: its size, and the pieces that are not zero.
+/// The contents of a disk: its size, and the non-zero pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub size: u64,
@@ -234,7 +234,7 @@ pub(super) struct Contents {
 }
 
 const BLOCK: usize = 4096;
-/// Zeros of up to so many blocks between two pieces are kept: fewer pieces are fewer steps of the plan.
+/// Two pieces with up to this number of zero blocks between them are joined: fewer pieces need fewer steps in the plan.
 const JOIN: u64 = 16;
 
 impl Contents {
@@ -285,7 +285,7 @@ impl Contents {
         flashscope_output::hex(&hash.finalize())
     }
 
-    /// As a file with holes.
+    /// Writes the contents to a sparse file.
     pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
         let failed = |e| Error::io(path, e);
         let mut file = std::fs::File::create(path).map_err(failed)?;

@@ -1,9 +1,9 @@
-//! Kernel modules of ours (`kernel/NAME/`), built for a board's kernel from Debian's own headers.
+//! Builds our kernel modules (`kernel/NAME/`) for a board's kernel, from Debian's headers.
 //!
-//! Cache: `headers/ARCH/RELEASE_VERSION/root` holds a kernel's headers and its kbuild tools with the libraries that these
-//! run on, so that a kernel newer than the host builds; `sources/MODULE/` what a module takes from a Debian source package
-//! (`source.rs`); `modules/ARCH/RELEASE/NAME-HASH/NAME.ko` what was built, by a hash of everything that went in, with its own
-//! SHA-256 beside it: a module that has another one is built again.
+//! Cache: `headers/ARCH/RELEASE_VERSION/root` has a kernel's headers, and its kbuild tools with their libraries, so that modules for a
+//! kernel newer than the host can be built. `sources/MODULE/` has the files that a module takes from a Debian source package (`source.rs`).
+//! `modules/ARCH/RELEASE/NAME-HASH/NAME.ko` has the built module, by a hash of all inputs, with its own SHA-256 in a file beside it: if the
+//! SHA-256 differs, the module is built again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,26 +25,26 @@ use crate::scratch::{ScratchDir, cache_dir};
 #[serde(deny_unknown_fields)]
 struct Manifest {
     name: String,
-    /// Modules of the kernel that come first.
+    /// Kernel modules to load first.
     needs: Vec<String>,
     source: Option<Source>,
 }
 
-/// A module that was built.
+/// A built module.
 #[derive(Clone, Debug)]
 pub struct ExternalModule {
     pub name: String,
     pub path: PathBuf,
-    /// Modules of the kernel that come first.
+    /// Kernel modules to load first.
     pub needs: Vec<String>,
 }
 
-/// Whether there is a module of ours of this name.
+/// Whether we have a module of this name.
 pub(super) fn is_ours(name: &str) -> bool {
     files::own_modules().contains(&name)
 }
 
-/// How a kernel's architecture is called by Debian, by kbuild and by its cross compiler.
+/// Names of an architecture in Debian and in kbuild, and of its cross compiler.
 struct Toolchain {
     kbuild: &'static str,
     prefix: &'static str,
@@ -61,7 +61,7 @@ fn toolchain(arch: &str) -> Option<Toolchain> {
     Some(Toolchain { kbuild, prefix, package })
 }
 
-/// Builds a module of ours for a kernel, or takes it from the cache.
+/// Builds one of our modules for a kernel, or takes it from the cache.
 pub(super) fn build(
     board: &str,
     arch: &str,
@@ -100,7 +100,7 @@ pub(super) fn build(
     if is_as_built(&module.path) {
         return Ok(module);
     }
-    // A module that was changed since, or one of a flashscope that kept no hash.
+    // The module was changed since, or an older flashscope stored no hash.
     if dir.is_dir() {
         std::fs::remove_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
     }
@@ -129,12 +129,12 @@ pub(super) fn build(
     Ok(module)
 }
 
-/// Where a built module's SHA-256 is kept.
+/// Path of a built module's SHA-256.
 fn hash_path(module: &Path) -> PathBuf {
     module.with_extension("ko.sha256")
 }
 
-/// Whether a module is there, and is what was built.
+/// Whether a module exists and is unchanged since it was built.
 fn is_as_built(module: &Path) -> bool {
     let (Ok(bytes), Ok(hash)) = (std::fs::read(module), std::fs::read_to_string(hash_path(module))) else {
         return false;
@@ -142,21 +142,21 @@ fn is_as_built(module: &Path) -> bool {
     hex(&Sha256::digest(&bytes)) == hash.trim()
 }
 
-/// Neither debug information nor type information: that needs pahole, and the kernel's image.
+/// No debug information, and no type information, which needs pahole and the kernel image.
 const BUILD_FLAGS: [&str; 2] = ["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES="];
 
-/// Where the tree lies is no part of the module. Headers of 7.x use an attribute that GCC before 15 does not have.
+/// Flags that keep the tree's path out of the module. Headers of 7.x use an attribute that GCC before 15 lacks.
 fn compile_flags(tree: &Path) -> String {
     format!("KCFLAGS=-ffile-prefix-map={}/= -Wno-attributes", tree.display())
 }
 
-/// What the compiler says of itself: a part of what a module is made of.
+/// The compiler's version text, which is part of the hash of the inputs.
 fn compiler(tools: &Toolchain) -> Result<String, Error> {
     let text = process::checked(Command::new(format!("{}gcc", tools.prefix)).arg("--version"), tools.package)?;
     Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned())
 }
 
-/// Runs kbuild. What it said last where it failed.
+/// Runs kbuild; an error has its last lines.
 fn make(headers: &Headers, tree: &Path, tools: &Toolchain, name: &str) -> Result<PathBuf, String> {
     let gcc = format!("{}gcc", tools.prefix);
     let mut command = Command::new("make");
@@ -164,10 +164,10 @@ fn make(headers: &Headers, tree: &Path, tools: &Toolchain, name: &str) -> Result
     command.env_remove("MAKEFLAGS").env("LC_ALL", "C.UTF-8").arg(format!("-j{jobs}")).arg("-C").arg(&headers.dir);
     command.arg(format!("M={}", tree.display()));
     command.arg(format!("ARCH={}", tools.kbuild)).arg(format!("CROSS_COMPILE={}", tools.prefix));
-    // The headers name the compiler that the kernel was built with; the host's is another version.
+    // The headers name the compiler of the kernel's build; the host has another version.
     command.arg(format!("CC={gcc}"));
     command.arg(compile_flags(tree)).args(BUILD_FLAGS);
-    // An option of GCC 14 that the kernel's configuration takes for granted; without it kbuild takes -falign-functions.
+    // The kernel's configuration assumes an option of GCC 14; without it kbuild uses -falign-functions.
     let known = Command::new(&gcc).args(["-fmin-function-alignment=16", "-E", "-x", "c", "/dev/null"]).output();
     if !known.is_ok_and(|output| output.status.success()) {
         command.arg("CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=");
@@ -184,9 +184,9 @@ fn make(headers: &Headers, tree: &Path, tools: &Toolchain, name: &str) -> Result
     Err(told.unwrap_or("make failed").trim().replace(&format!("{}/", tree.display()), ""))
 }
 
-/// A kernel's headers, ready to build with.
+/// A kernel's headers, ready for a build.
 struct Headers {
-    /// The directory that `make -C` goes to.
+    /// The directory for `make -C`.
     dir: PathBuf,
 }
 
@@ -226,7 +226,7 @@ fn fetch_headers(
     let kbuild = depends("linux-kbuild-").ok_or_else(|| missing("kbuild tools"))?;
     unpack(&target, &[format!("{package}={}", kernel.version), common], &root, progress)?;
 
-    // The tools run here, with the libraries that they were linked with: those of the kernel's suite, not the host's.
+    // The tools run on this host with the libraries they were linked with, from the kernel's suite.
     let host_arch = apt::host_arch()?;
     let host = apt::Apt::open(suite, &host_arch, false, progress)?;
     let names = match host.closure(std::slice::from_ref(&kbuild)) {
@@ -248,7 +248,7 @@ fn unpack(apt: &apt::Apt, packages: &[String], root: &Path, progress: &dyn Progr
     Ok(())
 }
 
-/// Headers are made to lie in /usr/src; here they lie beside one another.
+/// The headers expect to be in /usr/src; here they are in adjacent directories.
 fn relocate(makefile: &Path) -> Result<(), Error> {
     let text = std::fs::read_to_string(makefile).map_err(|e| Error::io(makefile, e))?;
     let text =
@@ -256,7 +256,7 @@ fn relocate(makefile: &Path) -> Result<(), Error> {
     std::fs::write(makefile, text).map_err(|e| Error::io(makefile, e))
 }
 
-/// Puts a script in the place of each tool, which runs it with the loader and the libraries under `root`.
+/// Replaces each tool by a script that runs it with the loader and the libraries below `root`.
 fn wrap_tools(root: &Path) -> Result<(), String> {
     let mut loaders = Vec::new();
     let mut libraries = Vec::new();
@@ -271,7 +271,7 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
             }
         }
     }
-    // A library's package may have either of both directories, before Debian merged them.
+    // A library's package may use either directory, from before Debian merged them.
     libraries.extend(libraries.clone().iter().map(|path| match path.strip_prefix("usr/") {
         Some(rest) => rest.to_owned(),
         None => format!("usr/{path}"),
@@ -279,7 +279,7 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
     for base in libraries.iter().map(String::as_str).chain(["lib64", "usr/lib64", "lib", "usr/lib"]) {
         for entry in std::fs::read_dir(root.join(base)).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Links of packages are absolute: only the file itself will do.
+            // Links in packages are absolute, so only the file itself is usable.
             if name.starts_with("ld")
                 && name.contains(".so")
                 && !name.contains(".conf")
@@ -291,7 +291,7 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
     }
     loaders.sort();
     let Some(loader) = loaders.first() else { return Err("its C library has no program loader".to_owned()) };
-    // Before glibc 2.33 it cannot be given a program's own name. Such tools are old enough to run on any host as they are.
+    // Before glibc 2.33 the loader cannot set the program's name. Such tools are old enough to run on any host directly.
     let help = Command::new(root.join(loader)).arg("--help").output().map_err(|e| e.to_string())?;
     if !String::from_utf8_lossy(&help.stdout).contains("--argv0") {
         return Ok(());
@@ -308,7 +308,7 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
     wrap_folder(&kbuild, 3, loader, &libraries).map_err(|e| e.to_string())
 }
 
-/// `depth`: directories from the headers' root to `dir`.
+/// `depth`: number of directories from the headers' root to `dir`.
 fn wrap_folder(dir: &Path, depth: usize, loader: &str, libraries: &[String]) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     for entry in std::fs::read_dir(dir)?.flatten() {
@@ -323,7 +323,7 @@ fn wrap_folder(dir: &Path, depth: usize, loader: &str, libraries: &[String]) -> 
         }
         let real = format!("{name}.real-program");
         std::fs::rename(&path, dir.join(&real))?;
-        // The shell's own directory is the script's, links followed: from there up to the root.
+        // From the script's real directory (links followed) up to the root.
         let up = "/..".repeat(depth);
         let places: Vec<String> = libraries.iter().map(|place| format!("$root/{place}")).collect();
         let script = format!(

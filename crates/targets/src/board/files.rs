@@ -1,6 +1,6 @@
-//! Boards, chips and disks as files: built in, and overridden by a directory that the user names.
+//! Finds definitions of boards, chips and disks: built in, or in a directory that the user names.
 //!
-//! The working directory has no say: a board's file chooses the program that runs as QEMU.
+//! The working directory is never searched, because a board's file chooses the program that runs as QEMU.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,16 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
-/// A folder of TOML files with what is built in.
+/// A folder of TOML files, with the built-in ones.
 pub(super) struct Folder {
-    /// Variable that names a directory to look in before what is built in.
+    /// Environment variable with a directory that takes precedence over built-in files.
     env: &'static str,
-    /// Where it lies in the source tree: its name in messages.
+    /// Its path in the source tree, for messages.
     dir: &'static str,
     built_in: &'static [(&'static str, &'static str)],
 }
 
-// BUILT_IN_BOARDS and the like: every file of the folder, by build.rs.
+// BUILT_IN_BOARDS and so on: all files of a folder, from build.rs.
 include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 
 pub(super) const BOARDS: Folder = Folder { env: "FLASHSCOPE_BOARDS", dir: "boards", built_in: BUILT_IN_BOARDS };
@@ -26,19 +26,19 @@ pub(super) const CHIPS: Folder = Folder { env: "FLASHSCOPE_CHIPS", dir: "chips",
 
 pub(super) const DISKS: Folder = Folder { env: "FLASHSCOPE_DISKS", dir: "disks", built_in: BUILT_IN_DISKS };
 
-/// Mean powers of boards at work.
+/// Mean powers of boards under load.
 const POWER: Folder = Folder { env: "FLASHSCOPE_POWER", dir: "power", built_in: BUILT_IN_POWER };
 
-/// A power profile's text, by its name or its path, and the name to say in errors.
+/// A power profile's text, by name or path, and its name for errors.
 pub fn power_profile(name: &str) -> Result<(String, String), Error> {
     POWER.find(name).map(|file| (file.path, file.text))
 }
 
-/// Kernel modules of ours, `kernel/NAME/`.
+/// One of our kernel modules, `kernel/NAME/`.
 pub(super) struct OwnModule {
     pub manifest_path: String,
     pub manifest: String,
-    /// Path in its folder, and contents.
+    /// Path in the module's folder, and contents.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
@@ -98,7 +98,7 @@ const OWN_MODULES: [BuiltIn; 2] = [
     ),
 ];
 
-/// Their names.
+/// Names of our modules.
 pub(super) fn own_modules() -> Vec<&'static str> {
     OWN_MODULES.iter().map(|(name, ..)| *name).collect()
 }
@@ -115,7 +115,7 @@ pub(super) fn own_module(name: &str) -> Result<OwnModule, Error> {
     })
 }
 
-/// A file's text, and the name to say in errors.
+/// A file's text, and its name for errors.
 pub(super) struct File {
     pub path: String,
     pub text: String,
@@ -141,7 +141,7 @@ impl Folder {
         names
     }
 
-    /// A file by its name, or by its path where the name holds a slash.
+    /// A file by name, or by path if the name contains a slash.
     pub(super) fn find(&self, name: &str) -> Result<File, Error> {
         if name.contains('/') {
             return read(Path::new(name));
@@ -160,7 +160,7 @@ impl Folder {
     }
 }
 
-/// A name that is no path.
+/// Whether a name is not a path.
 pub(super) fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
@@ -171,7 +171,7 @@ fn read(path: &Path) -> Result<File, Error> {
     Ok(File { path: path.display().to_string(), text })
 }
 
-/// Parses TOML; an error says file, line and column.
+/// Parses TOML; errors have file, line and column.
 pub(super) fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, Error> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let at = error.span().map_or(0, |span| span.start).min(text.len());

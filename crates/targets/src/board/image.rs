@@ -1,4 +1,4 @@
-//! The boot image: everything that a run does, decided before power-on.
+//! The boot image: all inputs of a run, fixed before power-on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::progress::NoProgress;
 use crate::scratch::{ScratchDir, cache_subdir};
 
-/// A finished boot image: a cpio archive in the cache, named by its contents.
+/// A finished boot image: a cpio archive in the cache, named by the hash of its contents.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub path: PathBuf,
@@ -26,21 +26,21 @@ pub struct Image {
     pub(super) disk: Option<ImageDisk>,
 }
 
-/// A disk that QEMU has, as a file that each run gets a copy of.
+/// A disk file for QEMU; each run gets a copy.
 #[derive(Clone, Debug)]
 pub(super) struct ImageDisk {
     pub qemu_args: Vec<String>,
     pub contents: disk::Contents,
 }
 
-/// Composes a boot image. The same calls give the same bytes on every host.
+/// Composes a boot image. Equal calls give equal bytes on every host.
 ///
-/// The image has the agent as `/flashscope/agent` (and `/init`), the plan as `/flashscope/plan`, modules under
-/// `/flashscope/modules`. `/bin`, `/sbin`, `/lib` and `/lib64` are links into `/usr`, as Debian has them.
+/// The image has the agent at `/flashscope/agent` (and `/init`), the plan at `/flashscope/plan`, and modules in `/flashscope/modules`.
+/// `/bin`, `/sbin`, `/lib` and `/lib64` are links to `/usr`, as in Debian.
 #[derive(Debug)]
 pub struct ImageBuilder {
     entries: BTreeMap<String, Entry>,
-    /// Modules that an earlier call has returned.
+    /// Modules that earlier calls have returned.
     loaded: BTreeSet<String>,
     agent_sha256: String,
     port_modules: Vec<String>,
@@ -56,7 +56,7 @@ pub struct ImageBuilder {
 
 const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
 
-/// Trees of a package that a board has no use for.
+/// Directories in packages that a board does not need.
 const UNUSED: [&str; 8] = [
     "usr/share/doc",
     "usr/share/man",
@@ -68,8 +68,8 @@ const UNUSED: [&str; 8] = [
     "usr/share/bash-completion",
 ];
 
-/// What a busybox is called by on a board. Debian's package brings no links, and its shell finds no applet without one. Those
-/// that a build of it lacks say so when called.
+/// Names for busybox on a board. Debian's package has no links, and its shell finds applets only by links. A name that a build does not
+/// support fails with a message when called.
 const APPLETS: &str = "[ ash awk base64 basename cat chgrp chmod chown clear cmp cp cut date dd df diff dirname dmesg du \
     echo env expr false find free getopt grep gunzip gzip head hexdump hostname id ifconfig insmod ip kill killall less ln \
     losetup ls lsmod md5sum mkdir mkfifo mknod mktemp modprobe more mount mountpoint mv nc nproc od patch pidof ping \
@@ -78,7 +78,7 @@ const APPLETS: &str = "[ ash awk base64 basename cat chgrp chmod chown clear cmp
     vi watch wc wget which xargs xxd xz yes zcat";
 
 impl ImageBuilder {
-    /// An image with the agent of the board's architecture and no plan yet.
+    /// An image with the agent for the board's architecture, without a plan.
     pub fn new(board: &Board) -> Result<ImageBuilder, Error> {
         let agent = agents::agent_bytes(&board.agent)?;
         let mut builder = ImageBuilder {
@@ -127,9 +127,8 @@ impl ImageBuilder {
         }
     }
 
-    /// Adds modules and what they need. Gives their paths in the guest in the order to load them; what is built in, or was
-    /// given by an earlier call, is not among them. A module of ours that the kernel does not have is built for it
-    /// ([`Board::build_module`]).
+    /// Adds modules and their dependencies. Returns their paths in the guest in load order, without modules that are built in or were
+    /// returned before. A module of ours that the kernel lacks is built ([`Board::build_module`]).
     pub fn add_module_closure(&mut self, kernel: &Kernel, names: &[&str]) -> Result<Vec<String>, Error> {
         let mut paths = Vec::new();
         for name in names {
@@ -169,20 +168,20 @@ impl ImageBuilder {
         Ok(paths.into_iter().map(|path| format!("module {path}")).collect())
     }
 
-    /// Adds what the results' way out needs. Gives the plan's lines that load it: they come first.
+    /// Adds the modules for the results' port. Returns the lines of the plan that load them, which must come first.
     pub fn add_port_modules(&mut self, kernel: &Kernel) -> Result<Vec<String>, Error> {
         let names = self.port_modules.clone();
         self.module_lines(kernel, &names)
     }
 
-    /// Adds what a network device needs. Gives the plan's lines.
+    /// Adds the modules for a network device. Returns the lines of the plan.
     pub fn add_net_modules(&mut self, kernel: &Kernel) -> Result<Vec<String>, Error> {
         let names = self.net_modules.clone();
         self.module_lines(kernel, &names)
     }
 
-    /// Adds the board's chip, cut into partitions of so many erase blocks (the rest of the chip becomes one more). Gives the
-    /// plan's lines; `/dev/mtd0` is there when they have run.
+    /// Adds the board's chip with partitions of so many erase blocks (the rest of the chip becomes one more partition). Returns the lines
+    /// of the plan; `/dev/mtd0` exists after them.
     pub fn add_nand(&mut self, kernel: &Kernel, parts: &[u64]) -> Result<Vec<String>, Error> {
         let Some(nand) = self.nand.clone() else {
             return Err(Error::Image(format!("board {} has no raw NAND; take one with a chip, as armv7", self.board)));
@@ -208,8 +207,8 @@ impl ImageBuilder {
         Ok(lines)
     }
 
-    /// Adds the board's disk with the file system of its settings. Gives the plan's lines; when they have run, the device is
-    /// there and nothing of it is cached. Nothing is mounted.
+    /// Adds the board's disk with the file system of its settings. Returns the lines of the plan. After them the device exists, nothing of
+    /// it is cached, and nothing is mounted.
     pub fn add_disk(&mut self, kernel: &Kernel, settings: &DiskSettings) -> Result<Vec<String>, Error> {
         let Some(disk) = self.disk.clone() else {
             return Err(Error::Image(format!("board {} has no disk; take one that has, as armv7-blk", self.board)));
@@ -232,7 +231,7 @@ impl ImageBuilder {
             }
             None => disk::Contents::empty(settings.size_bytes()),
         };
-        // What QEMU has beside the image is an input of the run as well.
+        // QEMU's files besides the image are inputs of the run too.
         self.insert("flashscope/disk.sha256", 0o644, Contents::Bytes(contents.sha256().into_bytes()));
         if disk.is_file() {
             self.image_disk = Some(ImageDisk { qemu_args: disk.qemu_args(settings), contents });
@@ -246,8 +245,8 @@ impl ImageBuilder {
         Ok(lines)
     }
 
-    /// Adds what the board has: its chip, cut into partitions, as `/dev/mtd0` and on; or its disk, mounted on
-    /// [`MOUNT_POINT`] where it carries a file system.
+    /// Adds the board's storage: its chip with partitions, as `/dev/mtd0` and so on; or its disk, mounted on [`MOUNT_POINT`] if it has a
+    /// file system.
     pub fn add_storage(
         &mut self,
         kernel: &Kernel,
@@ -268,14 +267,12 @@ impl ImageBuilder {
         Ok(lines)
     }
 
-    /// Adds packages' files. Documentation and translations are left out. A busybox gets links for what no other package
-    /// brings.
+    /// Adds packages' files, without documentation and translations. busybox gets links for commands that no other package has.
     pub fn add_packages(&mut self, packages: &[Package]) -> Result<(), Error> {
         self.add_packages_under("", packages)
     }
 
-    /// Adds a directory that is a root file system of its own: packages' files, as [`ImageBuilder::add_packages`] adds them,
-    /// under `/NAME`.
+    /// Adds a directory `/NAME` with a root file system of its own: packages' files, as in [`ImageBuilder::add_packages`].
     pub fn add_root(&mut self, name: &str, packages: &[Package]) -> Result<(), Error> {
         for dir in MERGED {
             self.insert(&format!("{name}/usr/{dir}"), 0o755, Contents::Directory);
@@ -297,7 +294,7 @@ impl ImageBuilder {
         Ok(())
     }
 
-    /// What a tree has `inside`, added `under` a directory of the image (empty, or ending in a slash).
+    /// Adds the files in `inside` of a tree, below a directory of the image (`under` is empty or ends in a slash).
     fn add_tree(&mut self, root: &Path, inside: &str, under: &str) -> Result<(), Error> {
         let dir = root.join(inside);
         let mut children = Vec::new();
@@ -316,7 +313,7 @@ impl ImageBuilder {
                     continue;
                 }
                 if !MERGED.contains(&target.as_str()) {
-                    // A directory that a package shares with the image keeps the image's.
+                    // A directory that exists in the image keeps its mode.
                     self.entries.entry(placed).or_insert(Entry { mode, contents: Contents::Directory });
                 }
                 self.add_tree(root, &path, under)?;
@@ -334,7 +331,7 @@ impl ImageBuilder {
         Ok(())
     }
 
-    /// Sets the plan, one verb a line.
+    /// Sets the plan, one verb per line.
     pub fn set_plan<S: AsRef<str>>(&mut self, lines: &[S]) {
         let mut text = String::new();
         for line in lines {
@@ -384,7 +381,7 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-/// An absolute path as the image has it: no leading slash, nothing but plain names, `/lib/…` as `usr/lib/…`.
+/// An absolute path in the image's form: no leading slash, only plain names, `/lib/…` as `usr/lib/…`.
 fn canonical(path: &str) -> Option<String> {
     let path = path.strip_prefix('/')?;
     let plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains('\0');

@@ -1,7 +1,7 @@
-//! Kernels: from Debian's packages by way of the cache, or of one's own.
+//! Kernels from Debian's packages, through the cache, or from a user's directory.
 //!
-//! Cache: `kernels/BOARD/LINE/VERSION/` holds `kernel.json` and `root/`, the unpacked packages; `current` beside the
-//! versions is the one that was resolved last. A version, once there, never changes.
+//! Cache: `kernels/BOARD/LINE/VERSION/` has `kernel.json` and `root/`, the unpacked packages; `current` links to the version that was
+//! resolved last. A version in the cache never changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::scratch::{self, ScratchDir, cache_dir, remove_tree};
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The line's name; for one's own kernel its directory.
+    /// The line's name; for a user's own kernel its directory.
     pub name: String,
-    /// "6.1.0-50-armmp"; "unknown" for a kernel of one's own without modules.
+    /// "6.1.0-50-armmp"; "unknown" for a user's own kernel without modules.
     pub release: String,
     /// "linux-image-6.1.0-50-armmp", "user's own".
     pub package: String,
-    /// Of the package; empty for one's own.
+    /// Version of the package; empty for a user's own kernel.
     pub version: String,
-    /// The suite that it came from.
+    /// The suite of the package.
     pub suite: Option<String>,
     /// SHA-256 of the kernel image.
     pub sha256: String,
     pub vmlinuz: PathBuf,
-    /// The directory that holds `kernel/…` and `modules.builtin`: lib/modules/RELEASE.
+    /// The directory with `kernel/…` and `modules.builtin`: lib/modules/RELEASE.
     pub modules_root: PathBuf,
     pub(super) index: Arc<ModuleIndex>,
 }
@@ -96,19 +96,19 @@ fn line_dir(board: &Board, line: &KernelLine) -> Result<PathBuf, Error> {
     Ok(cache_dir()?.join("kernels").join(&board.kernels_of).join(&line.name))
 }
 
-/// The version of a line that was resolved last, where it is whole.
+/// The version of a line that was resolved last, if it is complete.
 fn cached(board: &Board, line: &KernelLine) -> Option<Kernel> {
     let dir = std::fs::canonicalize(line_dir(board, line).ok()?.join("current")).ok()?;
     open_cached(line, &dir).ok()
 }
 
-/// Its release; without reading which modules there are.
+/// The kernel's release, without reading its modules.
 pub(super) fn cached_release(board: &Board, line: &KernelLine) -> Option<String> {
     let dir = std::fs::canonicalize(line_dir(board, line).ok()?.join("current")).ok()?;
     read_cached(line, &dir).ok().map(|(cached, _)| cached.release)
 }
 
-/// What was noted of an unpacked kernel, and where its image is.
+/// The stored data of an unpacked kernel, and the path of its image.
 fn read_cached(line: &KernelLine, dir: &Path) -> Result<(Cached, PathBuf), Error> {
     let path = dir.join("kernel.json");
     let text = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
@@ -138,7 +138,7 @@ fn open_cached(line: &KernelLine, dir: &Path) -> Result<Kernel, Error> {
     })
 }
 
-/// Resolves, downloads and unpacks. An index that is out of step with its pool is updated once more.
+/// Resolves, downloads and unpacks a kernel. If the index does not match the mirror's packages, it is updated once.
 fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Progress) -> Result<Kernel, Error> {
     let apt = apt::Apt::open(suite, &board.arch, true, progress)?;
     let download = |apt: &apt::Apt| -> Result<(Resolved, ScratchDir, Vec<apt::Deb>), Error> {
@@ -174,7 +174,7 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
         for unused in ["usr/share", "usr/lib/linux-image-"] {
             remove_unused(&root, unused);
         }
-        // 7.x ships its modules under usr/lib only.
+        // Packages of 7.x have modules only below usr/lib.
         if !root.join("lib").exists() {
             let link = root.join("lib");
             std::os::unix::fs::symlink("usr/lib", &link).map_err(|e| Error::io(&link, e))?;
@@ -214,14 +214,14 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
         let path = dir.path().join("kernel.json");
         let text = serde_json::to_vec_pretty(&cached).expect("strings serialise");
         std::fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
-        // Another process may have been faster: then its kernel stays, it may be booting. What cannot be opened goes.
+        // If another process was faster, its kernel stays, because it may be booting. A kernel that cannot be opened is replaced.
         if open_cached(line, &target).is_err() {
             let aside = ScratchDir::new("broken")?;
             std::fs::rename(&target, aside.path().join("kernel")).ok();
             apt::publish(dir, &target)?;
         }
     }
-    // `current` is swapped by rename, so it always names a whole version.
+    // `current` is replaced by rename, so it always points to a complete version.
     let swap = ScratchDir::new("current")?;
     let link = swap.path().join("current");
     let failed = |e| Error::io(&link, e);
@@ -230,7 +230,7 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
     open_cached(line, &target)
 }
 
-/// Removes documentation and device trees: half of a kernel's packages, and no board of ours uses them.
+/// Removes documentation and device trees: half of a kernel's packages, and not used by our boards.
 fn remove_unused(root: &Path, path: &str) {
     let (parent, prefix) = path.rsplit_once('/').unwrap_or(("", path));
     for entry in std::fs::read_dir(root.join(parent)).into_iter().flatten().flatten() {
@@ -240,7 +240,7 @@ fn remove_unused(root: &Path, path: &str) {
     }
 }
 
-/// The one release under lib/modules.
+/// The only release below lib/modules.
 fn one_release(dir: &Path) -> Result<String, String> {
     let entries = std::fs::read_dir(dir).map_err(|e| e.to_string())?;
     let mut names: Vec<String> = entries
@@ -256,7 +256,7 @@ fn one_release(dir: &Path) -> Result<String, String> {
     }
 }
 
-/// The one kernel image in a tree or its boot/, relative to the tree.
+/// The only kernel image in a tree or its boot/, relative to the tree.
 fn find_image(root: &Path) -> Result<PathBuf, String> {
     let mut found = Vec::new();
     for dir in ["", "boot", "usr/lib/modules", "lib/modules"] {
@@ -289,7 +289,7 @@ fn find_image(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// A kernel of one's own. Nothing is written to its directory.
+/// A user's own kernel. Nothing is written to its directory.
 fn own(dir: &Path) -> Result<Kernel, Error> {
     let bad = |problem: String| Error::OwnKernel { path: dir.to_owned(), problem };
     if !dir.is_dir() {

@@ -37,27 +37,27 @@ pub use qemu::{BootOutcome, Run, boot};
 pub(crate) use target::BoardTarget;
 pub use target::plan_word;
 
-/// A virtual machine as data (`boards/*.toml`).
+/// A virtual machine, defined by a file (`boards/*.toml`).
 #[derive(Clone, Debug)]
 pub struct Board {
     pub name: String,
     pub description: String,
-    /// What "time" is on it, for results.
+    /// The meaning of "time" on the board, for results.
     pub clock: String,
     /// Debian's name of its architecture.
     pub arch: String,
-    /// The agent's name of it.
+    /// The agent's name of the architecture.
     pub agent: String,
-    /// What `uname -m` says there.
+    /// The output of `uname -m` on the board.
     pub machine: String,
     /// RAM in MiB; a large boot image raises it ([`Board::memory_for`]).
     pub memory_mib: u64,
-    /// The board that is taken where none is named.
+    /// Used if no board is named.
     pub default: bool,
-    /// SHA-256 of its file and of its chip's.
+    /// SHA-256 of the board's file together with the chip's file.
     pub sha256: String,
     pub kernels: Vec<KernelLine>,
-    /// The board that its kernels are kept under: of one that inherits them, the other.
+    /// The board whose directory has the kernels: for a board that inherits its kernels, the parent.
     pub(crate) kernels_of: String,
     pub(crate) qemu: Qemu,
     pub(crate) modules: Modules,
@@ -65,7 +65,7 @@ pub struct Board {
     disk: Option<Disk>,
 }
 
-/// What is not said comes from the board that it inherits; one that says its disk has no chip, unless it names one as well.
+/// Missing values come from the parent board. A board that sets its disk has no chip, unless it sets one too.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BoardFile {
@@ -82,23 +82,23 @@ struct BoardFile {
     #[serde(default)]
     default: bool,
     qemu: Option<Qemu>,
-    /// Another speed than that of the board that it inherits: QEMU's -icount.
+    /// QEMU's -icount, if the speed differs from the parent board's.
     icount: Option<Vec<String>>,
     modules: Option<Modules>,
     #[serde(default)]
     kernel: Vec<KernelLine>,
 }
 
-/// How QEMU is called.
+/// How to call QEMU.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Qemu {
     pub binary: String,
-    /// Debian package that holds it.
+    /// Debian package with this QEMU.
     pub package: String,
     pub args: Vec<String>,
     pub icount: Vec<String>,
-    /// Where RAM begins: an ARM kernel that the host has unpacked is loaded from there. Without it a kernel unpacks itself.
+    /// Start of RAM, where an ARM kernel that was unpacked on the host is loaded. Without it a kernel unpacks itself.
     #[serde(default)]
     pub ram_base: Option<u32>,
     pub cmdline: String,
@@ -113,7 +113,7 @@ pub(crate) struct Modules {
     pub net: Vec<String>,
 }
 
-/// A kernel that a board can boot: which package of which suite. The version is resolved when it is fetched.
+/// A kernel that a board can boot: a package of a suite. The version is resolved when it is fetched.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelLine {
@@ -123,26 +123,25 @@ pub struct KernelLine {
     pub suites: Vec<String>,
     /// A metapackage: `linux-image-armmp`.
     pub package: String,
-    /// How its version has to begin; empty: any.
+    /// Required prefix of the version; empty: any.
     #[serde(default)]
     pub version: String,
-    /// The line that is taken where none is named.
+    /// Used if no kernel line is named.
     #[serde(default)]
     pub default: bool,
 }
 
-/// Every board there is, sorted by name. A file that does not parse is an error in its place.
+/// All boards, sorted by name. A file that cannot be parsed is an error in the list.
 pub fn list() -> Vec<Result<Board, Error>> {
     files::BOARDS.names().iter().map(|name| load(name)).collect()
 }
 
-/// Loads a board by name, or from a file where the name holds a slash. Files in `$FLASHSCOPE_BOARDS` come before
-/// what is built in.
+/// Loads a board by name, or from a file if the name contains a slash. Files in `$FLASHSCOPE_BOARDS` take precedence over built-in ones.
 pub fn load(name: &str) -> Result<Board, Error> {
     load_inheriting(name, 0)
 }
 
-/// Boards that inherit one another in a circle are an error.
+/// A longer chain of boards is taken for a circle, which is an error.
 const INHERITS_AT_MOST: u32 = 8;
 /// 1 TiB.
 const MOST_MEMORY_MIB: u64 = 1 << 20;
@@ -204,7 +203,7 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
     if let Some(icount) = parsed.icount {
         board.qemu.icount = icount;
     }
-    // They become names of directories in the cache.
+    // These names become directories in the cache.
     let of_kernels = board.kernels.iter().flat_map(|line| line.suites.iter().chain([&line.name]));
     for name in [&board.name, &board.arch, &board.agent].into_iter().chain(of_kernels) {
         if !files::is_plain(name) {
@@ -224,22 +223,22 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
 }
 
 impl Board {
-    /// Its raw NAND; a board may have none.
+    /// Its raw NAND chip, if it has one.
     pub fn chip(&self) -> Option<&Chip> {
         self.chip.as_ref()
     }
 
-    /// Its kernels are those of the board that it inherits.
+    /// Whether its kernels are those of the parent board.
     pub fn inherits_kernels(&self) -> bool {
         self.kernels_of != self.name
     }
 
-    /// Its block device; a board may have none.
+    /// Its block device, if it has one.
     pub fn disk(&self) -> Option<&Disk> {
         self.disk.as_ref()
     }
 
-    /// The settings of its disk for a run; none where it has no disk, which is an error where some are to be changed.
+    /// The settings of its disk for a run. `None` without a disk; changes are an error then.
     pub fn disk_settings(&self, changes: &[(String, String)]) -> Result<Option<DiskSettings>, Error> {
         match (&self.disk, changes.is_empty()) {
             (Some(disk), _) => disk.settings(&self.name, changes).map(Some),
@@ -250,9 +249,9 @@ impl Board {
         }
     }
 
-    /// RAM in MiB that an image boots with. The kernel holds an image twice while it unpacks it, QEMU places it no lower than
-    /// half of the RAM (or 128 MiB, hw/arm/boot.c), and a quarter of the board's RAM stays free. A function of the image
-    /// alone, so that a run repeats.
+    /// RAM in MiB for booting an image. The kernel has an image twice in memory while it unpacks it. QEMU places it no lower than half of
+    /// the RAM (or 128 MiB, hw/arm/boot.c). A quarter of the board's RAM stays free. The result depends only on the image, so that a run is
+    /// repeatable.
     pub fn memory_for(&self, image: &Image) -> u64 {
         let image_mib = image.size_bytes.div_ceil(1 << 20);
         if image_mib <= self.memory_mib / 4 {
@@ -261,7 +260,7 @@ impl Board {
         (self.memory_mib + 2 * image_mib).next_multiple_of(128)
     }
 
-    /// The same board with other RAM. It is another input of a run, so its hash is another.
+    /// The same board with another RAM size. That is another input of a run, so the hash changes.
     pub fn with_memory_mib(&self, memory_mib: u64) -> Board {
         let mut hash = Sha256::new();
         hash.update(&self.sha256);
@@ -269,7 +268,7 @@ impl Board {
         Board { memory_mib, sha256: hex(&hash.finalize()), ..self.clone() }
     }
 
-    /// The kernel line that is taken where none is named.
+    /// The kernel line that is used if none is named.
     pub fn default_kernel(&self) -> &KernelLine {
         self.kernels.iter().find(|line| line.default).unwrap_or(&self.kernels[0])
     }
@@ -283,26 +282,26 @@ impl Board {
         })
     }
 
-    /// The kernel, from the cache or else from Debian: a line's name, `""` for the default line, or a directory with a
-    /// kernel of one's own (a name with a slash, or one that is no line's and is a directory).
+    /// The kernel, from the cache or from Debian. `kernel`: the name of a line, `""` for the default line, or a directory with your own
+    /// kernel (a name with a slash, or a directory that has no line's name).
     pub fn fetch(&self, kernel: &str, progress: &dyn Progress) -> Result<Kernel, Error> {
         let _alone = alone();
         kernel::fetch(self, kernel, false, progress)
     }
 
-    /// As [`Board::fetch`], with the version resolved anew from the suite's index.
+    /// Like [`Board::fetch`], but resolves the version again from the suite's index.
     pub fn fetch_refresh(&self, kernel: &str, progress: &dyn Progress) -> Result<Kernel, Error> {
         let _alone = alone();
         kernel::fetch(self, kernel, true, progress)
     }
 
-    /// The release of a line's kernel where it is in the cache already.
+    /// The release of a line's kernel, if it is in the cache.
     pub fn cached_release(&self, line: &KernelLine) -> Option<String> {
         kernel::cached_release(self, line)
     }
 
-    /// Debian packages of the board's architecture, with what they depend on, from the kernel's suite. Their maintainer
-    /// scripts are not run, so what only those need is left out.
+    /// Debian packages of the board's architecture with their dependencies, from the kernel's suite. Maintainer scripts are not run, so
+    /// packages that only they need are left out.
     pub fn fetch_packages(
         &self,
         kernel: &Kernel,
@@ -313,32 +312,32 @@ impl Board {
         packages::fetch(self, &self.suite_of(kernel), packages, false, progress)
     }
 
-    /// A kernel module of ours (`kernel/NAME/`), built for a kernel of this board; from the cache where it was built before.
+    /// Builds one of our kernel modules (`kernel/NAME/`) for a kernel of this board, or takes it from the cache.
     pub fn build_module(&self, kernel: &Kernel, name: &str, progress: &dyn Progress) -> Result<ExternalModule, Error> {
         let _alone = alone();
         external::build(&self.name, &self.arch, kernel, name, progress)
     }
 
-    /// Builds those of these modules that are ours and that the kernel does not have, and reports that to `progress`:
-    /// [`ImageBuilder::add_module_closure`] builds in silence.
+    /// Builds those of these modules that are ours and missing in the kernel, with progress messages. [`ImageBuilder::add_module_closure`]
+    /// builds without messages.
     pub fn prepare_modules(&self, kernel: &Kernel, names: &[&str], progress: &dyn Progress) -> Result<(), Error> {
         let mut ours = names.iter().filter(|name| external::is_ours(name) && !kernel.index.has(name));
         ours.try_for_each(|name| self.build_module(kernel, name, progress).map(drop))
     }
 
-    /// Where a kernel's user space is from.
+    /// The suite for a kernel's user space.
     fn suite_of(&self, kernel: &Kernel) -> String {
         let suite = kernel.suite.as_deref().unwrap_or(&self.default_kernel().suites[0]);
         apt::base_of(suite).unwrap_or(suite).to_owned()
     }
 
-    /// What QEMU says of itself: "QEMU emulator version 7.2.22 (Debian …)".
+    /// QEMU's version line: "QEMU emulator version 7.2.22 (Debian …)".
     pub fn qemu_version(&self) -> Result<String, Error> {
         qemu::version(self)
     }
 }
 
-/// Studies that run together want the same kernels, packages and modules: the first fetches them, the others find them there.
+/// A lock: studies that run at the same time need the same kernels, packages and modules. The first one fetches them; the others find them.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static FETCHING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     FETCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())

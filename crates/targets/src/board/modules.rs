@@ -1,4 +1,4 @@
-//! Which modules of a kernel to load, and in which order.
+//! Finds the kernel modules to load, and their order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -7,25 +7,25 @@ use std::process::Command;
 use crate::error::Error;
 use crate::process;
 
-/// What depmod knows of a kernel's modules.
+/// depmod's data about a kernel's modules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModuleIndex {
-    /// Name to its file (relative to the modules' directory) and the files that it needs, nearest first.
+    /// Name → file (relative to the modules' directory) and its dependencies, nearest first.
     files: HashMap<String, (String, Vec<String>)>,
     built_in: HashSet<String>,
-    /// `softdep NAME pre: …`: wanted before it, by name or alias.
+    /// `softdep NAME pre: …`: modules to load before it, by name or alias.
     soft: HashMap<String, Vec<String>>,
     /// Aliases without wildcards.
     aliases: HashMap<String, String>,
-    /// A kernel without modules: everything is taken to be built in.
+    /// A kernel without modules: all are assumed to be built in.
     none: bool,
 }
 
-/// Modules that others ask the crypto layer for by name, so that modules.dep does not know of it: UBIFS refuses to mount
-/// without the compressors that it was built with (fs/ubifs/compress.c, `compr_init`).
+/// Modules that others request by name from the crypto layer, so that modules.dep lacks them. UBIFS does not mount without the compressors
+/// that it was built with (fs/ubifs/compress.c, `compr_init`).
 const ASKED_FOR_BY_NAME: [(&str, &[&str]); 1] = [("ubifs", &["deflate", "lzo", "zstd"])];
 
-/// The kernel option that gives a module (Kconfig of Linux 6.1).
+/// The kernel option for each module (Kconfig of Linux 6.1).
 const OPTIONS: [(&str, &str); 25] = [
     ("nandsim", "CONFIG_MTD_NAND_NANDSIM"),
     ("mtdram", "CONFIG_MTD_MTDRAM"),
@@ -54,7 +54,7 @@ const OPTIONS: [(&str, &str); 25] = [
     ("overlay", "CONFIG_OVERLAY_FS"),
 ];
 
-/// A module's name as the kernel has it: of `kernel/drivers/…/virtio-rng.ko.xz`, `virtio_rng`.
+/// The kernel's name of a module: for `kernel/drivers/…/virtio-rng.ko.xz`, `virtio_rng`.
 pub(super) fn name_of(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     let stem = file.split(".ko").next().unwrap_or(file);
@@ -66,7 +66,7 @@ impl ModuleIndex {
         ModuleIndex { none: true, ..ModuleIndex::default() }
     }
 
-    /// Reads `modules.dep` and its kin from `dep_dir`, and `modules.builtin` from the modules' own directory.
+    /// Reads `modules.dep` and related files from `dep_dir`, and `modules.builtin` from the modules' own directory.
     pub(super) fn read(kernel: &str, modules: &Path, dep_dir: &Path) -> Result<ModuleIndex, Error> {
         let required = |path: PathBuf| {
             std::fs::read_to_string(&path).map_err(|e| Error::BadModules {
@@ -107,13 +107,13 @@ impl ModuleIndex {
         index
     }
 
-    /// Whether the kernel has it, built in or as a file.
+    /// Whether the kernel has the module, built in or as a file.
     pub(super) fn has(&self, name: &str) -> bool {
         let name = name.replace('-', "_");
         self.none || self.built_in.contains(&name) || self.files.contains_key(&name)
     }
 
-    /// Files to load for these modules, what they need first; built-in ones are skipped, and so is what `loaded` names.
+    /// Files to load for these modules, dependencies first, without built-in modules and those in `loaded`.
     pub(super) fn closure(
         &self,
         kernel: &str,
@@ -134,9 +134,9 @@ impl ModuleIndex {
         Ok(order)
     }
 
-    /// Adds a module and what it needs. False: the kernel has none of that name.
+    /// Adds a module and its dependencies. Returns false if the kernel has no such module.
     fn add(&self, name: &str, depth: u32, loaded: &mut BTreeSet<String>, order: &mut Vec<String>) -> bool {
-        // Soft dependencies may go in circles; hard ones are flat in modules.dep.
+        // Soft dependencies may be circular; hard ones are flat in modules.dep.
         if self.built_in.contains(name) || loaded.contains(name) || depth > 8 {
             return true;
         }
@@ -167,7 +167,7 @@ impl ModuleIndex {
         true
     }
 
-    /// What to load before a module if the kernel has it.
+    /// Modules to load before a module, if the kernel has them.
     fn wanted_first(&self, name: &str) -> Vec<String> {
         let by_name = ASKED_FOR_BY_NAME.iter().find(|(module, _)| *module == name).map_or(&[][..], |(_, names)| names);
         let soft = self.soft.get(name).into_iter().flatten().cloned();
@@ -175,15 +175,14 @@ impl ModuleIndex {
     }
 }
 
-/// Runs depmod over a kernel's modules: its files go to base/lib/modules/RELEASE.
+/// Runs depmod for a kernel's modules in base/lib/modules/RELEASE, where it writes its files.
 pub(super) fn depmod(base: &Path, release: &str) -> Result<(), Error> {
     let program = process::find_program("depmod")
         .ok_or_else(|| Error::ProgramMissing { program: "depmod".to_owned(), package: "kmod".to_owned() })?;
     process::checked(Command::new(program).arg("-b").arg(base).arg(release), "kmod").map(drop)
 }
 
-/// Runs depmod over modules in a directory that is not ours to write to, by way of a tree of links under `base`. Gives the
-/// directory with depmod's files.
+/// Runs depmod for modules in a read-only directory, through a tree of links below `base`. Returns the directory with depmod's files.
 pub(super) fn depmod_elsewhere(modules: &Path, base: &Path, release: &str) -> Result<PathBuf, Error> {
     let dir = base.join("lib/modules").join(release);
     std::fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
@@ -191,7 +190,7 @@ pub(super) fn depmod_elsewhere(modules: &Path, base: &Path, release: &str) -> Re
     for entry in std::fs::read_dir(&modules).map_err(|e| Error::io(&modules, e))?.flatten() {
         let name = entry.file_name();
         let input = ["modules.builtin", "modules.builtin.modinfo", "modules.order"].iter().any(|input| name == *input);
-        // `build` and `source` lead out of the tree.
+        // `build` and `source` point out of the tree.
         let tree = entry.path().is_dir() && name != "build" && name != "source";
         if input || tree {
             let link = dir.join(&name);
@@ -202,7 +201,7 @@ pub(super) fn depmod_elsewhere(modules: &Path, base: &Path, release: &str) -> Re
     Ok(dir)
 }
 
-/// A module's bytes, decompressed by what its name says.
+/// A module's bytes, decompressed according to its file name.
 pub(super) fn read_module(path: &Path) -> Result<Vec<u8>, Error> {
     let (program, package) = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => ("xz", "xz-utils"),

@@ -1,6 +1,6 @@
 //! Debian packages of a board's architecture, unpacked for its boot image.
 //!
-//! Cache: `packages/ARCH/NAME_VERSION/root`, and `packages/sets/` with what a list of names was resolved to.
+//! Cache: `packages/ARCH/NAME_VERSION/root`; `packages/sets/` has the resolved packages for a list of names.
 
 use std::path::PathBuf;
 
@@ -13,19 +13,19 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::scratch::{ScratchDir, cache_dir};
 
-/// A package, unpacked on this host.
+/// An unpacked package on this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// Of its .deb, as the index says.
+    /// SHA-256 of its .deb, from the index.
     pub sha256: String,
-    /// Its files.
+    /// The directory of its files.
     pub root: PathBuf,
 }
 
-/// What only maintainer scripts and package management need: those do not run on a board. A package that is requested by
-/// name is never left out.
+/// Packages that only maintainer scripts and package management need, which do not run on a board. A package that is requested by name is
+/// never left out.
 const LEFT_OUT: [&str; 13] = [
     "adduser",
     "debconf",
@@ -84,7 +84,7 @@ pub(super) fn fetch(
     Ok(fetched)
 }
 
-/// What Debian policy allows in a package's name.
+/// Whether Debian policy allows this package name.
 fn plain(name: &str) -> bool {
     name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b))

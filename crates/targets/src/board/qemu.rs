@@ -1,4 +1,4 @@
-//! A boot: QEMU as a child that ends with us, its console in a file, the results' port in another.
+//! Boots a board: QEMU as a child that ends with this process, its console in one file, and the results' port in another.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,30 +16,30 @@ use crate::process;
 use crate::progress::Progress;
 use crate::scratch::{self, ScratchDir};
 
-/// What to boot, and how. [`Run::new`] is right for a measured run.
+/// Options of a boot. [`Run::new`] is right for a measured run.
 #[derive(Clone)]
 pub struct Run<'a> {
     pub board: &'a Board,
     pub kernel: &'a Kernel,
     pub image: &'a Image,
-    /// Wall time after which the board is switched off.
+    /// Wall time after which the board is powered off.
     pub timeout: Duration,
-    /// Guest time counts instructions: needed to repeat exactly. Without it the guest follows the host's clock.
+    /// Guest time counts instructions, which exact repetition needs. Otherwise the guest follows the host's clock.
     pub icount: bool,
-    /// The console is this process's terminal. What is typed enters the guest: not for measuring.
+    /// The console is this process's terminal. Input reaches the guest, so do not use it for measuring.
     pub interactive: bool,
-    /// A port of this host (on 127.0.0.1) that leads to port 22 of the guest. Not for measuring.
+    /// A port of this host (on 127.0.0.1) that is forwarded to port 22 of the guest. Not for measuring.
     pub hostfwd: Option<u16>,
-    /// More for the kernel's command line.
+    /// Additional kernel command line.
     pub cmdline: String,
-    /// More arguments for QEMU.
+    /// Additional arguments for QEMU.
     pub args: Vec<String>,
-    /// Set to switch the board off before its plan ends.
+    /// Set it to power off the board before its plan ends.
     pub stop: Option<&'a AtomicBool>,
 }
 
 impl<'a> Run<'a> {
-    /// Ten minutes at most, counted instructions, nothing enters.
+    /// At most ten minutes, counted instructions, no input.
     pub fn new(board: &'a Board, kernel: &'a Kernel, image: &'a Image) -> Run<'a> {
         Run {
             board,
@@ -56,18 +56,18 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A boot whose plan ran to its end. Its files go with the value.
+/// A boot with a completed plan. Its files are removed with the value.
 #[derive(Debug)]
 pub struct BootOutcome {
     dir: ScratchDir,
-    /// Host time from QEMU's start to its end.
+    /// Host time from the start to the end of QEMU.
     pub wall: Duration,
-    /// Of QEMU.
+    /// Exit status of QEMU.
     pub status: i32,
 }
 
 impl BootOutcome {
-    /// What left by the port: frames of `agent/protocol.h`.
+    /// The data from the port: frames of `agent/protocol.h`.
     pub fn port_file(&self) -> PathBuf {
         self.dir.path().join(PORT)
     }
@@ -80,11 +80,11 @@ impl BootOutcome {
 const QEMU_SAYS: &str = "qemu";
 const DISK: &str = "disk";
 const TAIL_LINES: usize = 15;
-/// How often a running board is looked at. A look is a dozen system calls; where those cost much, on hosts that are themselves virtual, a
-/// look every 10 ms took a tenth of a core from the board.
+/// Interval for checking a running board. A check takes a dozen system calls. On hosts that are virtual themselves these are slow: checks
+/// every 10 ms took a tenth of a core from the board.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A plan that is complete powers its board off. One with two processors of x86_64 that counts instructions does not (QEMU 7.2).
+/// A board powers off when its plan is complete. An x86_64 board with two processors and counted instructions does not (QEMU 7.2).
 const POWER_OFF: Duration = Duration::from_secs(15);
 
 /// The first line of `qemu --version`.
@@ -93,15 +93,15 @@ pub(super) fn version(board: &Board) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// What a guest that breaks out of QEMU finds closed: starting programs, other users' rights, schedulers and limits.
+/// Denied to a guest that breaks out of QEMU: starting programs, other users' rights, schedulers and limits.
 const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/// Whether this QEMU has the system call filter, asked once a program; `Err` is what QEMU says. It is in Debian's builds.
+/// Whether this QEMU has the system call filter, checked once per program; `Err` has QEMU's message. Debian's builds have it.
 fn sandbox(qemu: &Path) -> Result<(), String> {
     static ASKED: Mutex<BTreeMap<PathBuf, Result<(), String>>> = Mutex::new(BTreeMap::new());
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = asked.entry(qemu.to_owned()).or_insert_with(|| {
-        // The filter is set before the list of machines is printed.
+        // The filter is set before QEMU prints the list of machines.
         let mut command = Command::new(qemu);
         process::checked(command.args(["-sandbox", SANDBOX, "-M", "help"]), "").map(|_| ()).map_err(|e| match e {
             Error::ProgramFailed { problem, .. } => clean(&problem),
@@ -111,7 +111,7 @@ fn sandbox(qemu: &Path) -> Result<(), String> {
     answer.clone()
 }
 
-/// Boots and waits for the end of the plan. QEMU ends with the calling thread at the latest.
+/// Boots and waits for the end of the plan. QEMU ends at the latest when the calling thread ends.
 pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     scratch::sweep()?;
     let dir = ScratchDir::under("run", &run.board.name)?;
@@ -153,7 +153,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         if !stopped && run.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             stopped = true;
             match run.interactive {
-                // It puts the terminal back.
+                // On TERM, QEMU restores the terminal.
                 true => process::signal(&child, "TERM"),
                 false => _ = child.kill(),
             }
@@ -174,7 +174,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         std::thread::sleep(TICK);
     };
     let wall = began.elapsed();
-    // A signal to the whole process group ends QEMU too, before it is looked for here.
+    // A signal to the whole process group also ends QEMU, before this check.
     let stopped = stopped || run.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
 
     let console = read_console(&dir.path().join(CONSOLE));
@@ -185,7 +185,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         Some(End::Complete) => None,
         None if stopped => Some(BootFailureKind::Stopped),
         None if timed_out => Some(BootFailureKind::Timeout(run.timeout)),
-        // Someone left the console by QEMU's own keys.
+        // The user left the console with QEMU's own keys.
         None if run.interactive && status.success() => None,
         None => {
             let said = std::fs::read(&says).unwrap_or_default();
@@ -206,7 +206,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     }
 }
 
-/// QEMU's command line, in a sandbox where it has one.
+/// QEMU's command line, with its sandbox if it has one.
 fn command(run: &Run, dir: &Path, progress: &dyn Progress) -> Result<Command, Error> {
     let qemu = process::find_program(&run.board.qemu.binary).ok_or_else(|| Error::ProgramMissing {
         program: run.board.qemu.binary.clone(),
@@ -215,14 +215,14 @@ fn command(run: &Run, dir: &Path, progress: &dyn Progress) -> Result<Command, Er
     let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Error::io(path, e));
     let kernel = absolute(&unpacked::boot_file(run.board, run.kernel, progress)?)?;
     let qemu = absolute(&qemu)?;
-    // A console's terminal is put back by QEMU, so QEMU has to end by itself.
+    // QEMU restores the console's terminal, so it must end by itself.
     let mut command = process::dies_with_us(if run.interactive { "TERM" } else { "KILL" }, qemu.as_os_str());
     match sandbox(&qemu) {
         Ok(()) => _ = command.args(["-sandbox", SANDBOX]),
         Err(why) => progress.step(&format!("{} runs without a sandbox: {why}", run.board.qemu.binary)),
     }
     command.args(arguments(run, &kernel, dir));
-    // QEMU looks for its firmware in the working directory first (qemu_find_file): there has to be nothing of others there.
+    // QEMU looks for its firmware in the working directory first (qemu_find_file), so that must not contain other users' files.
     command.current_dir(dir);
     if run.interactive {
         command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
@@ -272,8 +272,8 @@ fn arguments(run: &Run, kernel: &Path, dir: &Path) -> Vec<OsString> {
     args
 }
 
-/// QEMU's -icount. Where the board has one processor, QEMU records the run as well, and the record is thrown away: it is the recorder's
-/// lock that is needed (docs/explanation/measurement.md, "Repeatability"). QEMU refuses to record several processors.
+/// QEMU's -icount. On a board with one processor, QEMU also records the run, and the record is discarded: only the recorder's lock is
+/// needed (docs/explanation/measurement.md, "Repeatability"). QEMU does not record several processors.
 fn icount(run: &Run) -> Vec<String> {
     let mut words = run.board.qemu.icount.clone();
     let all: Vec<&String> = run.board.qemu.args.iter().chain(&run.args).collect();
@@ -284,12 +284,12 @@ fn icount(run: &Run) -> Vec<String> {
     words
 }
 
-/// A path inside one of QEMU's comma-separated options.
+/// Escapes a path for QEMU's comma-separated options.
 fn option_path(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// Lines of a growing file.
+/// Reads lines from a growing file.
 struct Follow {
     path: PathBuf,
     position: u64,
@@ -313,7 +313,7 @@ impl Follow {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
             each(&clean(&String::from_utf8_lossy(&line)));
         }
-        // A line without end is not kept for ever.
+        // A line without an end is not kept indefinitely.
         if self.rest.len() > 64 * 1024 {
             self.rest.clear();
         }
@@ -331,7 +331,7 @@ fn read_console(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Text of a guest, without what a terminal would obey.
+/// A guest's text without terminal control characters.
 fn clean(line: &str) -> String {
     line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>().trim_end().to_owned()
 }
@@ -347,12 +347,12 @@ enum End {
     Failed(BootFailureKind),
 }
 
-/// What PID 1 begins its lines with.
+/// Prefix of PID 1's lines.
 const SAYS: &str = "flashscope: ";
-/// Its last line, where nothing failed.
+/// PID 1's last line after success.
 const COMPLETE: &str = "flashscope: plan complete";
 
-/// What the console says of the end. The kernel's messages may stand before PID 1's words on their line.
+/// The result by the console's text. Kernel messages may come before PID 1's text on a line.
 fn verdict(console: &str) -> Option<End> {
     let mut end = None;
     for line in console.lines().map(clean) {
@@ -370,7 +370,7 @@ fn verdict(console: &str) -> Option<End> {
     end
 }
 
-/// `N (LINE): reason`; the line may hold parentheses, so the last `): ` ends it.
+/// `N (LINE): reason`; LINE may contain parentheses, so the last `): ` ends it.
 fn plan_failed(text: &str) -> BootFailureKind {
     let (step, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (line, reason) = rest.strip_prefix('(').and_then(|r| r.split_once("): ")).unwrap_or(("", rest));

@@ -1,7 +1,7 @@
-//! The part of a kernel module that comes from a Debian source package.
+//! Fetches the part of a kernel module that comes from a Debian source package.
 //!
-//! Each file is pinned by its SHA-256, for each version of the package that the module was tested with. Anything else is
-//! refused: neither a newer version nor a file that was changed in the cache becomes a kernel module.
+//! Each file has a pinned SHA-256, for each version of the package that the module was tested with. Other files are refused, so that
+//! neither a newer version nor a file changed in the cache becomes a kernel module.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,19 +27,19 @@ pub(super) struct Source {
     package: String,
     /// Tried in order.
     suites: Vec<String>,
-    /// Where the files lie in the package's upstream archive, and where the build expects them.
+    /// Directory of the files in the package's upstream archive, and in the build.
     folder: String,
     into: String,
     pub(super) versions: Vec<Version>,
 }
 
-/// A version of the package that the module was tested with.
+/// A version of the package with which the module was tested.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Version {
-    /// Upstream's name of it.
+    /// Upstream's name of the version.
     name: String,
-    /// SHA-256 of each file that the build takes.
+    /// SHA-256 of each file that the build needs.
     files: BTreeMap<String, String>,
 }
 
@@ -47,13 +47,13 @@ impl Source {
     /// The files, from the cache or from Debian.
     ///
     /// # Errors
-    /// Where no suite has the package, or where what it has is not one of the pinned versions.
+    /// No suite has the package, or the package has none of the pinned versions.
     pub(super) fn fetch(&self, module: &str, progress: &dyn Progress) -> Result<Vec<SourceFile>, Error> {
         let cached = cache_dir()?.join("sources").join(module);
         if cached.is_dir() {
             match self.pinned(module, "the cache", &cached) {
                 Ok((_, files)) => return Ok(files),
-                // It was written by another flashscope, or changed since.
+                // Another flashscope wrote it, or it was changed since.
                 Err(_) => std::fs::remove_dir_all(&cached).map_err(|e| Error::io(&cached, e))?,
             }
         }
@@ -82,7 +82,7 @@ impl Source {
         let unpacked = ScratchDir::new("unpacked")?;
         let mut command = Command::new("tar");
         command.arg("-xf").arg(&archive).arg("-C").arg(unpacked.path());
-        // The archive has one top directory, whatever its name.
+        // The archive has one top directory with any name.
         command.args(["--strip-components", &(self.folder.split('/').count() + 1).to_string(), "--wildcards"]);
         command.arg(format!("*/{}/*", self.folder));
         process::checked(&mut command, "tar")?;
@@ -96,13 +96,13 @@ impl Source {
         Ok(files)
     }
 
-    /// The version that a directory has, file by file, and its files in the order of their names.
+    /// The pinned version of a directory's files, and the files sorted by name.
     fn pinned(&self, module: &str, suite: &str, dir: &Path) -> Result<(&Version, Vec<SourceFile>), Error> {
         let mut other = String::new();
         for version in &self.versions {
             match version.files_of(dir, &self.into) {
                 Ok(files) => return Ok((version, files)),
-                // The last version is the newest: what differs from that is worth telling.
+                // The last version is the newest: its differences are the most useful to report.
                 Err(problem) => other = problem,
             }
         }
@@ -117,7 +117,7 @@ impl Source {
 }
 
 impl Version {
-    /// The files where each has its hash; else what differs.
+    /// The files, if each has its hash; otherwise the difference.
     fn files_of(&self, dir: &Path, into: &str) -> Result<Vec<SourceFile>, String> {
         let mut files = Vec::new();
         for (name, wanted) in &self.files {
@@ -156,7 +156,7 @@ mod tests {
         let source = source();
         for (text, name) in [("old", "2023.01"), ("new", "2025.01")] {
             std::fs::write(dir.path().join("a.c"), text).unwrap();
-            // What is not named is not taken.
+            // A file that is not listed is not used.
             std::fs::write(dir.path().join("yportenv.h"), "U-Boot's").unwrap();
             let (version, files) = source.pinned("yaffs2", "bookworm", dir.path()).unwrap();
             assert_eq!(version.name, name);

@@ -1,11 +1,11 @@
-//! Stanzas of a Debian package index, and which packages make up a kernel.
+//! Stanzas of a Debian package index, and the packages of a kernel.
 
 use std::collections::BTreeMap;
 
 use super::KernelLine;
 use crate::error::Error;
 
-/// One package as the index describes it.
+/// A package's entry in the index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Stanza {
     pub package: String,
@@ -17,7 +17,7 @@ pub(super) struct Stanza {
     pub size: u64,
 }
 
-/// Parses what `apt-cache show` prints. Unknown fields and broken lines are skipped: apt has checked the index.
+/// Parses the output of `apt-cache show`. Unknown fields and broken lines are skipped: apt has checked the index.
 pub(super) fn parse(text: &str) -> Vec<Stanza> {
     let mut stanzas = Vec::new();
     for paragraph in text.split("\n\n") {
@@ -59,7 +59,7 @@ pub(super) fn parse(text: &str) -> Vec<Stanza> {
     stanzas
 }
 
-/// Names in a Depends field, the first of alternatives.
+/// Names in a Depends field; of alternatives the first.
 fn depends(field: &str) -> impl Iterator<Item = &str> {
     field.split(',').filter_map(|dependency| name(dependency.split('|').next()?))
 }
@@ -70,8 +70,8 @@ fn name(dependency: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// What of a set that apt chose is reached from `wanted` without passing through `left_out` (unless it is wanted itself).
-/// Alternatives and virtual packages count where the set has them. Sorted by name.
+/// The packages in a set from apt that are reachable from `wanted` without passing through `left_out` (unless wanted themselves).
+/// Alternatives and virtual packages count if the set has them. Sorted by name.
 pub(super) fn reached(set: &[Stanza], wanted: &[String], left_out: &[&str]) -> Vec<Stanza> {
     let providers = |dependency: &str| -> Vec<&Stanza> {
         let real: Vec<&Stanza> = set.iter().filter(|stanza| stanza.package == dependency).collect();
@@ -94,25 +94,25 @@ pub(super) fn reached(set: &[Stanza], wanted: &[String], left_out: &[&str]) -> V
     found.into_values().collect()
 }
 
-/// Whether a package of this name holds a part of a kernel. `linux-base-7.2.13+deb14-armmp` does (modules.builtin);
-/// `linux-base`, `linux-base-armmp` and initramfs generators do not.
+/// Whether a package with this name has a part of a kernel. `linux-base-7.2.13+deb14-armmp` has (modules.builtin); `linux-base`,
+/// `linux-base-armmp` and initramfs generators have not.
 fn holds_kernel(name: &str) -> bool {
     ["linux-image-", "linux-binary-", "linux-modules-"].iter().any(|prefix| name.starts_with(prefix))
         || name.strip_prefix("linux-base-").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// A kernel line as the index has it now.
+/// The current state of a kernel line in the index.
 #[derive(Debug)]
 pub(super) struct Resolved {
-    /// Of the metapackage.
+    /// Version of the metapackage.
     pub version: String,
-    /// Packages with the kernel's files, in the order of their discovery.
+    /// Packages with the kernel's files, in the order in which they were found.
     pub packages: Vec<Stanza>,
 }
 
-/// Follows a line's metapackage to the packages that hold the kernel and its modules.
+/// Follows a line's metapackage to the packages with the kernel and its modules.
 ///
-/// Up to 6.12 that is one `linux-image-RELEASE`. From 7.x on it depends on `linux-binary-RELEASE`, `linux-modules-RELEASE` and
+/// Up to 6.12 there is one package, `linux-image-RELEASE`. Since 7.x it depends on `linux-binary-RELEASE`, `linux-modules-RELEASE` and
 /// `linux-base-RELEASE`.
 pub(super) fn resolve(
     line: &KernelLine,
@@ -131,7 +131,7 @@ pub(super) fn resolve(
     }
     let mut packages: Vec<Stanza> = Vec::new();
     let mut queue = vec![meta.clone()];
-    // Each round takes one package of the index, so the walk ends; a kernel has two or three.
+    // Each round takes one package from the index, so the loop ends; a kernel has two or three.
     while let Some(stanza) = queue.pop() {
         for name in depends(&stanza.depends) {
             if holds_kernel(name) && !packages.iter().any(|known| known.package == name) {
@@ -142,7 +142,7 @@ pub(super) fn resolve(
         }
     }
     if packages.is_empty() {
-        // Not a metapackage: the line names the kernel's own package.
+        // Not a metapackage: the line names the kernel package itself.
         packages.push(meta.clone());
     }
     Ok(Resolved { version: meta.version, packages })
@@ -152,7 +152,7 @@ pub(super) fn resolve(
 mod tests {
     use super::*;
 
-    // Shapes of Debian's indices, bookworm and sid, cut to the fields that matter here; hashes and sizes are made up.
+    // Excerpts in the form of Debian's indices, bookworm and sid, with only the fields that matter here; hashes and sizes are made up.
     const BOOKWORM: &str = "\
 Package: linux-image-armmp
 Version: 6.1.176-1

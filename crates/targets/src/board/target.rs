@@ -1,4 +1,4 @@
-//! One agent command on a virtual board: a fresh boot that carries it, and its output taken from the port's frames.
+//! Runs one agent command on a virtual board: a new boot for each command, with its output from the port's frames.
 
 use std::io::{BufReader, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::job::{Job, JobOutcome, Target, placed};
 use crate::scratch::ScratchDir;
 use crate::{Error, OpenOptions};
 
-/// Where a boot image has the agent.
+/// The agent's path in a boot image.
 const AGENT: &str = "/flashscope/agent";
 const BESIDE: &str = "/flashscope";
 
@@ -30,12 +30,12 @@ impl BoardTarget {
         Error::Plan { board: self.board.name.clone(), problem: problem.to_owned() }
     }
 
-    /// The plan's lines for a command, and the line (from 0) whose step is the command.
+    /// The lines of the plan for a command, and the index of the line whose step is the command.
     fn command_lines(&self, argv: &[String]) -> Result<(Vec<String>, usize), Error> {
         let words = |argv: &[String]| -> Result<String, Error> {
             let escaped: Option<Vec<String>> = argv.iter().map(|word| plan_word(word)).collect();
             let mut escaped = escaped.ok_or_else(|| self.plan_error("an argument is empty; leave it out"))?;
-            // Here as under a recorder on a board of one's own: the agent, whatever its file is called.
+            // As under a recorder on a real board, this name means the agent, whatever its file is called.
             if let Some(first) = escaped.first_mut().filter(|first| *first == "flashscope-agent") {
                 AGENT.clone_into(first);
             }
@@ -59,7 +59,7 @@ impl BoardTarget {
             Some(user) => [&["flashscope-agent", "exec", "--user", user, "--"].map(str::to_owned), command].concat(),
             None => command.to_vec(),
         };
-        // The dash: a command that fails is an outcome, and its recording is still completed.
+        // The dash: a failing command is a valid outcome, and its recording is completed.
         Ok((vec![start, format!("-run command {}", words(&command)?), "record-stop".to_owned()], 1))
     }
 }
@@ -106,7 +106,7 @@ impl Target for BoardTarget {
         match super::boot(&run, progress) {
             Ok(outcome) => self.deliver(&outcome, job, step, recording, out),
             Err(Error::Boot(failure)) => {
-                // What was recorded before the failure is kept.
+                // The data recorded before the failure is kept.
                 if recording && let Ok(mut port) = std::fs::File::open(failure.port_file()) {
                     std::io::copy(&mut port, out).map_err(Error::Output)?;
                 }
@@ -143,7 +143,7 @@ impl BoardTarget {
             let payload = &frame.payload;
             match frame.kind {
                 FS_OUTPUT if ours => match (u32_at(payload, 0), payload.get(4..)) {
-                    // A reader that has gone takes no more; the recording is whole all the same.
+                    // If nobody reads the output, the recording is complete all the same.
                     (Some(1), Some(text)) if job.pass_stdio => _ = std::io::stdout().write_all(text),
                     (Some(2), Some(text)) if job.pass_stdio => _ = std::io::stderr().write_all(text),
                     (Some(1), Some(text)) if !recording => out.write_all(text).map_err(Error::Output)?,
@@ -151,7 +151,7 @@ impl BoardTarget {
                     _ => {}
                 },
                 FS_EXIT if ours => status = u32_at(payload, 16).map(|bits| bits as i32),
-                // Anyone's errors are worth reading beside the command's own.
+                // Errors of any source are useful beside the command's own.
                 FS_LOG if !job.pass_stdio && u32_at(payload, 0) == Some(0) => {
                     stderr.extend_from_slice(payload.get(4..).unwrap_or_default());
                     stderr.push(b'\n');
@@ -181,7 +181,7 @@ impl BoardTarget {
         Ok(JobOutcome { status, command, stderr, files, _files_dir: Some(dir) })
     }
 
-    /// Puts a piece of a file where it belongs. FS_FILE: offset, mode, length of the path, path NUL, bytes.
+    /// Writes a part of a file at its offset. FS_FILE: offset, mode, length of the path, path NUL, bytes.
     fn keep_file(&self, payload: &[u8], files: &[(String, PathBuf)]) -> Result<(), Error> {
         let piece = || {
             let offset = u64_at(payload, 0)?;
@@ -193,7 +193,7 @@ impl BoardTarget {
         };
         let Some((to, offset, bytes)) = piece() else { return Ok(()) };
         let failed = |e| Error::io(to, e);
-        // In a directory of this process, by a name of ours: the first piece makes it, the others find it.
+        // A file in this process's directory, with a name that we chose. The first part creates it, later parts open it.
         let mut file = match std::fs::File::create_new(to) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 std::fs::OpenOptions::new().write(true).open(to).map_err(failed)?
@@ -204,14 +204,14 @@ impl BoardTarget {
     }
 }
 
-/// The recorder's options but `--user NAME`, and that name: on a board the command is a step of its own.
+/// The recorder's options without `--user NAME`, and that name: on a board the command is a step of its own.
 fn without_user(options: &[String]) -> (Option<&str>, Vec<String>) {
     let Some(at) = options.iter().position(|option| option == "--user") else { return (None, options.to_vec()) };
     let rest = options.iter().enumerate().filter(|(n, _)| *n != at && *n != at + 1).map(|(_, word)| word.clone());
     (options.get(at + 1).map(String::as_str), rest.collect())
 }
 
-/// A word of a plan; none for the empty one, which a plan cannot say.
+/// A word for a plan; `None` for an empty word, which a plan cannot express.
 pub fn plan_word(word: &str) -> Option<String> {
     let mut escaped = String::new();
     for byte in word.bytes() {

@@ -1,14 +1,15 @@
-//! Address translation of a 32-bit ARM kernel that costs the host less, and takes the board as long: an instruction stands for each one
-//! that is replaced.
+//! Patches the address translation of a 32-bit ARM kernel so that it costs the host less, with equal guest time: each replaced instruction
+//! is replaced by one instruction.
 //!
-//! **Domains.** Software PAN (CONFIG_CPU_SW_DOMAIN_PAN) writes the domain access register (DACR) on each way into the kernel and out of
-//! it, and before and after each access to a process's memory. QEMU's TLB knows no domains, so it is emptied each time
-//! (target/arm/helper.c, `dacr_write()`). Where programs read and write files, this was a third of all that a board cost its host.
-//! Here the register is written once: it always lets the kernel access a process's memory, as on a kernel without that option.
+//! **Domains.** Software PAN (CONFIG_CPU_SW_DOMAIN_PAN) writes the domain access register (DACR) at each entry to and exit from the kernel,
+//! and before and after each access to a process's memory. QEMU's TLB has no domains, so QEMU flushes it at each write
+//! (target/arm/helper.c, `dacr_write()`). With programs that read and write files, this was a third of a board's whole cost on its host.
+//! The patch writes the register once, with a value that always lets the kernel access a process's memory, as on a kernel without that
+//! option.
 //!
-//! **Flushes.** `v7wbi_flush_kern_tlb_range()` (arch/arm/mm/tlb-v7.S) flushes a page at a time. Linux 5.10 and 6.1 ask it for 72,000
-//! pages whenever they have freed the start-up code of modules (`__purge_vmap_area_lazy()`), nine times in a boot. Here its loop does
-//! nothing, and the barrier behind it flushes the whole TLB.
+//! **Flushes.** `v7wbi_flush_kern_tlb_range()` (arch/arm/mm/tlb-v7.S) flushes one page at a time. Linux 5.10 and 6.1 flush 72,000 pages
+//! with it each time they have freed the start-up code of modules (`__purge_vmap_area_lazy()`), nine times in a boot. In the patched kernel
+//! its loop does nothing, and the barrier after it flushes the whole TLB.
 
 /// `mcr p15, 0, rD, c3, c0, 0`, always executed: DACR, ARM DDI 0406C, B4.1.43.
 const WRITE_DOMAINS: u32 = 0xee03_0f10;
@@ -18,8 +19,8 @@ const USER_ACCESS: u32 = 0xe3a0_5055;
 /// `mov r0, r0`: an instruction without effect on every ARM.
 const NOTHING: u32 = 0xe1a0_0000;
 
-/// Lets an unpacked kernel write its domain access register once, with access to processes' memory; says whether it has that option in
-/// the form that is known.
+/// Patches an unpacked kernel to write its domain access register once, with access to processes' memory. Returns whether it has that
+/// option in the known form.
 pub(super) fn write_domains_once(kernel: &mut [u8]) -> bool {
     let words = words(kernel);
     let places: Vec<usize> = (0..words.len()).filter(|&at| words[at] & 0xffff_0fff == WRITE_DOMAINS).collect();
@@ -32,7 +33,7 @@ pub(super) fn write_domains_once(kernel: &mut [u8]) -> bool {
     true
 }
 
-/// The loop of `v7wbi_flush_kern_tlb_range()`, and what is behind it.
+/// The loop of `v7wbi_flush_kern_tlb_range()`, and the instructions after it.
 const FLUSH: [u32; 7] = [
     0xee08_0f73, // mcr p15, 0, r0, c8, c3, 3: TLBIMVAAIS
     0xe280_0a01, // add r0, r0, #4096
@@ -42,10 +43,10 @@ const FLUSH: [u32; 7] = [
     0xf57f_f06f, // isb
     0xe12f_ff1e, // bx lr
 ];
-/// `mcr p15, 0, r0, c8, c3, 0`: TLBIALLIS, of all processors. QEMU ends its translated code there, as at a barrier.
+/// `mcr p15, 0, r0, c8, c3, 0`: TLBIALLIS, for all processors. QEMU ends its translated code there, as at a barrier.
 const FLUSH_ALL: u32 = 0xee08_0f13;
 
-/// Lets an unpacked kernel flush a range at once; says whether it has that function in the form that is known.
+/// Patches an unpacked kernel to flush a range at once. Returns whether it has that function in the known form.
 pub(super) fn flush_ranges_at_once(kernel: &mut [u8]) -> bool {
     let words = words(kernel);
     let mut found = words.windows(FLUSH.len()).enumerate().filter(|(_, part)| *part == FLUSH).map(|(at, _)| at);
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn domains_are_written_by_the_start_alone() {
-        // A reading (mrc) stays, and so does the same word that is executed on a condition.
+        // A read (mrc) stays, and so does a conditional write.
         let others = [0xee13_0f10, 0x0e03_0f10];
         let mut kernel = bytes(&[write(3), 7, NO_USER_ACCESS, write(5), write(5), others[0], write(12), others[1]]);
         assert!(write_domains_once(&mut kernel));

@@ -1,6 +1,6 @@
-//! Kernels unpacked on the host. Emulated, a kernel takes twice as long to unpack itself as to boot afterwards.
+//! Unpacks kernels on the host. In emulation, unpacking takes a kernel twice as long as booting afterwards.
 //!
-//! What cannot be unpacked here (another packing, another boot protocol) boots as it is: it unpacks itself, as ever.
+//! A kernel that cannot be unpacked here (another compression, another boot protocol) boots unchanged and unpacks itself.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::process;
 use crate::progress::Progress;
 use crate::scratch::{ScratchDir, cache_subdir};
 
-/// No kernel is larger unpacked: Debian's have 20 MiB (armmp) to 65 MiB (amd64).
+/// Largest unpacked kernel: Debian's have 20 MiB (armmp) to 65 MiB (amd64).
 const MOST: u64 = 512 << 20;
 
-/// What QEMU is to load for this kernel: an unpacked one, made once and kept in the cache, or the kernel as it came.
+/// The file that QEMU loads for this kernel: the unpacked kernel, made once and cached, or the original file.
 pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress) -> Result<PathBuf, Error> {
-    // What a kernel becomes depends on it, on where the board's RAM begins, and on what is done here (`-4`).
+    // The result depends on the kernel, on the start of the board's RAM, and on this code (`-4`).
     let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}")).unwrap_or_default();
     let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}-4", kernel.sha256));
     if path.is_file() {
@@ -37,20 +37,20 @@ pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress)
     let whole = dir.path().join("whole");
     let write = || {
         std::fs::write(&whole, &unpacked)?;
-        // By rename: a file of this name is whole, even if another process makes it meanwhile.
+        // By rename: a file with this name is complete, even if another process makes it at the same time.
         std::fs::rename(&whole, &path)
     };
     write().map_err(|source| Error::Cache { path: path.clone(), source })?;
     Ok(path)
 }
 
-/// Whether guest times stay the same without the flushes of `translation.rs`: they do up to Linux 6.12; on 7.2 they move a little.
+/// Whether guest times stay equal without the flushes in `translation.rs`: they do up to Linux 6.12; on 7.2 they change slightly.
 fn spares_the_tlb(release: &str) -> bool {
     let mut numbers = release.split(['.', '-', '+']).map(str::parse);
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) <= (6u32, 12u32))
 }
 
-/// The kernel as QEMU loads it; nothing where its head, its packing or its way of booting is another.
+/// The kernel in the form for QEMU; `None` for another header, compression or boot protocol.
 fn unpack(
     packed: &[u8],
     ram_base: Option<u32>,
@@ -82,12 +82,12 @@ fn unpack(
     })
 }
 
-/// How the unpacked kernel is given to QEMU.
+/// The form of the unpacked kernel for QEMU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Image {
-    /// 32-bit ARM: a memory image that has to lie at this address.
+    /// 32-bit ARM: a memory image for this address.
     Arm { load: u32 },
-    /// x86: an ELF file with an entry for PVH.
+    /// x86: an ELF file with a PVH entry.
     Elf,
 }
 
@@ -96,7 +96,7 @@ struct Payload<'a> {
     image: Image,
     packing: &'static Packing,
     bytes: &'a [u8],
-    /// What the kernel's own head says of it.
+    /// The unpacked size in the kernel's own header.
     unpacked: u32,
 }
 
@@ -105,7 +105,7 @@ struct Packing {
     magic: &'static [u8],
     command: &'static [&'static str],
     package: &'static str,
-    /// The length follows the packed stream (scripts/Makefile.lib, `size_append`); gzip's stream ends with it.
+    /// The length follows the compressed stream (scripts/Makefile.lib, `size_append`); for gzip it is the end of the stream.
     appended: bool,
 }
 
@@ -148,9 +148,9 @@ fn find_x86(packed: &[u8]) -> Option<Payload<'_>> {
     Some(Payload { image: Image::Elf, packing, bytes, unpacked: word(length, 0)? })
 }
 
-/// arch/arm/boot/compressed/head.S and vmlinux.lds.S (since 5.6): at 0x24 the zImage's magic, at 0x30 its byte order, at 0x34
-/// that of a table, at 0x38 the table's place. In the table: its length in words, "KLSZ", where the unpacked length
-/// stands, the size of .bss, and `TEXT_OFFSET`, how far behind the beginning of RAM the kernel has to lie.
+/// arch/arm/boot/compressed/head.S and vmlinux.lds.S (since 5.6): at 0x24 the zImage's magic, at 0x30 its byte order, at 0x34 the magic of
+/// a table, at 0x38 the table's offset. The table has its length in words, "KLSZ", the offset of the unpacked length, the size of .bss, and
+/// `TEXT_OFFSET`, the kernel's distance from the beginning of RAM.
 fn find_arm(packed: &[u8], ram_base: u32) -> Option<Payload<'_>> {
     let head = [word(packed, 0x24)?, word(packed, 0x30)?, word(packed, 0x34)?];
     if head != [0x016f_2818, 0x0403_0201, 0x4545_4545] {
@@ -165,7 +165,7 @@ fn find_arm(packed: &[u8], ram_base: u32) -> Option<Payload<'_>> {
     let unpacked = word(packed, length_at)?;
     let (packing, start) = PACKINGS.iter().find_map(|packing| {
         let at = packed.get(table..length_at)?.windows(packing.magic.len()).enumerate();
-        // xz's decoder comes before the stream, with the magic in it: a stream's flags have their own check sum.
+        // xz's decoder comes before the stream and contains the magic too; only the stream's flags have their own checksum.
         at.filter(|(_, bytes)| *bytes == packing.magic)
             .map(|(at, _)| table + at)
             .find(|at| {
@@ -178,7 +178,7 @@ fn find_arm(packed: &[u8], ram_base: u32) -> Option<Payload<'_>> {
 }
 
 impl Payload<'_> {
-    /// The kernel itself; nothing where it is not what its head says.
+    /// The unpacked kernel; `None` if it does not match its header.
     fn unpack(&self, scratch: &Path) -> Result<Option<Vec<u8>>, Error> {
         if u64::from(self.unpacked) > MOST {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Payload<'_> {
         let mut child = command.spawn().map_err(|e| process::spawn_error(&command, self.packing.package, e))?;
         let mut unpacked = Vec::new();
         let stdout = child.stdout.take().expect("it is piped");
-        // One byte more than it should be: what is longer is refused without reading it all.
+        // One byte more than expected, so that a longer kernel is refused without reading all of it.
         let read = stdout.take(u64::from(self.unpacked) + 1).read_to_end(&mut unpacked);
         let ended = child.wait().is_ok_and(|status| status.success());
         std::fs::remove_file(&path).ok();
@@ -199,22 +199,22 @@ impl Payload<'_> {
     }
 }
 
-/// Of U-Boot's old image format (include/image.h, `struct legacy_img_hdr`), which QEMU loads where it says. QEMU looks at
-/// neither of its two check sums.
+/// A header in U-Boot's old image format (include/image.h, `struct legacy_img_hdr`); QEMU loads the image at its address. QEMU checks
+/// neither of the two checksums.
 fn uimage_head(load: u32, length: usize) -> Vec<u8> {
     let length = u32::try_from(length).expect("at most MOST");
     let mut head = Vec::with_capacity(64);
-    // Magic, sum, time, length, load address, entry, sum.
+    // Magic, checksum, time, length, load address, entry, checksum.
     for word in [0x2705_1956, 0, 0, length, load, load, 0] {
         head.extend(u32::to_be_bytes(word));
     }
-    // Linux, ARM, a kernel, not packed.
+    // Linux, ARM, a kernel, not compressed.
     head.extend([5, 2, 2, 0]);
     head.resize(64, 0);
     head
 }
 
-/// Is there a note `XEN_ELFNOTE_PHYS32_ENTRY` (18, include/xen/interface/elfnote.h)? QEMU enters an ELF kernel by it.
+/// Whether there is a note `XEN_ELFNOTE_PHYS32_ENTRY` (18, include/xen/interface/elfnote.h), which QEMU uses to enter an ELF kernel.
 fn has_pvh_entry(elf: &[u8]) -> bool {
     let entries = || -> Option<bool> {
         if elf.get(..6)? != b"\x7fELF\x02\x01" {
@@ -228,7 +228,7 @@ fn has_pvh_entry(elf: &[u8]) -> bool {
         let (table, size, count) = (long(0x20)?, usize::from(half(0x36)?), usize::from(half(0x38)?));
         for n in 0..count {
             let entry = table.checked_add(n.checked_mul(size)?)?;
-            // PT_NOTE: its offset and size in the file.
+            // PT_NOTE: offset and size in the file.
             if word(elf, entry)? == 4 {
                 let start = long(entry.checked_add(8)?)?;
                 let notes = elf.get(start..start.checked_add(long(entry.checked_add(32)?)?)?)?;
@@ -275,7 +275,7 @@ mod tests {
         to[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// As the kernel's build makes it: head, decoder (with xz's magic in it), table, payload.
+    /// Like the kernel's build: header, decoder (with xz's magic in it), table, payload.
     fn zimage(packing: &Packing, plain: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 0x200];
         put(&mut image, 0x24, 0x016f_2818);
@@ -332,13 +332,13 @@ mod tests {
         let dir = ScratchDir::new("unpacked-test").unwrap();
         let whole = [zimage(&PACKINGS[0], &plain()), bzimage(&PACKINGS[0], &plain())];
         for image in &whole {
-            // Cut anywhere in the head, and here and there behind it.
+            // Cut everywhere in the header, and at some places after it.
             for end in (0..0x700).chain((0x700..image.len()).step_by(997)) {
                 if let Some(payload) = find(&image[..end], Some(0)) {
                     assert_eq!(payload.unpack(dir.path()).unwrap(), None, "cut at {end}");
                 }
             }
-            // Lying lengths and places.
+            // Wrong lengths and offsets.
             for at in [0x38, 0x100, 0x104, 0x108, 0x110, 0x248, 0x24c] {
                 for lie in [0, 1, 0x7fff_ffff, u32::MAX] {
                     let mut image = image.clone();

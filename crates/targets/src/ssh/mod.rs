@@ -1,9 +1,9 @@
-//! A machine over ssh: the system's client with its own configuration, and on the far side a POSIX shell and `cat`.
+//! A machine over ssh, with the system's client and its configuration. The remote side needs a POSIX shell and `cat`.
 //!
-//! One connection, the holder, stays open for the whole of a job. It finds a directory, and when its input ends (we are
-//! done, were killed, or the line was cut) it removes what the job put there. The names carry the holder's pid and start
-//! time, so a later holder also removes what one that was itself killed has left. The agent's own connection ends the agent
-//! when its input ends. So nothing stays on the far side, however this side ends.
+//! One connection, the holder, stays open during a job. It finds a directory. When its input ends (the job is done, we were killed, or the
+//! line was cut), it removes the job's files. Names contain the holder's pid and start time, so a later holder also removes files of a
+//! holder that was killed. The agent's own connection ends the agent when its input ends. So nothing stays on the remote side, however this
+//! side ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -14,11 +14,11 @@ use crate::process::{self, Pumped};
 use crate::scratch::ScratchDir;
 use crate::{Error, OpenOptions, agents};
 
-/// `record -- CMD` with CMD's own stdin, stdout and stderr.
+/// `record -- CMD` with this terminal as CMD's stdin, stdout and stderr.
 mod session;
 
 pub(crate) struct Ssh {
-    /// As it was given.
+    /// The target as the user gave it.
     name: String,
     host: Host,
     options: OpenOptions,
@@ -31,7 +31,7 @@ struct Host {
     port: Option<u16>,
 }
 
-/// `ssh://[user@]host[:port]`, an IPv6 address in brackets.
+/// `ssh://[user@]host[:port]`, with an IPv6 address in brackets.
 fn parse(spec: &str) -> Option<Host> {
     let rest = spec.strip_prefix("ssh://")?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -57,38 +57,38 @@ fn parse(spec: &str) -> Option<Host> {
         Some(text) => Some(text.parse::<u16>().ok().filter(|port| *port != 0)?),
         None => None,
     };
-    // A name that begins with a dash would be an option of ssh's.
+    // ssh would take a name that begins with a dash for an option.
     let plain = |text: &str| {
         !text.is_empty() && !text.starts_with('-') && text.chars().all(|c| !c.is_control() && !" '\"/\\$;".contains(c))
     };
     (plain(host) && user.as_deref().is_none_or(plain)).then(|| Host { user, host: host.to_owned(), port })
 }
 
-/// A word for a POSIX shell. In single quotes nothing is special but the quote itself.
+/// Quotes a word for a POSIX shell. In single quotes only the quote itself is special.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Finds a directory in which no other user can change our files, makes one of our own there, removes what dead holders left,
-/// says `flashscope ok MACHINE ELF DIR`, and waits for the end of its input to remove what this job put. No backslash and no
-/// newline: login shells differ there. `@RANDOM@` is to be replaced by random hexadecimal digits.
+/// The holder's script. It finds a directory in which no other user can change our files, creates our own directory there, and removes
+/// those of dead holders. It prints `flashscope ok MACHINE ELF DIR`. At the end of its input it removes the job's files. It has no
+/// backslash and no newline, because login shells differ there. `@RANDOM@` is replaced by random hexadecimal digits.
 ///
-/// A directory is called `flashscope_PID_START_NAMESPACE_BOOT_RANDOM`. Its owner is dead where the boot is another one, or
-/// where this PID namespace has no such process; what is of another namespace is left alone. In it:
-/// `flashscope-agent`, `list` (files that were put elsewhere), `stream` (a FIFO), `messages`, `pid` (of the agent).
+/// A directory is called `flashscope_PID_START_NAMESPACE_BOOT_RANDOM`. Its owner is dead if the boot differs, or if this PID namespace has
+/// no such process; directories of other namespaces are kept. It contains `flashscope-agent`, `list` (files that were put elsewhere),
+/// `stream` (a FIFO), `messages`, `pid` (of the agent).
 ///
-/// `set -C` makes `>` refuse a file that exists, links included.
+/// With `set -C`, `>` refuses an existing file, links included.
 const HOLDER: &str = concat!(
     "trap '' HUP TERM INT PIPE; umask 077; set -C; ",
     "start() { read -r s </proc/$1/stat || return 1; s=${s##*) }; set -- $s; shift 19; echo $1; } 2>/dev/null; ",
-    // Nobody but root and us may rename in it, or in a directory above it.
+    // Only root and we may rename files in it, or in a directory above it.
     "safe() { w=$1; while :; do set -- $(ls -ldn \"$w\"); ",
     "case $1 in d????????[tT]*) ;; d????w*|d???????w*) return 1;; d*) ;; *) return 1;; esac; ",
     "[ \"$3\" = 0 ] || [ -O \"$w\" ] || return 1; ",
     "[ \"$w\" = / ] && return 0; w=${w%/*}; w=${w:-/}; done; }; ",
     "ours() { [ -d \"$1\" ] && [ ! -L \"$1\" ] && [ -O \"$1\" ] || return 1; ",
     "case $(ls -ldn \"$1\") in drwx------*) ;; *) return 1;; esac; }; ",
-    // A list that is not ours could name anything for removal.
+    // A list of another user could name any file for removal.
     "clear() { if [ -f \"$1/list\" ] && [ ! -L \"$1/list\" ] && [ -O \"$1/list\" ]; then ",
     "set -- \"$1\" $(ls -ldn \"$1/list\"); case $2$3 in -rw-------*1) ",
     "while IFS= read -r g; do rm -f \"$g\"; done <\"$1/list\";; esac; fi; ",
@@ -108,32 +108,32 @@ const HOLDER: &str = concat!(
     "[ $# = 6 ] && ours \"$f\" || continue; case $2$3$4 in *[!0-9]*) continue;; esac; ",
     "if [ \"$5\" = \"$b\" ]; then [ \"$4\" = \"$n\" ] || continue; [ \"$(start $2)\" = \"$3\" ] && continue; fi; ",
     "clear \"$f\"; done; ",
-    // Said as they are: the 5th and 6th byte of an ELF program, its class and its byte order, 1 or 2 each.
+    // Printed as raw bytes: the 5th and 6th byte of an ELF program, its class and its byte order, 1 or 2 each.
     "e=$(dd if=/proc/$$/exe bs=1 skip=4 count=2 2>/dev/null); ",
     "echo flashscope ok \"$(uname -m)\" \"${e:--}\" \"$p\"; ",
-    // Told so, it carries the stream: on its own connection, so that the command has the other one for itself.
+    // On request the holder sends the stream on its own connection, so that the command has the other connection for itself.
     "c=; while read -r w; do [ \"$w\" = stream ] || continue; ",
     "if mkfifo \"$p/stream\"; then echo flashscope stream; { cat <\"$p/stream\"; cat <\"$p/messages\" >&2; } & c=$!; ",
     "else echo flashscope nofifo; fi; done; ",
     "alive() { read -r q s <\"$p/pid\" && [ \"$(start $q)\" = \"$s\" ]; } 2>/dev/null; ",
     "i=0; alive && kill -TERM $q; while alive && [ $i -lt 150 ]; do sleep 0.1 2>/dev/null || { sleep 1; i=$((i+9)); }; ",
     "i=$((i+1)); done; alive && kill -KILL $q; ",
-    // Opened for reading and writing a FIFO never blocks, and a reader that waited for a writer goes on to its end.
+    // Opening a FIFO for reading and writing never blocks, and a reader that waits for a writer then continues to its end.
     "if [ -n \"$c\" ]; then : <>\"$p/stream\"; wait $c; fi; ",
     "clear \"$p\"",
 );
 
-/// How much of what a far shell says (a banner, say) is read before its answer has to come.
+/// Bytes that are read from a remote shell (such as a banner) before its answer must come.
 const BANNER_LIMIT: u64 = 64 * 1024;
 
-/// The connection that owns what is on the far side. Its end is the end of that.
+/// The connection that owns the remote files. When it ends, they are removed.
 struct Holder {
-    /// `None`: its stream has been read to the end, and it has ended.
+    /// `None`: its stream was read to the end, and it has ended.
     child: Option<Child>,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
     machine: String,
-    /// The bytes `EI_CLASS` and `EI_DATA` of its shell; "-" where it cannot say.
+    /// The bytes `EI_CLASS` and `EI_DATA` of its shell; "-" if it cannot tell.
     shell: String,
     /// The job's own directory.
     dir: String,
@@ -143,7 +143,7 @@ impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let Some(child) = &mut self.child else { return };
-        // The far side removes its files, then the connection ends. A line that is dead ends by ssh's own keep-alive.
+        // The remote side removes its files, then the connection ends. ssh's keep-alive ends a dead connection.
         for _ in 0..500 {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;
@@ -155,7 +155,7 @@ impl Drop for Holder {
     }
 }
 
-/// The next line that is the holder's; a login script may print something first.
+/// The holder's next line; a login script may print other lines first.
 fn answer(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
     let mut stdout = stdout.take(BANNER_LIMIT);
     let mut line = String::new();
@@ -174,9 +174,9 @@ impl Ssh {
         Ok(Ssh { name: spec.to_owned(), host, options: options.clone() })
     }
 
-    /// An ssh that runs a script in the far side's POSIX shell, whatever the login shell is.
+    /// An ssh command that runs a script in the remote POSIX shell, whatever the login shell is.
     fn command(&self, script: &str) -> Command {
-        // TERM and not KILL: ssh closes the connection on it.
+        // TERM, not KILL: on TERM ssh closes the connection.
         let mut command = process::dies_with_us("TERM", "ssh".as_ref());
         command.args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
         command.args(["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]);
@@ -235,7 +235,7 @@ impl Ssh {
         }
     }
 
-    /// What ssh's own failure means; its exit status is 255 then.
+    /// The error for a failure of ssh itself, which has exit status 255.
     fn connection_error(&self, pumped: &Pumped) -> Option<Error> {
         if pumped.status != 255 {
             return None;
@@ -243,7 +243,7 @@ impl Ssh {
         Some(classify(&self.name, &pumped.stderr, pumped.bytes))
     }
 
-    /// Runs a script that reads `input`; `Ok` has its stdout.
+    /// Runs a script that reads `input`; returns its stdout.
     fn feed(&self, script: &str, input: &[u8]) -> Result<(Pumped, Vec<u8>), Error> {
         let mut child = self.spawn(script)?;
         let stdin = child.stdin.take();
@@ -251,7 +251,7 @@ impl Ssh {
         let pumped = std::thread::scope(|scope| {
             scope.spawn(move || {
                 if let Some(mut stdin) = stdin {
-                    // A far side that stops reading says why in its status.
+                    // If the remote side stops reading, its status has the reason.
                     stdin.write_all(input).ok();
                 }
             });
@@ -263,14 +263,14 @@ impl Ssh {
         }
     }
 
-    /// Puts a file where none is. `list`: note it for removal.
+    /// Creates a file; an existing file is an error. `list`: note the file for removal.
     fn put(&self, path: &str, mode: u32, bytes: &[u8], list: Option<&Holder>) -> Result<(), Error> {
         let failed = |problem: String| Error::Put { target: self.name.clone(), path: path.to_owned(), problem };
         if path.contains('\n') || (list.is_some() && !path.starts_with('/')) {
             return Err(failed("it is not an absolute path in one line".to_owned()));
         }
         let word = quote(path);
-        // Noted for removal once it is there: what was there before is not ours to remove.
+        // Noted for removal only after it was created: an existing file is not ours to remove.
         let note = match list {
             Some(holder) => format!(r"printf '%s\n' {word} >>{} &&", quote(&format!("{}/list", holder.dir))),
             None => String::new(),
@@ -312,7 +312,7 @@ impl Target for Ssh {
     fn run(&self, job: &Job, out: &mut dyn Write) -> Result<JobOutcome, Error> {
         let holder = self.hold()?;
         let known = agents::arch_of_remote(&holder.machine, &holder.shell);
-        // Sent anew each time: an agent that lies there may be of another version.
+        // Sent each time: an agent that exists there may have another version.
         let bytes = agents::agent_bytes(known.unwrap_or(&holder.machine)).map_err(|error| match (known, error) {
             (None, Error::AgentMissing { .. } | Error::AgentNotCarried { .. }) => {
                 Error::UnknownMachine { target: self.name.clone(), machine: holder.machine.clone() }
@@ -328,8 +328,8 @@ impl Target for Ssh {
         if job.pass_stdio {
             return self.run_passing_stdio(holder, &agent, job, out);
         }
-        // The agent's input is not ours; ours stays open while the agent is wanted, and a watcher asks it to end when that
-        // ends. It looks first whether the process is still the agent.
+        // The agent does not read our input. The connection's input stays open as long as the agent is wanted. When it ends, a watcher asks
+        // the agent to end, after checking that the process is still the agent.
         let argv: Vec<String> = job.argv_beside(&holder.dir).iter().map(|word| quote(word)).collect();
         let script = format!(
             "exec 3<&0; {{ cat <&3; read -r c </proc/$$/comm; case $c in flashscope*) kill -TERM $$;; esac; }} \
@@ -344,7 +344,7 @@ impl Target for Ssh {
         drop(stdin);
         let mut pumped = pumped?;
         if pumped.asked && pumped.status == 255 && last_line(&pumped.stderr).is_none() {
-            // ssh says so of a command that a signal ended, and the signal was ours.
+            // ssh reports this for a command that a signal ended, and the signal was ours.
             pumped.status = 128 + 15;
         }
         if let Some(error) = self.connection_error(&pumped) {
@@ -373,8 +373,8 @@ fn last_line(text: &str) -> Option<String> {
     Some(line.chars().filter(|c| !c.is_control()).collect())
 }
 
-/// Tells ssh's failures apart by its messages (OpenSSH ssh.c, sshconnect.c, packet.c, clientloop.c). A failure after bytes
-/// came, or of an established connection, is a cut.
+/// Distinguishes ssh's failures by its messages (OpenSSH ssh.c, sshconnect.c, packet.c, clientloop.c). A failure after some bytes, or of an
+/// established connection, is a cut.
 fn classify(target: &str, stderr: &str, bytes: u64) -> Error {
     let target = target.to_owned();
     let problem =

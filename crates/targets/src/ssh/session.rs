@@ -1,5 +1,5 @@
-//! `record -- CMD` over ssh with CMD's own stdin, stdout and stderr: CMD has a connection for itself, and the stream comes by
-//! the holder's, through a FIFO. So neither waits for the other, and what CMD prints never passes through the recorder.
+//! `record -- CMD` over ssh with this terminal as CMD's stdin, stdout and stderr. CMD has its own connection, and the stream comes through
+//! a FIFO and the holder's connection. So neither waits for the other, and CMD's output never passes through the recorder.
 
 use std::io::{Read, Write};
 use std::process::{Child, ExitStatus, Stdio};
@@ -15,13 +15,14 @@ use crate::watch::StreamMonitor;
 use std::sync::Arc;
 
 const TICK: Duration = Duration::from_millis(20);
-/// What CMD has started may keep its output open. So long after the recording's end, and after the last byte, it is left.
+/// Processes that CMD started may keep its output open. They are abandoned after this time without output, counted after the recording's
+/// end.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// Copies what CMD prints as it comes, and keeps the first of it.
+/// Copies CMD's output as it arrives, and keeps its beginning.
 struct Relay {
     began: Instant,
-    /// Milliseconds after `began` of the last byte that was passed on; `BUSY` while one is.
+    /// Time of the last copied byte, in ms after `began`; `BUSY` during a copy.
     moved: Arc<AtomicU64>,
     thread: JoinHandle<String>,
 }
@@ -43,7 +44,7 @@ impl Relay {
                 let passed = to.write_all(&buffer[..n]).and_then(|()| to.flush());
                 shared.store(u64::try_from(began.elapsed().as_millis()).unwrap_or(0), Ordering::Relaxed);
                 if passed.is_err() {
-                    // Closing our end ends CMD's input, as a pipe would.
+                    // Closing our end is the end of CMD's input, as with a pipe.
                     break;
                 }
             }
@@ -62,7 +63,7 @@ impl Relay {
     }
 }
 
-/// CMD's connection: the client, and what it passes on.
+/// CMD's connection: the client and its relays.
 struct Session {
     client: Child,
     relays: [Relay; 2],
@@ -70,7 +71,7 @@ struct Session {
 }
 
 impl Session {
-    /// Waits until the client ends, the user ends it, or nothing more is to come; then the holder may end.
+    /// Waits until the client ends, the user stops it, or no more output is expected. Then the holder may end.
     fn watch(&mut self, ended: &AtomicBool, stop: Option<&AtomicBool>, finish: &AtomicBool, done: &AtomicBool) {
         let mut over: Option<Instant> = None;
         loop {
@@ -78,7 +79,7 @@ impl Session {
                 break;
             }
             if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                // The holder asks the agent to end; the stream and the client end by themselves then.
+                // The holder asks the agent to end; then the stream and the client end by themselves.
                 self.stopped = true;
                 finish.store(true, Ordering::Relaxed);
             }
@@ -99,7 +100,7 @@ impl Session {
             .client
             .wait()
             .map_err(|e| Error::ProgramFailed { program: "wait".to_owned(), problem: e.to_string() })?;
-        // What is in the pipes is CMD's last words.
+        // The pipes still have CMD's last output.
         let began = Instant::now();
         while !self.relays.iter().all(|relay| relay.thread.is_finished() || relay.idle())
             && began.elapsed() < IDLE * 100
@@ -112,7 +113,7 @@ impl Session {
 }
 
 impl Ssh {
-    /// Has the holder make the FIFO, and read it.
+    /// Asks the holder to create the FIFO and to read it.
     fn begin_stream(&self, holder: &mut Holder) -> Result<(), Error> {
         let problem = |problem| Error::RemoteStream { target: self.name.clone(), problem };
         let asked = holder.stdin.as_mut().map(|stdin| stdin.write_all(b"stream\n").and_then(|()| stdin.flush()));
@@ -130,7 +131,7 @@ impl Ssh {
         let mut words = argv.iter().map(|word| quote(word));
         let first = words.next().unwrap_or_default();
         let rest: Vec<String> = words.collect();
-        // The pid stays when the shell becomes the agent.
+        // The shell becomes the agent with the same pid.
         let script = format!(
             "start() {{ read -r s </proc/$1/stat || return 1; s=${{s##*) }}; set -- $s; shift 19; echo $1; }}; \
              (umask 077; echo $$ $(start $$) >{dir}/pid) && \
@@ -185,7 +186,7 @@ impl Ssh {
         Ok(JobOutcome { status, command, stderr: pumped.stderr, files: Vec::new(), _files_dir: None })
     }
 
-    /// ssh's own failures: of the stream's connection, or of CMD's before the recording had ended.
+    /// Failures of ssh itself: of the stream's connection, or of CMD's connection before the recording ended.
     fn judge(&self, stream: &Pumped, status: i32, said: &str, command: Option<i32>, over: bool) -> Result<(), Error> {
         if let Some(error) = self.connection_error(stream).filter(|_| !over) {
             return Err(error);
