@@ -48,10 +48,52 @@ fn rare_ways_of_a_bio_have_their_times() {
         ("flush-three-waiters", [15, 15, 10, 0], [15, 1_006_000, 1_911_000], [15, 1_001_000, 1_002_000]),
         ("oops-dump", [6, 6, 0, 0], [6, 105_000, 105_000], [6, 100_000, 100_000]),
         ("split-lost-completion", [16, 15, 0, 0], [15, 207_000, 207_000], [15, 202_000, 202_000]),
+        ("zones-perf", [15, 15, 0, 0], [15, 55_000, 9_005_000], [15, 50_000, 9_000_000]),
+        ("discard-parts", [12, 12, 0, 0], [12, 706_000, 706_000], [12, 703_000, 703_000]),
+        ("flush-before-fua-shared", [12, 12, 8, 0], [12, 1_111_000, 2_123_000], [12, 1_106_000, 1_115_000]),
+        ("raid5-reads-first", [6, 6, 0, 0], [6, 430_000, 430_000], [6, 200_000, 200_000]),
+        ("clock-wraps", [10, 10, 0, 0], [10, 405_000, 405_000], [10, 400_000, 400_000]),
+        ("requeued-twice", [5, 5, 0, 10], [5, 306_000, 306_000], [5, 100_000, 100_000]),
+        ("requeued-and-merged", [10, 10, 0, 10], [10, 203_000, 206_000], [10, 100_000, 100_000]),
+        ("removed-and-added", [8, 8, 0, 0], [8, 1_000, 2_002_000], [7, 300_000, 2_000_000]),
     ] {
         let report = report(case);
         assert_eq!((counts(&report), stage(&report, "Q2C"), stage(&report, "D2C")), (of, q2c, d2c), "{case}");
     }
+}
+
+/// Requests that begin where the one before ended; number, least and most of the other distances.
+#[test]
+fn a_request_moves_the_device_once_and_a_command_never() {
+    for (case, sequential, others) in
+        [("requeued-twice", 0, [4, 56, 56]), ("requeued-and-merged", 5, [4, 48, 48]), ("commands-alone", 0, [0; 3])]
+    {
+        let over_time = &report(case)["block"]["over_time"];
+        let distances = ["n", "min", "max"].map(|figure| over_time["seek_sectors"][figure].as_u64());
+        // No distance has no least one.
+        let others_shown = others.map(|figure| Some(figure).filter(|_| others[0] > 0));
+        assert_eq!(over_time["sequential"].as_u64(), Some(sequential), "{case}");
+        assert_eq!((distances[0], &distances[1..]), (Some(others[0]), &others_shown[1..]), "{case}");
+        let windows = over_time["windows"].as_array().expect("windows").iter();
+        assert_eq!(windows.map(|one| one["seeks"].as_u64().expect("a number")).sum::<u64>(), others[0], "{case}");
+    }
+}
+
+/// One I/O may be a bio of both devices, so the lower ones' rows do not say that they are no others'. The report's total is unknown, too.
+#[test]
+fn rows_of_devices_that_another_may_lie_on_leave_it_open() {
+    assert!(report("bcache-hits")["block"]["stages"]["bios_queued"]["unknown"].is_string());
+    let input = |case: &str| top().join("tests/cases").join(case).join("input");
+    let below = |rows: &str, device: &str| {
+        let export = ["--rows", rows, "--to", "json", "-o", "-"];
+        let text = stdout(flashscope().arg("export").arg(input("bcache-hits")).args(export));
+        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let of = rows.filter(|row| row["device"] == device).map(|row| row["below"].clone());
+        of.collect::<Vec<_>>()
+    };
+    assert_eq!(below("bios", "252:0"), vec![Value::from(false); 12]);
+    assert_eq!((below("bios", "259:0"), below("bios", "8:0")), (vec![Value::Null; 10], vec![Value::Null; 2]));
+    assert_eq!((below("requests", "259:0"), below("requests", "8:0")), (vec![Value::Null; 10], vec![Value::Null; 2]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::cell::Cell as Current;
 
-use flashscope_analysis::block::{BIO_COLUMNS, BlockSetup, IoRows, RowsOf};
+use flashscope_analysis::block::{BIO_COLUMNS, IoRows, RowsOf};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::layers::{LayerTime, Layers};
 use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, name_calls};
@@ -69,8 +69,7 @@ fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u6
 fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
     let at = Current::new(0);
     let lookup = |tid, time| inputs.thread(at.get(), tid, time);
-    let setup = BlockSetup { stacked: crate::export::rows::stack_of(inputs)?, ..BlockSetup::of(inputs.traces()) };
-    let mut rows = IoRows::new(RowsOf::Bios, lookup, setup);
+    let mut rows = IoRows::new(RowsOf::Bios, lookup, crate::export::rows::setup_of(inputs)?);
     let mut bios = Vec::new();
     let mut take = |cells: &[Cell<'_>]| bios.extend(bio(cells, call));
     inputs.for_each(&mut |source, event| {

@@ -7,18 +7,11 @@
 const BACK_NS: u64 = 1_000_000_000;
 
 /// Times of a trace, of one recording after another.
+#[derive(Default)]
 pub(super) struct Clock {
     latest: u64,
     /// Added to the times of this recording.
-    shift: u64,
-    /// Whether the second recording's times go on from the first one's; else they are as the trace has them.
-    pub is_joined: bool,
-}
-
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock { latest: 0, shift: 0, is_joined: true }
-    }
+    pub shift: u64,
 }
 
 impl Clock {
@@ -34,11 +27,7 @@ impl Clock {
 
     /// A recording begins with this time. Returns the time that its first event gets.
     pub fn begin_again(&mut self, now: u64) -> u64 {
-        if self.is_joined {
-            self.shift = self.latest.saturating_sub(now);
-        } else {
-            self.latest = now;
-        }
+        self.shift = self.latest.saturating_sub(now);
         self.latest
     }
 }

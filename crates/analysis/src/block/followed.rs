@@ -7,7 +7,7 @@ use super::sizes::Sizes;
 use super::stack::StackHints;
 use super::watch::Watch;
 use crate::{Lookup, Named};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, FileEvent, FileId, TaskId, TimeNs, Trace};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, FileEvent, FileId, TaskId, TimeNs, Trace};
 
 /// What is known of a trace before its events.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub struct BlockSetup {
     pub loops: Loops,
     /// What a first reading has found of stacked devices ([`super::BlockFound::again`]).
     pub stacked: Option<StackHints>,
+    /// Devices that another one may lie on, as a first reading has found, where nothing shows for which bios.
+    pub maybe_below: Vec<Device>,
     /// Events are missing, or may be: steps are assigned to bios more carefully.
     pub events_are_missing: bool,
     /// Events may be missing that nothing in the trace counts.
@@ -37,6 +39,7 @@ impl BlockSetup {
             users: traces.clone().flat_map(|trace| trace.user_tasks().iter().copied()).collect(),
             loops: Loops::of_facts(traces.clone().map(Trace::facts)),
             stacked: None,
+            maybe_below: Vec::new(),
             events_are_missing: traces.clone().any(Trace::may_miss_events),
             drops_are_uncounted: traces.clone().any(Trace::has_uncounted_drops),
             splits_not_shown: traces.clone().any(|trace| !trace.shows_splits()),

@@ -3,16 +3,17 @@
 //! Device mapper, md and bcache complete bios and are issued no requests. Where the trace has no remap (`block_bio_remap`) of such a
 //! device, its bios show what it lies on: almost each of them holds, between its queueing and its completion, a bio of a lower
 //! device of the same kind and size, always at the same distance in sectors. What is found here is for a second reading of the trace
-//! ([`super::StackHints`]). Where such a device may lie on another one and this does not show how, totals of both are unknown
+//! ([`super::stack::StackHints`]). Where such a device may lie on another one and this does not show how, totals of both are unknown
 //! ([`Levels::finish`]): one I/O may be two bios in the trace. The same holds for those bios of a device that have no remap where others
 //! have: a cache, a thin volume or a snapshot (drivers/md before Linux 5.18) sends some on from a thread of its own, and answers
 //! others itself.
 //!
 //! Not found: devices that cut or combine bios (stripes), or that place them anywhere (caches, thin volumes).
 
+use super::followed::BlockSetup;
 use super::in_flight::{Bio, NEVER, NONE, Place};
 use super::matching::Matching;
-use super::stack::{StackHints, Upper as Above};
+use super::stack::Upper as Above;
 use super::watch::{Step, Watch};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestKind, TaskId};
 use std::collections::BTreeMap;
@@ -342,9 +343,12 @@ impl StackSurvey {
         matching.block(block, (0, event.tid), event.time.0, || 0);
     }
 
-    pub fn finish(self) -> Option<StackHints> {
+    /// What is known of the trace with what was found here.
+    pub fn finish(self, setup: BlockSetup) -> BlockSetup {
+        let lossy = self.0.may_lose() || setup.events_are_missing || setup.drops_are_uncounted;
         let (levels, devices, _, flushes, stack) = self.0.finish();
-        let (offsets, _) = levels.finish(&devices, stack.edges(), false);
-        stack.again(offsets, &flushes.doubtful)
+        let (offsets, unclear) = levels.finish(&devices, stack.edges(), lossy);
+        let maybe_below = unclear.into_iter().map(|(_, lower)| lower).collect();
+        BlockSetup { stacked: stack.again(offsets, &flushes.doubtful), maybe_below, ..setup }
     }
 }

@@ -111,6 +111,8 @@ pub(super) struct OverTime {
     shows_merges: bool,
     /// How far the device moves for the request that is being issued.
     moved: Option<u64>,
+    /// By bio: the driver gave it back, so that its next issue is no other request's.
+    given_back: Vec<bool>,
     seeks: LatencyHistogram,
 }
 
@@ -214,7 +216,7 @@ impl OverTime {
     fn issue(&mut self, device: usize, block: &BlockEvent) {
         self.service.issue();
         self.moved = None;
-        if block.bytes == 0 {
+        if block.bytes == 0 || is_command(block) {
             return;
         }
         if self.heads.len() <= device {
@@ -245,9 +247,26 @@ impl OverTime {
 
     /// A bio of the request that is being issued.
     fn issued(&mut self, at: u32, now: u64) {
+        if !self.given_back.is_empty() && self.forget_given_back(at) {
+            self.moved = None;
+        }
         self.moves(now);
         let change = self.service.step(at, Step::Issued);
         self.serve(change, now);
+    }
+
+    /// Whether the driver had given it back.
+    fn forget_given_back(&mut self, at: u32) -> bool {
+        self.given_back.get_mut(at as usize).is_some_and(std::mem::take)
+    }
+
+    #[cold]
+    fn give_back(&mut self, at: u32) {
+        let at = at as usize;
+        if self.given_back.len() <= at {
+            self.given_back.resize(at + 1, false);
+        }
+        self.given_back[at] = true;
     }
 
     fn serve(&mut self, change: i32, now: u64) {
@@ -300,6 +319,11 @@ impl OverTime {
     }
 }
 
+/// A command of the driver's own: the kernel gives its data's length, and 0 for its sector (`blk_rq_trace_sector`).
+fn is_command(block: &BlockEvent) -> bool {
+    block.kind() == RequestKind::Other && block.sector == 0
+}
+
 impl Watch for OverTime {
     #[inline(always)]
     fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
@@ -319,7 +343,8 @@ impl Watch for OverTime {
         }
     }
 
-    fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
+    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.forget_given_back(at);
         if bio.below {
             return;
         }
@@ -332,6 +357,7 @@ impl Watch for OverTime {
         match step {
             Step::Issued => self.issued(at, now),
             Step::Requeued => {
+                self.give_back(at);
                 let change = self.service.step(at, step);
                 self.serve(change, now);
             }
@@ -340,6 +366,7 @@ impl Watch for OverTime {
     }
 
     fn requested(&mut self, at: u32, _bio: &Bio, now: u64) {
+        self.forget_given_back(at);
         self.issued(at, now);
     }
 

@@ -80,9 +80,10 @@ pub struct IoRow {
     /// Of a bio: the parts that it was split into (1: none). Of a request: the bios, or parts of bios, in it; 0 where their
     /// queueing, or how bios were split, is not in the trace.
     pub pieces: u64,
-    /// How often the driver gave it back.
-    pub requeues: u64,
-    /// Queued by a device above, for a bio of that device. None: a request of which no queueing is in the trace.
+    /// How often the driver gave it back. None: no issue is in the trace, so that it may have been.
+    pub requeues: Option<u64>,
+    /// Queued by a device above, for a bio of that device. None: a request of which no queueing is in the trace, or one of a device
+    /// that another may lie on.
     pub below: Option<bool>,
     /// The kernel's negative number; 0: none.
     pub error: i32,
@@ -121,7 +122,7 @@ macro_rules! columns {
             Column::optional("file_device", ColumnType::Text),
             Column::optional("file_inode", ColumnType::Number),
             Column::optional($pieces, ColumnType::Number),
-            Column::required("requeues", ColumnType::Number),
+            Column::optional("requeues", ColumnType::Number),
             Column::optional("below", ColumnType::Flag),
             Column::optional("error", ColumnType::Signed),
             Column::optional("error_name", ColumnType::Text),
@@ -214,7 +215,7 @@ impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
             file_device.as_deref().into(),
             row.file.map(|file| file.inode).into(),
             Some(row.pieces).filter(|&pieces| pieces > 0).into(),
-            Cell::Number(row.requeues),
+            row.requeues.into(),
             row.below.map_or(Cell::Unknown, Cell::Flag),
             if completed || row.error != 0 { Cell::Signed(i64::from(row.error)) } else { Cell::Unknown },
             Some(row.error).filter(|&error| error != 0).map(errno_name).into(),
@@ -279,9 +280,10 @@ pub struct IoRows<L> {
 impl<L: Lookup<Name: Named>> IoRows<L> {
     /// `lookup` says what a thread was called at a time.
     pub fn new(of: RowsOf, lookup: L, setup: impl Into<BlockSetup>) -> Self {
-        let mut followed = Followed::new(Collector::new(of), lookup, setup.into());
-        // A row has the trace's own times.
-        followed.matching.clock.is_joined = false;
+        let mut setup = setup.into();
+        let maybe_below = std::mem::take(&mut setup.maybe_below);
+        let mut followed = Followed::new(Collector::new(of), lookup, setup);
+        followed.matching.watch.maybe_below = maybe_below;
         followed.matching.watch.splits_not_shown = followed.matching.splits_not_shown;
         IoRows { followed, names: Default::default() }
     }
@@ -319,6 +321,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
                     _ => {}
                 }
                 self.followed.matching.block(block, (owner, tid), time.0, || NONE);
+                self.followed.matching.watch.shift = self.followed.matching.clock.shift;
                 emit(&mut self.followed.matching.watch.done, (&self.followed.originators, &self.names), sink);
             }
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.followed.originators.is_user(tid),
@@ -406,6 +409,9 @@ struct Collector {
     queued: u64,
     issued: u64,
     splits_not_shown: bool,
+    maybe_below: Vec<Device>,
+    /// What was added to the times of this recording, where the trace has several: rows have the trace's own.
+    shift: u64,
 }
 
 fn known(time: u64) -> Option<u64> {
@@ -438,6 +444,8 @@ impl Collector {
             queued: 0,
             issued: 0,
             splits_not_shown: false,
+            maybe_below: Vec::new(),
+            shift: 0,
         }
     }
 
@@ -486,7 +494,7 @@ impl Collector {
             issuer: self.next_issuer,
             file: None,
             pieces: 0,
-            requeues: 0,
+            requeues: Some(0),
             below: None,
             error: 0,
         };
@@ -524,7 +532,7 @@ impl Collector {
         request.members += 1;
         request.left += 1;
         let row = &mut request.row;
-        row.requeues = row.requeues.max(kept.requeues);
+        row.requeues = row.requeues.max(Some(kept.requeues));
         if bio.is_request() {
             return;
         }
@@ -595,12 +603,26 @@ impl Collector {
             between(row.queued_ns, row.completed_ns),
             between(row.queued_ns, row.issued_ns),
         ];
-        self.done.push(row);
+        row.below = row.below.filter(|&below| self.is_clear(below, row.device));
+        self.push(row);
     }
 
     /// Or the trace shows how bios are split without that.
     fn has_request(&self, bio: &Bio) -> bool {
         !self.splits_not_shown || bio.kind == RequestKind::Flush || bio.got != NEVER || bio.merged != NEVER
+    }
+
+    fn push(&mut self, mut row: IoRow) {
+        let IoRow { queued_ns, got_ns, merged_ns, inserted_ns, issued_ns, completed_ns, .. } = &mut row;
+        for time in [queued_ns, got_ns, merged_ns, inserted_ns, issued_ns, completed_ns].into_iter().flatten() {
+            *time = time.saturating_sub(self.shift);
+        }
+        self.done.push(row);
+    }
+
+    /// Whether it is known that I/O of this device is below none of another.
+    fn is_clear(&self, below: bool, device: Device) -> bool {
+        below || !self.maybe_below.contains(&device)
     }
 
     fn bio_over(&mut self, kept: Kept, bio: &Bio, completed: u64) {
@@ -610,8 +632,9 @@ impl Collector {
                 stages[at] = Some(time);
             }
         });
-        self.done.push(IoRow {
-            device: self.devices[usize::from(bio.device)],
+        let device = self.devices[usize::from(bio.device)];
+        self.push(IoRow {
+            device,
             sector: kept.sector,
             bytes: u64::from(kept.sectors) * 512,
             kind: bio.kind,
@@ -629,8 +652,8 @@ impl Collector {
             issuer: NONE,
             file: kept.file,
             pieces: if kept.parts_known && self.has_request(bio) { kept.parts } else { 0 },
-            requeues: kept.requeues,
-            below: Some(bio.below),
+            requeues: Some(kept.requeues).filter(|&times| times > 0 || self.issued > 0),
+            below: Some(bio.below).filter(|&below| self.is_clear(below, device)),
             error: bio.error,
         });
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use flashscope_analysis::block::{BlockSetup, IoRows, ROWS_SCHEMA, RowsFound, RowsOf, StackHints, StackSurvey};
+use flashscope_analysis::block::{BlockSetup, IoRows, ROWS_SCHEMA, RowsFound, RowsOf, StackSurvey};
 use flashscope_trace::export::{TableWriter, TableWritten, TextTable};
 use flashscope_trace::{Error, Trace};
 
@@ -74,11 +74,11 @@ fn table<'a>(
     })
 }
 
-/// What of stacked devices only the whole trace shows.
-pub fn stack_of(inputs: &Inputs) -> Result<Option<StackHints>, Failure> {
+/// What is known of the traces, with what of stacked devices only a whole trace shows.
+pub fn setup_of(inputs: &Inputs) -> Result<BlockSetup, Failure> {
     let mut survey = StackSurvey::default();
     inputs.for_each(&mut |_, event| survey.event(event))?;
-    Ok(survey.finish())
+    Ok(survey.finish(BlockSetup::of(inputs.traces())))
 }
 
 /// One pass over the traces, after one over their stacks.
@@ -86,8 +86,7 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     // The trace whose event it is; names are requested while it is taken in.
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.thread(at.get(), tid, time);
-    let setup = BlockSetup { stacked: stack_of(inputs)?, ..BlockSetup::of(inputs.traces()) };
-    let mut rows = IoRows::new(of, lookup, setup).names(inputs.names());
+    let mut rows = IoRows::new(of, lookup, setup_of(inputs)?).names(inputs.names());
     inputs.for_each(&mut |source, event| {
         at.set(source);
         if inputs.merged().sources()[source].trace.met_gap() {
