@@ -92,6 +92,8 @@ impl Unseen {
         if block.action == BlockAction::Complete
             && !self.under_way.is_empty()
             && let Some((is_read, queued)) = self.under_way.remove(&(block.device, block.sector))
+            // Clocks of CPUs differ: a completion may be stamped before the bio was queued.
+            && queued <= time.0
         {
             if self.done.len() == MAX_DONE {
                 self.done.pop_front();
@@ -150,6 +152,17 @@ impl Unseen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bio_that_completed_before_it_was_queued_is_not_taken() {
+        let block = |action| crate::testing::block(action, Device::new(8, 0), "R", 0, 4096);
+        let mut unseen = Unseen::default();
+        for (queued, completed) in [(60, 40), (70, 90)] {
+            unseen.queued(&block(BlockAction::Queue), TimeNs(queued));
+            unseen.completed(&block(BlockAction::Complete), TimeNs(completed));
+        }
+        assert_eq!(unseen.done.iter().map(|done| (done.queued, done.completed)).collect::<Vec<_>>(), [(70, 90)]);
+    }
 
     /// Calls of 20 ms, and so many bios of workers within each, the last one right before its end.
     fn with_worker_bio(bios: u64) -> u64 {

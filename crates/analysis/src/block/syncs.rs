@@ -360,10 +360,11 @@ impl Syncs {
                 _ if open.name == "sync" && writes => SyncWait::Data,
                 _ => continue,
             };
-            if completed <= open.begin {
+            // Clocks of CPUs differ: a completion may be stamped before the bio was queued.
+            let from = from.max(open.begin);
+            if completed <= from {
                 continue;
             }
-            let from = from.max(open.begin);
             open.wait(Span { from, to: completed, how });
             let longest = open.longest.as_ref().map_or(0, |(_, bio, completed)| completed - bio.queued.max(open.begin));
             if !bio.is_request() && completed - from > longest {
@@ -412,6 +413,20 @@ mod tests {
             syncs.event(&format!("sys_exit_{call}"), TaskId(7), 100, || Some(1));
             assert_eq!(syncs.times, [data, 0, 0], "{call}");
         }
+    }
+
+    /// Clocks of CPUs differ.
+    #[test]
+    fn a_bio_that_completed_before_it_was_queued_is_no_wait() {
+        let mut syncs = Syncs::default();
+        syncs.event("sys_enter_fsync", TaskId(7), 10, || Some(1));
+        let flags = RequestFlags::from_letters(b"W");
+        for (queued, completed) in [(60, 40), (NEVER, 50), (70, 90)] {
+            let bio = InFlight::bio(0, (flags, RequestKind::Write), 8, 8, (2, TaskId(7)), queued);
+            syncs.ended(1, &bio, completed);
+        }
+        syncs.event("sys_exit_fsync", TaskId(7), 100, || Some(1));
+        assert_eq!(syncs.times, [20, 0, 0]);
     }
 
     #[test]
