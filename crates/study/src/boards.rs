@@ -1,10 +1,11 @@
-//! The groups of a study, a board each: as many boards at once as the machine has cores, over all studies that run together.
+//! Runs the groups of a study, each on its own board. Over all studies that run together, as many boards run at once as the machine has
+//! cores.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// How many boards may run at once. A waiting group gets one in the order of requests.
+/// Limits the number of boards that run at once. Waiting groups get a board in the order of their requests.
 pub struct Boards {
     jobs: usize,
     state: Mutex<Queue>,
@@ -16,12 +17,12 @@ pub struct Boards {
 #[derive(Default)]
 struct Queue {
     running: usize,
-    /// The next ticket, and the one whose turn it is.
+    /// The next ticket, and the ticket that is served now.
     next: u64,
     turn: u64,
 }
 
-/// Leave to run one board, given back when dropped.
+/// Permission to run one board; returned when dropped.
 struct Leave<'a>(&'a Boards);
 
 impl Boards {
@@ -35,7 +36,7 @@ impl Boards {
         }
     }
 
-    /// What an end at this moment leaves, of all studies.
+    /// What would be lost by stopping at this moment, over all studies.
     pub fn interrupted(&self) -> Interrupted {
         let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         Interrupted { finished: of(&self.finished), groups: of(&self.groups) }
@@ -69,7 +70,7 @@ pub struct Interrupted {
     pub groups: usize,
 }
 
-/// Does `work` for each of these, and returns what it made in their order: until one fails or the run is stopped.
+/// Calls `work` for each item and returns the results in order, until one fails or the run is stopped.
 pub(crate) fn each<S, G, E>(
     specs: &[S],
     boards: &Boards,

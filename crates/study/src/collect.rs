@@ -1,4 +1,4 @@
-//! What a boot's port file holds, as one group of results.
+//! Reads a boot's port file as one group of results.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::medium::Medium;
 use crate::plan::{CellSpec, DISK_BLOCK_BYTES, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
 use crate::result::{Cell, ChipFacts, DefaultReadahead, Group, Inputs, PhaseCounts, ProbeUsed, TracerCost};
 
-/// The parts of the agent's `bench read` object that a study uses.
+/// The fields of the agent's `bench read` object that a study uses.
 #[derive(Debug, Deserialize)]
 struct BenchRead {
     readahead: BenchReadahead,
@@ -32,7 +32,7 @@ struct BenchRead {
     checksum: u32,
 }
 
-/// The parts of `bench sqlite`'s object: one run of SELECTs.
+/// The fields of `bench sqlite`'s object: one run of SELECTs.
 #[derive(Debug, Deserialize)]
 struct BenchSqlite {
     text_bytes: u64,
@@ -50,7 +50,7 @@ struct SqliteRun {
     latencies_ns: Vec<u64>,
 }
 
-/// Texts of a record.
+/// Number of texts in a record.
 const TEXTS: u64 = 5;
 
 impl From<BenchSqlite> for BenchRead {
@@ -91,7 +91,7 @@ impl Interval {
     }
 }
 
-/// The parts of `bench raw` and `bench read` that the tracer's cost is taken from.
+/// The fields of `bench raw` and `bench read` for the tracer's cost.
 #[derive(Debug, Deserialize)]
 struct Timed {
     count: u64,
@@ -99,7 +99,7 @@ struct Timed {
     measured: Option<Interval>,
 }
 
-/// Reads a group's port file. One pass over its events answers every question.
+/// Reads a group's port file. One pass over its events fills all analyses.
 pub(crate) fn collect(
     port_file: &Path,
     spec: &GroupSpec,
@@ -141,7 +141,7 @@ pub(crate) fn collect(
             blocks.event(event);
             timeline.event(event);
         }
-        // The issuing thread may be any; the queueing thread is the one that asks.
+        // Any thread may issue a request; the thread that queues it is its originator.
         Medium::Disk { .. } => {
             let EventKind::Block(block) = &event.kind else { return };
             calibration += u64::from(traced.measured.is_some_and(|of| of.holds(event.time.0)));
@@ -197,7 +197,7 @@ pub(crate) fn collect(
     })
 }
 
-/// What each cell printed.
+/// The output of each cell.
 fn benches(session: &Session, spec: &GroupSpec, group: &str) -> Result<Vec<BenchRead>, StudyError> {
     let mut benches = Vec::with_capacity(spec.cells.len());
     for index in 0..spec.cells.len() {
@@ -216,7 +216,7 @@ fn benches(session: &Session, spec: &GroupSpec, group: &str) -> Result<Vec<Bench
     Ok(benches)
 }
 
-/// The medium of the group, as the recording states it; else what it does not state.
+/// The medium of the group in the recording's facts; an error names a missing fact.
 fn chip(medium: &Medium, facts: &Facts) -> Result<ChipFacts, &'static str> {
     Ok(match medium {
         Medium::Chip { name, .. } => {
@@ -225,7 +225,7 @@ fn chip(medium: &Medium, facts: &Facts) -> Result<ChipFacts, &'static str> {
             let bytes: u64 = facts.mtd.iter().filter_map(|mtd| mtd.size).sum();
             chip_facts(name, geometry, bytes)
         }
-        // In blocks of its file system: a disk has no pages.
+        // In blocks of the file system: a disk has no pages.
         Medium::Disk { name, bytes, .. } => {
             let geometry = Geometry { page_bytes: DISK_BLOCK_BYTES as u32, pages_per_block: 1 };
             chip_facts(name, geometry, *bytes)
@@ -233,7 +233,7 @@ fn chip(medium: &Medium, facts: &Facts) -> Result<ChipFacts, &'static str> {
     })
 }
 
-/// An operation on a disk, in blocks of its file system as if they were pages.
+/// An operation on a disk, with blocks of the file system as pages.
 fn on_disk(block: &BlockEvent) -> FlashAccess {
     FlashAccess {
         op: if block.flags.kind() == RequestKind::Read { FlashOp::Read } else { FlashOp::Program },
@@ -244,7 +244,7 @@ fn on_disk(block: &BlockEvent) -> FlashAccess {
     }
 }
 
-/// What the file system's read-ahead was before the first cell set it.
+/// The file system's read-ahead before the first cell changed it.
 fn default_readahead(benches: &[BenchRead]) -> Option<DefaultReadahead> {
     let before = &benches.first()?.readahead;
     Some(DefaultReadahead { knob: before.knob.clone()?, kib: before.before_kib? })
@@ -282,7 +282,7 @@ fn measured_cell(cell: &CellSpec, bench: &BenchRead, open_reads: u64, reads: u64
     }
 }
 
-/// Every counter of what a trace misses, zero ones included.
+/// All loss counters of a trace, zero counts included.
 pub fn losses(trace: &Trace) -> Vec<LossCount> {
     trace
         .losses()
@@ -291,7 +291,7 @@ pub fn losses(trace: &Trace) -> Vec<LossCount> {
         .collect()
 }
 
-/// Named phases of the plan as spans; one that never ended is left out (the plan then failed anyway).
+/// Named phases of the plan as spans. A phase without an end is left out (the plan failed then).
 fn spans(session: &Session) -> Vec<Span> {
     session
         .phases()
@@ -328,13 +328,13 @@ fn probes(facts: &Facts) -> Vec<ProbeUsed> {
     used.collect()
 }
 
-/// How a probe point came to be taken: proved by a read of each device, or (programs, erases) present and cross-counted.
+/// How a probe point was chosen: proved by a read on each device, or (programs, erases) present and checked by comparing counts.
 fn how_chosen<'a>(facts: &'a Facts, symbol: Option<&str>) -> &'a str {
     let point = facts.probe_points.iter().find(|point| point.symbol.as_deref() == symbol);
     point.and_then(|point| point.status.as_deref()).unwrap_or("not said")
 }
 
-/// The cost of one event: the same reads, on the same boot, without and with the tracer, which saw so many events of them.
+/// The cost of one event: the same reads in the same boot, without and with the tracer, which recorded `events` events.
 fn tracer_cost(untraced: &Timed, traced: &Timed, events: u64) -> TracerCost {
     let more = traced.total_ns as f64 - untraced.total_ns as f64;
     TracerCost {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::size::{Bytes, number_or_text};
 
-/// A study as its file says it.
+/// The contents of a study file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -22,14 +22,14 @@ pub struct Definition {
     /// Debian packages of the board's architecture to unpack into the boot image.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Power profile (`power/`) that energy is modelled with.
+    /// Power profile (`power/`) for modelling energy.
     pub power: Option<String>,
     #[serde(default)]
     pub published: Vec<Published>,
 }
 
-/// Every combination is a cell; the first five axes make a group (one fresh boot). A file system is measured on the boards
-/// that have its storage: raw NAND, or a disk.
+/// Each combination is a cell; the first five axes make a group (one fresh boot). A file system is measured on boards with its storage: raw
+/// NAND, or a disk.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
@@ -70,11 +70,11 @@ fn one() -> Vec<u64> {
 pub enum Filesystem {
     Jffs2,
     Ubifs,
-    /// squashfs on `/dev/mtdblockN`, as many products ship their root file system.
+    /// squashfs on `/dev/mtdblockN`, as on many products' root file systems.
     SquashfsMtdblock,
     /// squashfs on `/dev/ubiblock0_0`: a UBI volume as a read-only block device.
     SquashfsUbiblock,
-    /// Built for the board's kernel (`kernel/yaffs2/`); on `/dev/mtdblockN`, as its users have it.
+    /// Built for the board's kernel (`kernel/yaffs2/`); on `/dev/mtdblockN`, which is the usual way.
     Yaffs2,
     /// On a board's disk.
     Ext4,
@@ -105,17 +105,17 @@ impl Filesystem {
         }
     }
 
-    /// Files can be made on it.
+    /// Whether files can be created on it.
     pub fn is_written(self) -> bool {
         !self.is_squashfs()
     }
 
-    /// Its image is made on the host.
+    /// Whether its image is made on the host.
     pub fn is_squashfs(self) -> bool {
         matches!(self, Filesystem::SquashfsMtdblock | Filesystem::SquashfsUbiblock)
     }
 
-    /// It lies on a disk, not on raw NAND.
+    /// Whether it needs a disk, not raw NAND.
     pub fn on_disk(self) -> bool {
         matches!(self, Filesystem::Ext4 | Filesystem::F2fs)
     }
@@ -147,14 +147,14 @@ impl Pattern {
     }
 }
 
-/// How read-ahead is set for a cell.
+/// The read-ahead setting of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Readahead {
-    /// As the kernel has it.
+    /// Unchanged: the kernel's setting.
     Keep,
-    /// The knob of the file system's bdi or queue, KiB.
+    /// The setting of the file system's bdi or queue, KiB.
     Kib(u64),
-    /// `posix_fadvise` on this file; the knob stays.
+    /// `posix_fadvise` for this file; the bdi's setting stays.
     FadviseRandom,
     FadviseSequential,
 }
@@ -167,7 +167,7 @@ impl Readahead {
         }
     }
 
-    /// As the agent's `--readahead` takes it.
+    /// The value for the agent's `--readahead`.
     pub fn argument(self) -> String {
         match self {
             Readahead::Keep => "keep".to_owned(),
@@ -207,7 +207,7 @@ impl<'de> Deserialize<'de> for Readahead {
     }
 }
 
-/// What was published, and which of our cells it is compared with.
+/// A published value, and the cells that it is compared with.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -218,38 +218,38 @@ pub struct Published {
     pub quantity: Quantity,
     pub filesystem: Filesystem,
     pub pattern: Pattern,
-    /// Requests, from and to, both included.
+    /// Range of the number of requests, both ends included.
     pub count: [u64; 2],
     pub request_size: Option<Bytes>,
     pub readahead: Option<Readahead>,
-    /// Not measured, but what these requests would have read under the read-ahead rules of this kernel (`2.6.37`): pages of the
-    /// page cache, of random requests the mean of 200 draws. A SELECT counts as one page of the database.
+    /// Not measured: pages of the page cache that these requests would have read with the read-ahead rules of this kernel (`2.6.37`). For
+    /// random requests it is the mean of 200 draws. A SELECT counts as one page of the database.
     pub kernel_model: Option<String>,
-    /// Modelled random requests begin at any byte of the file, not at multiples of their size.
+    /// Modelled random requests begin at any byte of the file, not only at multiples of their size.
     #[serde(default)]
     pub at_any_byte: bool,
     pub fold: Fold,
     pub min: f64,
     pub max: f64,
     pub unit: String,
-    /// Why ours may differ, and what was read into the text.
+    /// Why our value may differ, and how the text was interpreted.
     pub note: String,
 }
 
-/// What a cell does.
+/// The work of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// `count` reads of a file (`bench read`).
     #[default]
     Read,
-    /// `count` SELECTs from a table of contacts (`bench sqlite`): `contents` is `text-N`, N bytes in each of a record's five
-    /// texts; `request_size` is SQLite's page; `file_size` is what there is to be room for.
+    /// `count` SELECTs from a table of contacts (`bench sqlite`). `contents` is `text-N`: N bytes in each of a record's five texts.
+    /// `request_size` is SQLite's page size. `file_size` is the space to reserve.
     Sqlite,
 }
 
 impl Workload {
-    /// Of what a cell has so many.
+    /// The unit of `count`.
     pub fn as_str(self) -> &'static str {
         match self {
             Workload::Read => "reads",
@@ -261,7 +261,7 @@ impl Workload {
 /// Records of the table of contacts (the read-ahead paper, section 3.1.2).
 pub const RECORDS: u64 = 1000;
 
-/// Bytes of a text in `text-N`.
+/// Size of a text for `text-N`, bytes.
 pub fn text_bytes(contents: &str) -> Option<u64> {
     contents.strip_prefix("text-")?.parse().ok().filter(|bytes| (1..=65_536).contains(bytes))
 }
@@ -271,9 +271,9 @@ pub fn text_bytes(contents: &str) -> Option<u64> {
 pub enum Quantity {
     /// Time that read-ahead 0 saves against the largest setting, percent of the latter.
     TimeSavedPercent,
-    /// The same of the time from opening the file (or database) on.
+    /// The same, with the time for opening the file (or database).
     TimeSavedWithOpenPercent,
-    /// Flash reads that read-ahead 0 saves against the largest setting, percent of the latter.
+    /// Flash reads that read-ahead 0 saves compared with the largest setting, percent of the latter.
     ReadsSavedPercent,
     /// Modelled energy that read-ahead 0 saves against the largest setting, percent of the latter.
     EnergySavedPercent,
@@ -293,7 +293,7 @@ impl Quantity {
     }
 }
 
-/// How several cells make one figure.
+/// How several cells are combined to one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fold {
@@ -309,20 +309,20 @@ pub struct Checked<D> {
     pub sha256: String,
 }
 
-/// What a study file of one kind says.
+/// The definition in a study file of one kind.
 pub trait Define: DeserializeOwned {
-    /// What a value means that it must not.
+    /// Checks the values; the error says what is wrong.
     fn check(&self) -> Result<(), String>;
 }
 
-/// A study of a matrix.
+/// A study of a matrix of settings.
 pub type Study = Checked<Definition>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     #[error("study {path}: {source}; check the path, or name one of studies/*.toml")]
     Read { path: PathBuf, source: std::io::Error },
-    /// The message of the TOML reader already names line and column.
+    /// The TOML reader's message, which names line and column.
     #[error("study {name}: line {line}, column {column}: {message}")]
     Syntax { name: String, line: usize, column: usize, message: String },
     #[error("study {name}: {message}")]
@@ -336,13 +336,13 @@ impl<D: Define> Checked<D> {
         Checked::parse(&path.display().to_string(), &text)
     }
 
-    /// `name` is what errors call the text by.
+    /// `name`: the text's name in errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
         let definition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
         Ok(Checked { sha256: hex(&Sha256::digest(text.as_bytes())), ..Checked::new(name, definition)? })
     }
 
-    /// A study that no file holds: `bench read` is one with a single cell. It has no text, so no hash.
+    /// A study without a file: `bench read` is a study with a single cell. It has no text, so no hash.
     pub fn new(name: &str, definition: D) -> Result<Self, DefinitionError> {
         definition.check().map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
         Ok(Checked { definition, sha256: String::new() })
@@ -355,7 +355,7 @@ impl Define for Definition {
     }
 }
 
-/// What the TOML reader says, with where it is in the text.
+/// The TOML reader's error, with its position in the text.
 pub(crate) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> DefinitionError {
     let (line, column) = position(text, error.span().map_or(0, |span| span.start));
     DefinitionError::Syntax { name: name.to_owned(), line, column, message: error.message().to_owned() }
@@ -477,14 +477,14 @@ fn check_sqlite(matrix: &Matrix) -> Result<(), String> {
     }
 }
 
-/// What `bench read` of the agent takes (`agent/bench/bench_read.c`, `agent/bench/bench_readahead.c`).
+/// Largest file of the agent's `bench read` (`agent/bench/bench_read.c`, `agent/bench/bench_readahead.c`).
 const MOST_FILE_BYTES: u64 = 1 << 46;
 const MOST_REQUEST_BYTES: u64 = 256 << 20;
 const MOST_REQUESTS: u64 = 1 << 24;
 const LONGEST_PAUSE_US: u64 = 3_600_000_000;
 const MOST_READAHEAD_KIB: u64 = 4_194_303;
 
-/// Enough for any matrix a person waits for; a typing error must not fill memory.
+/// More than any useful matrix; protects memory from typing errors.
 const MOST_CELLS: usize = 100_000;
 
 #[cfg(test)]

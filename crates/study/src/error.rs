@@ -1,4 +1,4 @@
-//! Why a study ended early.
+//! Errors that end a study.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! From cells to answers: what read-ahead saves or costs, the published values beside ours, and the verdict.
+//! Evaluates cells: savings and costs of read-ahead, published values beside measured ones, and the verdict.
 
 use flashscope_cachesim::Kernel;
 
@@ -6,10 +6,10 @@ use crate::definition::{Fold, Published, Quantity, Workload};
 use crate::modelled::Requests;
 use crate::result::{Cell, Comparison, GainPoint, Group, Verdict};
 
-/// Below this, percent of a run's time, a difference is not worth a change of setting.
+/// A difference below this percentage of a run's time is not worth a change of setting.
 const WORTH_PERCENT: f64 = 3.0;
 
-/// Pairs of cells that differ in read-ahead alone: the smallest setting and the largest.
+/// Two cells that differ in read-ahead only: the smallest setting and the largest.
 struct Pair<'a> {
     off: &'a Cell,
     on: &'a Cell,
@@ -35,12 +35,12 @@ impl Pair<'_> {
     }
 }
 
-/// How much less `off` is than `on`, percent of `on`; 0 where both are 0.
+/// The saving of `off` compared with `on`, percent of `on`; 0 if both are 0.
 fn saved_percent(off: u64, on: u64) -> f64 {
     if on == 0 {
         return 0.0;
     }
-    // A difference of counts below 2^53 loses nothing in f64.
+    // Counts below 2^53 are exact in f64.
     (on as f64 - off as f64) / on as f64 * 100.0
 }
 
@@ -53,7 +53,7 @@ fn same_but_readahead(a: &Cell, b: &Cell) -> bool {
 }
 
 fn pairs(group: &Group) -> Vec<Pair<'_>> {
-    // posix_fadvise and "keep" are compared by their own cells, not as a size of the knob.
+    // posix_fadvise and "keep" are cells of their own, not sizes.
     let knobs = || group.cells.iter().filter(|cell| cell.readahead == cell.readahead_kib.to_string());
     let Some(most) = knobs().map(|cell| cell.readahead_kib).max() else { return Vec::new() };
     let least = knobs().map(|cell| cell.readahead_kib).min().unwrap_or(most);
@@ -69,7 +69,7 @@ fn pairs(group: &Group) -> Vec<Pair<'_>> {
         .collect()
 }
 
-/// What read-ahead off saves against the largest setting, for every setting of the rest.
+/// Savings with read-ahead off compared with the largest setting, for each combination of the other settings.
 pub fn gains(group: &Group) -> Vec<GainPoint> {
     pairs(group)
         .iter()
@@ -86,12 +86,12 @@ pub fn gains(group: &Group) -> Vec<GainPoint> {
         .collect()
 }
 
-/// Two decimals are more than any statement here needs, and keep the JSON readable.
+/// Two decimals are enough for all statements here, and keep the JSON readable.
 fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// One published value beside ours. A study that did not measure it says so.
+/// Compares one published value with ours. If the study did not measure it, the result says so.
 pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
     let values: Vec<f64> = groups
         .iter()
@@ -127,8 +127,8 @@ pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
     }
 }
 
-/// Of 1000 records with texts of this size, in pages of 1024 bytes: what `bench sqlite` makes of them (docs/reference/agent.md; tests/benches.rs
-/// holds the first).
+/// Size of a database with 1000 records and texts of this size, in pages of 1024 bytes, from `bench sqlite` (docs/reference/agent.md;
+/// tests/benches.rs checks the first value).
 fn database_bytes(contents: &str) -> u64 {
     if contents == "text-64" { 518_144 } else { 1_035_264 }
 }
@@ -184,7 +184,7 @@ fn quantities(published: &Published, group: &Group) -> Vec<f64> {
     }
 }
 
-/// The plain sentence: what is on today, its cost, what could be gained, and the command for it.
+/// The sentence about the current setting, its cost and a possible gain, and the command for it.
 pub fn verdict(group: &Group) -> Verdict {
     let pairs = pairs(group);
     let today = group.default.kib;
@@ -193,7 +193,7 @@ pub fn verdict(group: &Group) -> Verdict {
         None => (today, today),
     };
     let gains = gains(group);
-    // Against the setting that the matrix measured and that is nearest to what is on today.
+    // Compares with the measured setting that is nearest to the current one.
     let today_is_on = today.abs_diff(on_kib) < today.abs_diff(off_kib);
     let best_off = gains.iter().max_by(|a, b| a.off_saves_time_percent.total_cmp(&b.off_saves_time_percent));
     let best_on = gains.iter().min_by(|a, b| a.off_saves_time_percent.total_cmp(&b.off_saves_time_percent));
@@ -218,7 +218,7 @@ pub fn verdict(group: &Group) -> Verdict {
     let best_kib = match (off_gains, on_gains) {
         (true, false) => off_kib,
         (false, true) => on_kib,
-        // It depends on the reader, or it does not matter: leave what is on.
+        // The result depends on the workload, or the difference is small: keep the setting.
         _ => today,
     };
     let cost = cost_today(&pairs, today_is_on, group);
@@ -228,7 +228,7 @@ pub fn verdict(group: &Group) -> Verdict {
         "up to {:.0} % of the time of {} {} {done}",
         best_off.off_saves_time_percent, best_off.count, best_off.pattern
     );
-    // Switching on saves time measured against off: (off − on) / off.
+    // The time that switching on saves, relative to off: (off − on) / off.
     let on_saves = {
         let saved = best_on.off_saves_time_percent / 100.0;
         -saved / (1.0 - saved) * 100.0
@@ -284,7 +284,7 @@ pub fn verdict(group: &Group) -> Verdict {
     }
 }
 
-/// What the setting of today costs: the fewest sequential requests of the matrix (or the first pair there is).
+/// The cost of the current setting, for the fewest sequential requests of the matrix (or else the first pair).
 fn cost_today(pairs: &[Pair<'_>], today_is_on: bool, group: &Group) -> String {
     let pair = pairs
         .iter()
@@ -318,7 +318,7 @@ fn on_or_off(kib: u64) -> String {
 mod tests {
     use super::*;
 
-    /// A cell of which only times and reads matter.
+    /// A cell in which only times and reads matter.
     fn cell(open_ns: u64, total_ns: u64, flash_reads: u64) -> Cell {
         serde_json::from_value(serde_json::json!({
             "count": 10, "request_bytes": 1024, "pattern": "sequential", "readahead": "0", "readahead_kib": 0,

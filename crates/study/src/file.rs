@@ -1,4 +1,4 @@
-//! A study file of any kind, and those that are built in.
+//! Study files of all kinds, and the built-in ones.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use crate::not_measured::NotMeasured;
 use crate::replays::ReplaysStudy;
 use crate::runs::RunsStudy;
 
-/// What a study file holds: its table says which.
+/// The contents of a study file; its table decides the kind.
 #[derive(Clone, Debug)]
 pub enum StudyFile {
-    /// `[matrix]`: settings that are compared with one another.
+    /// `[matrix]`: settings that are compared with each other.
     Matrix(Box<Study>),
-    /// `[layers]`: where the time of single calls goes.
+    /// `[layers]`: time of single calls by layer.
     Layers(LayersStudy),
     /// `[runs]`: whole workloads.
     Runs(Box<RunsStudy>),
-    /// `[[not_measured]]`: statements for the reproduction that nothing here can be compared with.
+    /// `[[not_measured]]`: statements for the reproduction that no study here can measure.
     NotMeasured(NotMeasured),
     /// `[replays]`: recorded applications, alone and together.
     Replays(Box<ReplaysStudy>),
-    /// `[boot]`: what the flash does while a root file system boots.
+    /// `[boot]`: flash operations while a root file system boots.
     Boot(Box<BootStudy>),
 }
 
@@ -35,7 +35,7 @@ macro_rules! shipped {
     };
 }
 
-/// The studies that come with flashscope: their paths in the source tree, and their texts, sorted by path.
+/// Built-in studies: their paths in the source tree, and their texts, sorted by path.
 pub const SHIPPED: &[(&str, &str)] = shipped!(
     "applications",
     "boot",
@@ -58,7 +58,7 @@ impl StudyFile {
         StudyFile::parse(&path.display().to_string(), &text)
     }
 
-    /// Of this text; `name` is what errors call it.
+    /// Parses a text; `name` is its name in errors.
     pub fn parse(name: &str, text: &str) -> Result<StudyFile, DefinitionError> {
         let table: toml::Table = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
         let is = |kind: &str| table.contains_key(kind);
@@ -93,7 +93,7 @@ impl StudyFile {
     }
 }
 
-/// Results go to `out/NAME`, which lies below `out`.
+/// Whether a name is a plain file name, because results go to `out/NAME`.
 fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain)

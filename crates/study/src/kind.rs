@@ -1,5 +1,5 @@
-//! The one loop that runs a study of any kind: fetch what its boots need, then a fresh boot for each group, as many boards at once
-//! as asked; finished groups are kept for a resume.
+//! The loop that runs a study of any kind. It fetches what the boots need, then boots each group on a fresh board, up to a given number of
+//! boards at once. Finished groups are kept for a resume.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,25 +20,25 @@ use crate::plan::{self, modules};
 use crate::result::{Header, Inputs};
 use crate::size::Bytes;
 
-/// What a kind of study adds to the loop: what its groups' boots are made of, and what is read of them.
+/// A kind of study: how its groups boot, and how their results are read.
 pub(crate) trait Kind: Sync {
     /// One group before its boot.
     type Spec: Sync;
-    /// What its boot found.
+    /// The results of its boot.
     type Group: Serialize + DeserializeOwned + Send;
-    /// What the boot lies on, for [`Kind::collect`].
+    /// The storage of the boot, for [`Kind::collect`].
     type Medium;
 
     fn id(&self, spec: &Self::Spec) -> String;
 
-    /// The names of its board and of its kernel's line.
+    /// Names of its board and its kernel line.
     fn target<'a>(&self, spec: &'a Self::Spec) -> [&'a str; 2];
 
     fn cells(&self, _spec: &Self::Spec) -> usize {
         1
     }
 
-    /// RAM in place of the board's.
+    /// RAM that replaces the board's.
     fn memory(&self, _spec: &Self::Spec) -> Option<Bytes> {
         None
     }
@@ -48,12 +48,12 @@ pub(crate) trait Kind: Sync {
         Vec::new()
     }
 
-    /// Debian packages for all groups, one list for each place in the image.
+    /// Debian packages for all groups, one list for each directory of the image.
     fn packages(&self) -> Vec<Vec<String>> {
         Vec::new()
     }
 
-    /// Adds what this group's boot needs to the port modules that each has.
+    /// Adds what this group's boot needs; the port modules are there already.
     fn image(&self, spec: &Self::Spec, boot: &mut Boot<'_>) -> Result<Self::Medium, StudyError>;
 
     fn collect(
@@ -64,18 +64,18 @@ pub(crate) trait Kind: Sync {
         medium: Self::Medium,
     ) -> Result<Self::Group, StudyError>;
 
-    /// What a boot that failed found, where that is a result too.
+    /// The result of a failed boot, for kinds for which a failure is a result.
     fn failed(&self, _spec: &Self::Spec, _why: &BootFailureKind) -> Option<Self::Group> {
         None
     }
 
-    /// Whether a group that an earlier run has kept holds all that is wanted of it now.
+    /// Whether a group kept from an earlier run has all that is wanted now.
     fn is_whole(&self, _spec: &Self::Spec, _group: &Self::Group) -> bool {
         true
     }
 }
 
-/// A boot image in the making, and what it is made of.
+/// A boot image that is being composed, and its parts.
 pub(crate) struct Boot<'a> {
     pub board: &'a Board,
     kernel: &'a Kernel,
@@ -88,21 +88,20 @@ pub(crate) struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    /// These modules and what they need, each with these options.
+    /// Loads these modules and their dependencies, each with these options.
     pub fn load(&mut self, names: &[&str], options: &str) -> Result<(), StudyError> {
         let paths = self.image.add_module_closure(self.kernel, names)?;
         self.lines.extend(paths.iter().map(|path| format!("module {path}{options}")));
         Ok(())
     }
 
-    /// A chip in partitions of so many blocks.
+    /// Adds a chip with partitions of so many blocks.
     pub fn nand(&mut self, partitions: &[u64]) -> Result<(), StudyError> {
         self.lines.extend(self.image.add_nand(self.kernel, partitions)?);
         Ok(())
     }
 
-    /// What a file system lies on: room on the chip for `bytes` of files, or the disk with these settings and those that the user
-    /// asks for.
+    /// Adds the storage of a file system: space on the chip for `bytes` of files, or the disk with these settings and the user's.
     pub fn storage(
         &mut self,
         group: String,
@@ -130,7 +129,7 @@ impl Boot<'_> {
         }
     }
 
-    /// As [`Boot::storage`], with the modules of the file system; the chip's device is waited for.
+    /// Like [`Boot::storage`], with the modules of the file system; waits for the chip's device.
     pub fn storage_and_modules(
         &mut self,
         group: String,
@@ -194,12 +193,12 @@ impl<'a, K: Kind> Lab<'a, K> {
         Ok(Lab { kind, specs, options, watch, boards, kernels })
     }
 
-    /// Every group, in the order of their specs.
+    /// Runs every group; returns them in the order of their specs.
     pub fn run(&self) -> Result<Vec<K::Group>, StudyError> {
         each(self.specs, &self.options.boards, &self.options.stop, |spec| self.group(spec))
     }
 
-    /// What the results of every kind begin with.
+    /// The header of the results.
     pub fn header(&self, schema: u32, [study, title, question]: [&str; 3], sha256: &str) -> Header {
         let mut clocks: Vec<&str> = self.boards.values().map(|(board, _)| board.clock.as_str()).collect();
         clocks.sort_unstable();
@@ -257,7 +256,7 @@ impl<'a, K: Kind> Lab<'a, K> {
     }
 }
 
-/// A board's steps as cells of a group.
+/// Progress of a board's steps, as cells of a group.
 struct CellProgress<'a> {
     watch: &'a dyn RunProgress,
     id: &'a str,

@@ -1,5 +1,5 @@
-//! What the boots of every kind of study have in common: how a file system is mounted, what a result depends on, where
-//! finished groups are kept, and what a recording must not have lost.
+//! Parts that all kinds of studies share: mounting a file system, the inputs of a result, the store of finished groups, and the check of a
+//! recording's losses.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,30 @@ use crate::result::Inputs;
 
 pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
 
-/// Most bytes of a kept group; those of the studies that come with flashscope have less than one.
+/// Largest size of a kept group, bytes. A group of the built-in studies has less than one.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// Of the first UBI device.
+/// The background thread of the first UBI device.
 const UBI_THREAD: &str = "ubi_bgt0d";
 
-/// Lines of a plan that mount a file system, after its chip (as mtd0) or its disk is there.
+/// Lines of a plan that mount a file system, once its chip (as mtd0) or its disk exists.
 pub(crate) struct Mount {
-    /// What comes before, once.
+    /// Lines that come first, once.
     pub prepare: Vec<String>,
     pub mount: String,
-    /// Kernel thread that works after mounting: JFFS2's collector checks every node's CRC, UBI's erases and formats every block
-    /// that holds nothing; YAFFS2's has nothing to do unless a page had bits restored.
+    /// Kernel thread that works after mounting. JFFS2's collector checks every node's CRC. UBI's thread erases and formats every block
+    /// without contents. YAFFS2's thread has no work, unless a page had bits restored.
     pub collector: Option<&'static str>,
 }
 
 impl Mount {
-    /// `device`: of a file system on a disk.
+    /// `device`: for a file system on a disk.
     pub fn new(filesystem: Filesystem, device: Option<&str>) -> Mount {
         let name = filesystem.as_str();
         let on = |source: &str, kind: &str, options: &str| format!("mount {source} {MOUNT_POINT} {kind} {options}");
         let there = |path: &str| format!("device-wait {path} 5000");
         let lines = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.to_owned()).collect() };
-        // A volume named `data` over all of mtd0.
+        // One volume `data` on the whole of mtd0.
         let volume = || lines(&["ubi-attach 0", &there("/dev/ubi0"), "ubi-mkvol 0 data all", &there("/dev/ubi0_0")]);
         let (prepare, mount, collector) = match (filesystem, device) {
             (_, Some(device)) => (Vec::new(), on(device, name, "-"), None),
@@ -64,13 +64,13 @@ impl Mount {
         Mount { prepare, mount, collector }
     }
 
-    /// Waits until the collector is silent.
+    /// Waits until the collector is idle.
     pub fn settle(&self) -> Option<String> {
         self.collector.map(|thread| format!("settle {thread} 200 600000"))
     }
 }
 
-/// Lines of a plan that make and mount a file system on mtd0, and wait until nothing works any more.
+/// Lines of a plan that make and mount a file system on mtd0, and wait until its threads are idle.
 pub fn on_nand(filesystem: Filesystem) -> Vec<String> {
     let mounting = Mount::new(filesystem, None);
     let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
@@ -80,7 +80,7 @@ pub fn on_nand(filesystem: Filesystem) -> Vec<String> {
     lines
 }
 
-/// Every input of a boot.
+/// All inputs of a boot.
 pub(crate) fn inputs(board: &Board, line: &str, kernel: &Kernel, image: &Image, qemu: String) -> Inputs {
     Inputs {
         board: board.name.clone(),
@@ -96,7 +96,7 @@ pub(crate) fn inputs(board: &Board, line: &str, kernel: &Kernel, image: &Image, 
     }
 }
 
-/// Where a finished group is kept, by what its results depend on: every input of the boot, and the program that reads them.
+/// The path of a finished group, by its inputs: all inputs of the boot, and the program that reads the results.
 pub(crate) fn kept_at(store: &Path, id: &str, inputs: &Inputs) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(serde_json::to_vec(inputs).expect("strings serialise"));
@@ -106,14 +106,13 @@ pub(crate) fn kept_at(store: &Path, id: &str, inputs: &Inputs) -> PathBuf {
     store.join(format!("{id}-{}.json", &hex(&hash.finalize())[..16]))
 }
 
-/// A group that an earlier run with the same inputs has finished. What lies there and is no regular file, another user's, or longer
-/// than any group, is none.
+/// A group that an earlier run with the same inputs finished. `None` if the file is not regular, belongs to another user, or is too large.
 pub(crate) fn kept<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let bytes = flashscope_output::read_own(path, KEPT_BYTES).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Written in a scratch directory, then renamed: a killed run leaves no half of a result.
+/// Written in a scratch directory and renamed: a killed run leaves no partial result.
 pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), StudyError> {
     let failed = |source| StudyError::Store { path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
@@ -126,7 +125,7 @@ pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), StudyError
     file.write_all(&bytes).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     match std::fs::rename(&whole, path) {
-        // A store that does not lie in the cache.
+        // The store is on another file system than the cache.
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
             let copied = Output::write_whole(path, &bytes, Rules::default());
             copied.map(drop).map_err(|error| failed(std::io::Error::other(error.to_string())))
@@ -135,11 +134,11 @@ pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), StudyError
     }
 }
 
-/// Any of these, and counts are too low, or calls wrong, without saying so.
+/// With one of these losses, counts are too low or calls are wrong without a sign of it.
 const EVENTS_LOST: [Loss; 4] =
     [Loss::EventsOverwritten, Loss::EventsDropped, Loss::CommitOverruns, Loss::EventsNotDrained];
 
-/// Refuses a recording that lost events. `unknown`: what is not known then, and what to do.
+/// Refuses a recording that lost events. `unknown`: the missing result, and what to do.
 pub(crate) fn whole(trace: &Trace, group: &str, unknown: &'static str) -> Result<(), StudyError> {
     let lost = trace.losses();
     match EVENTS_LOST.into_iter().map(|loss| (loss.name(), lost.get(loss))).find(|&(_, count)| count > 0) {
@@ -148,7 +147,7 @@ pub(crate) fn whole(trace: &Trace, group: &str, unknown: &'static str) -> Result
     }
 }
 
-/// A step of the plan that ended well.
+/// A step of the plan that ended with status 0.
 pub(crate) fn finished<'a>(session: &'a Session, group: &str, step: &str) -> Result<&'a Step, StudyError> {
     let (group, name) = (group.to_owned(), step.to_owned());
     match session.step(step).map(|step| (step, step.status)) {
@@ -162,7 +161,7 @@ pub(crate) fn finished<'a>(session: &'a Session, group: &str, step: &str) -> Res
     }
 }
 
-/// What such a step printed, from its JSON.
+/// The JSON that such a step printed.
 pub(crate) fn printed<T: DeserializeOwned>(session: &Session, group: &str, step: &str) -> Result<T, StudyError> {
     serde_json::from_slice(&finished(session, group, step)?.stdout).map_err(|error| {
         let why = format!("printed no result that can be read: {error}");

@@ -1,4 +1,4 @@
-//! What a group's file system lies on.
+//! The storage of a group's file system.
 
 #[derive(Clone, Debug)]
 pub(crate) enum Medium {
@@ -7,14 +7,14 @@ pub(crate) enum Medium {
 }
 
 impl Medium {
-    /// The chip, or the disk with its settings.
+    /// The chip's name, or the disk's name with its settings.
     pub fn name(&self) -> &str {
         match self {
             Medium::Chip { name, .. } | Medium::Disk { name, .. } => name,
         }
     }
 
-    /// Of a disk.
+    /// The device of a disk; `None` for a chip.
     pub fn device(&self) -> Option<&str> {
         match self {
             Medium::Chip { .. } => None,

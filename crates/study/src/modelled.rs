@@ -1,21 +1,21 @@
-//! What another kernel's read-ahead would have read: the same requests under its rules (`crates/cachesim`).
+//! Pages that another kernel's read-ahead would have read: the same requests under its rules (`crates/cachesim`).
 
 use flashscope_cachesim::{Access, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
 use flashscope_trace::FileId;
 
 use crate::definition::Pattern;
 
-/// Draws of random requests that a modelled figure is the mean of: of 32 requests single ones are tens of per cent apart.
+/// Draws of random requests for the mean of a modelled figure: with 32 requests, single draws differ by tens of percent.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
 
-/// Requests of a cell, as the agent makes them (agent/bench/bench_read.c).
+/// The requests of a cell, like the agent's (agent/bench/bench_read.c).
 #[derive(Clone, Copy, Debug)]
 pub struct Requests {
     pub file_bytes: u64,
     pub request_bytes: u64,
     pub count: u64,
     pub pattern: Pattern,
-    /// Random ones begin at any byte, not at multiples of their size.
+    /// Random requests begin at any byte, not only at multiples of their size.
     pub at_any_byte: bool,
 }
 
@@ -47,7 +47,7 @@ impl Requests {
         read
     }
 
-    /// Pages that no read-ahead saves against so much of it, percent of the latter; the mean over draws where they are random.
+    /// Pages that no read-ahead saves compared with `readahead_kib`, percent of the latter; for random requests the mean over draws.
     pub fn pages_saved_percent(self, kernel: Kernel, readahead_kib: u64) -> f64 {
         let seeds = match self.pattern {
             Pattern::Sequential => 1..=1,
@@ -62,8 +62,8 @@ impl Requests {
     }
 }
 
-/// The slots that `bench read --pattern random` reads: SplitMix64 from the seed (agent/bench/prng.c), drawn again where it is past the
-/// last one.
+/// The slots that `bench read --pattern random` reads: SplitMix64 from the seed (agent/bench/prng.c); a value beyond the last slot is drawn
+/// again.
 pub fn random_slots(seed: u64, count: u64, slots: u64) -> Vec<u64> {
     let mut state = seed ^ 0x0070_6174_7465_726e;
     let mut next = || {
@@ -94,7 +94,7 @@ mod tests {
         Requests { file_bytes: 5 << 20, request_bytes: 4096, count, pattern, at_any_byte: false }
     }
 
-    /// As the board measures on 6.1, and the paper's kernel does the same: sequential reads never needed context read-ahead.
+    /// As measured on the board with 6.1, and as in the paper's kernel: sequential reads never needed context read-ahead.
     #[test]
     fn sequential_reads_save_what_the_board_measures_under_every_kernel() {
         for kernel in [Kernel::V2_6_37, Kernel::V5_10, Kernel::V6_1] {
@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(of(1, Pattern::Random).pages_saved_percent(Kernel::V6_1, 0), 0.0);
     }
 
-    /// The paper (000, section 4.1.2): about 20 % up to 32 requests and up to 50 % at 256. The rules of its kernel give that for requests
-    /// that begin anywhere, each of which lies on two pages; for requests of whole pages they give it at 256, and half of it at 32.
+    /// The paper (000, section 4.1.2): about 20 % up to 32 requests and up to 50 % at 256. With its kernel's rules, requests that begin
+    /// anywhere, each on two pages, give these values. Requests of whole pages give the value at 256, and half of the value at 32.
     #[test]
     fn random_reads_save_what_the_paper_says_under_its_kernels_rules_and_no_longer_do() {
         let holds = |kernel: Kernel, at_any_byte: bool, ends: [(f64, f64); 4]| {

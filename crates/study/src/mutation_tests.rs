@@ -1,4 +1,4 @@
-//! Thousands of mutants of every definition that is shipped: each is refused with one line, or every computation that uses it ends.
+//! Thousands of mutants of every built-in definition: each is refused with one line, or every computation with it ends.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ const NUMBERS: &[&str] = &[
     "inf",
     "0x7fffffff",
 ];
-/// Line feeds in texts are escaped where an error is printed (`flashscope_output::note`): none are here, so that errors are lines.
+/// Line feeds in texts are escaped when an error is printed (`flashscope_output::note`). There are none here, so an error is one line.
 const VALUES: &[&str] = &[
     "\"\"",
     "\"0\"",
@@ -62,7 +62,7 @@ const VALUES: &[&str] = &[
     "1979-05-27",
 ];
 
-/// One change, or several.
+/// One or several changes.
 fn mutant(text: &str, random: &mut Random) -> String {
     let mut text = text.to_owned();
     for _ in 0..1 + random.below(3) {
@@ -71,7 +71,7 @@ fn mutant(text: &str, random: &mut Random) -> String {
         let other = lines[random.below(lines.len())].clone();
         match random.below(9) {
             0 | 1 => {
-                // A number anywhere in a line becomes another.
+                // Replaces a number anywhere in a line.
                 let line = &lines[at];
                 if let Some(begin) = line.find(|c: char| c.is_ascii_digit()) {
                     let end = line[begin..].find(|c: char| !c.is_ascii_digit()).map_or(line.len(), |n| begin + n);
@@ -104,7 +104,7 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// `uses` takes what a definition says as far as it can, or its error.
+/// `uses` computes with a definition as far as possible, or returns its error.
 fn mutate(folder: &str, ending: &str, uses: impl Fn(&str, &Path) -> Result<(), String>) {
     let file =
         std::env::temp_dir().join(format!("flashscope-mutants-{}-{}", std::process::id(), folder.replace('/', "-")));
@@ -114,7 +114,7 @@ fn mutate(folder: &str, ending: &str, uses: impl Fn(&str, &Path) -> Result<(), S
         if path.extension().is_none_or(|is| is != ending) {
             continue;
         }
-        // Of a long one the beginning says all that there is to say.
+        // The beginning of a long definition has everything that matters.
         let text: String = std::fs::read_to_string(&path).unwrap().split_inclusive('\n').take(200).collect();
         let mut random = Random(0x5eed);
         for number in 0..MUTANTS {
@@ -132,11 +132,11 @@ fn mutate(folder: &str, ending: &str, uses: impl Fn(&str, &Path) -> Result<(), S
         }
     }
     std::fs::remove_file(&file).unwrap();
-    // Both ways are gone.
+    // Both outcomes occurred.
     assert!(taken > 10 && refused > 100, "{folder}: {taken} taken, {refused} refused");
 }
 
-/// As a figure of 2^40 bytes would need it.
+/// Computes a figure for 2^40 bytes.
 fn use_chip(chip: &Chip) {
     assert!(chip.page_read_ns() > 0 && chip.size_bytes() >= u64::from(chip.block_bytes()));
     assert!(plan::partition_blocks(crate::Bytes(1 << 40), chip.block_bytes()) > 0);

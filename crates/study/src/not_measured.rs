@@ -1,11 +1,11 @@
-//! Published statements that no study here can hold figures against, each with the reason.
+//! Published statements that no study here can measure, each with the reason.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{DefinitionError, syntax};
 
-/// What such a file holds.
+/// The contents of such a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotMeasured {
@@ -20,12 +20,12 @@ pub struct NotMeasurable {
     /// Paper and section, table or figure.
     pub source: String,
     pub statement: String,
-    /// What would be needed, and what there is instead.
+    /// What would be needed, and what exists instead.
     pub reason: String,
 }
 
 impl NotMeasured {
-    /// `name` is what errors call the text by.
+    /// `name`: the text's name in errors.
     pub fn parse(name: &str, text: &str) -> Result<NotMeasured, DefinitionError> {
         toml::from_str(text).map_err(|error| syntax(name, text, &error))
     }

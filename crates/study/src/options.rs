@@ -1,4 +1,4 @@
-//! How to run a study, and what it reports while it runs.
+//! Options for running a study, and its progress messages.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use flashscope_targets::Progress;
 
 use crate::boards::Boards;
 
-/// How to run a study.
+/// Options for running a study.
 pub struct Options {
-    /// Boards that run at once, also those of other studies.
+    /// Limits the boards that run at once, together with other studies.
     pub boards: Arc<Boards>,
-    /// Measure also what an earlier run with the same inputs has finished.
+    /// Measure again what an earlier run with the same inputs finished.
     pub fresh: bool,
-    /// Where finished groups are kept, by the hash of their inputs.
+    /// Directory of finished groups, by the hash of their inputs.
     pub store: PathBuf,
-    /// A kernel instead of the study's own lines: a line's name or a directory.
+    /// A kernel that replaces the study's lines: a line's name or a directory.
     pub kernel: Option<String>,
-    /// More packages for the boot image.
+    /// Additional packages for the boot image.
     pub packages: Vec<String>,
-    /// Changes of the settings of boards' disks, by name.
+    /// Changes to the settings of boards' disks, by name.
     pub disk: Vec<(String, String)>,
-    /// Stop a board that has not finished by then (host time).
+    /// Host time after which an unfinished board is stopped.
     pub timeout: Duration,
-    /// Set from a signal handler: no further board is started.
+    /// Set by a signal handler: no further board is started.
     pub stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
 

@@ -1,11 +1,11 @@
-//! The cells of a study, the groups that share one boot, and the plan that a group's boot image carries.
+//! The cells of a study, the groups that share one boot, and the plan in a group's boot image.
 
 use crate::definition::{Filesystem, Matrix, Pattern, RECORDS, Readahead, Workload, text_bytes};
 use crate::lab::{MOUNT_POINT, Mount};
 use crate::medium::Medium;
 use crate::size::Bytes;
 
-/// Cells that share one fresh boot: the unit of resume.
+/// Cells that share one fresh boot. A resume reuses whole groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
     pub workload: Workload,
@@ -29,7 +29,7 @@ pub struct CellSpec {
 }
 
 impl GroupSpec {
-    /// A name that people can read and a file can have: `armv7-6.1-jffs2-printable-5M`.
+    /// A readable name that is also a valid file name: `armv7-6.1-jffs2-printable-5M`.
     pub fn id(&self) -> String {
         format!("{}-{}-{}-{}-{}", self.board, self.kernel, self.filesystem.as_str(), self.contents, self.file_size)
     }
@@ -78,62 +78,62 @@ fn cells(matrix: &Matrix) -> Vec<CellSpec> {
     cells
 }
 
-/// Where things lie in the guest.
+/// Paths in the guest.
 pub const AGENT: &str = "/flashscope/agent";
 pub const SQLITE: &str = "/flashscope/flashscope-sqlite";
 const DATABASE: &str = "/mnt/contacts.db";
 const DATA_FILE: &str = "/mnt/data";
 
-/// Raw page reads that give the tracer's own cost: enough to make 1 ns of it visible, 30 ms of guest time.
+/// Raw page reads for the tracer's cost: enough to see 1 ns of it; they take 30 ms of guest time.
 pub const CALIBRATION_READS: u64 = 200;
 
 /// Names of the plan's calibration steps.
 pub const STEP_UNTRACED: &str = "raw-untraced";
 pub const STEP_TRACED: &str = "raw-traced";
 
-/// A cell that is not measured.
+/// A step that is run like a cell but not measured.
 const STEP_WARM_UP: &str = "warm-up";
 
-/// The plan's step name of a cell, by its place in the group.
+/// The name of a cell's step in the plan, by its index in the group.
 pub fn cell_step(index: usize) -> String {
     format!("cell-{index:05}")
 }
 
-/// The cell that a step's name stands for; none for other steps.
+/// The index of the cell for a step's name; `None` for other steps.
 pub fn cell_of_step(name: &str) -> Option<usize> {
     name.strip_prefix("cell-")?.parse().ok()
 }
 
-/// Erase blocks of the partition that holds the file system: the data twice over, and room for what UBI and UBIFS keep
-/// for themselves (UBI sets 20 blocks per 1024 of the chip aside for bad ones; UBIFS needs a journal, an index, orphans).
+/// Erase blocks of the file system's partition: twice the data, and space that UBI and UBIFS need (UBI reserves 20 blocks per 1024 of the
+/// chip for bad blocks; UBIFS needs a journal, an index, orphans).
 pub fn partition_blocks(file_size: Bytes, block_bytes: u32) -> u64 {
     let data = file_size.0.div_ceil(u64::from(block_bytes));
     data * 2 + 192
 }
 
-/// Kernel modules that a group needs beside the chip's own, in no particular order.
+/// Kernel modules of a group besides the chip's own, in any order.
 pub fn modules(filesystem: Filesystem) -> &'static [&'static str] {
     match filesystem {
         Filesystem::Jffs2 => &["jffs2"],
-        // UBIFS asks the crypto layer for its compressors by name; modules.dep does not know of it.
+        // UBIFS requests its compressors by name from the crypto layer, so modules.dep lacks them.
         Filesystem::Ubifs => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
         Filesystem::SquashfsMtdblock => &["mtdblock", "squashfs"],
         Filesystem::SquashfsUbiblock => &["ubi", "squashfs"],
         Filesystem::Yaffs2 => &["mtdblock", "yaffs2"],
-        // They come with the board's disk.
+        // The board's disk brings its modules.
         Filesystem::Ext4 | Filesystem::F2fs => &[],
     }
 }
 
-/// Bytes of a disk that holds the data twice over and what a file system keeps for itself; a power of two, as cards are.
+/// Size of a disk for twice the data and the file system's own data, MiB; a power of two, like memory cards.
 pub fn disk_mib(file_size: Bytes) -> u64 {
     (file_size.0.div_ceil(1 << 20) * 2 + 32).next_power_of_two()
 }
 
-/// Requests that give the tracer's cost on a disk: reads of a file-system block each, at random.
+/// Size of the requests for the tracer's cost on a disk: random reads of one file-system block.
 pub const DISK_BLOCK_BYTES: u64 = 4096;
 
-/// The measured part of the plan, after the chip or the disk is there.
+/// The measured part of the plan, once the chip or the disk exists.
 pub(crate) fn plan(spec: &GroupSpec, medium: &Medium, file_seed: u64) -> Vec<String> {
     let mut lines = match medium {
         Medium::Chip { .. } => vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")],
@@ -175,13 +175,13 @@ pub(crate) fn plan(spec: &GroupSpec, medium: &Medium, file_seed: u64) -> Vec<Str
     lines.push("phase-begin mount".to_owned());
     lines.push(mount);
     lines.push("phase-end mount".to_owned());
-    // Nothing is measured before the collector is silent.
+    // The measurement starts when the collector is idle.
     if let Some(settle) = mounting.settle() {
         lines.push("phase-begin settle".to_owned());
         lines.push(settle);
         lines.push("phase-end settle".to_owned());
     }
-    // What a program's first run on a fresh boot costs beside its reads (its own pages, UBIFS's index) is no setting's.
+    // A program's first run on a fresh boot also loads its own pages and UBIFS's index, which is not the cost of a setting.
     if let Some(first) = spec.cells.first() {
         lines.push(format!("run {STEP_WARM_UP} {}", measure(spec, first)));
     }
@@ -193,12 +193,12 @@ pub(crate) fn plan(spec: &GroupSpec, medium: &Medium, file_seed: u64) -> Vec<Str
 }
 
 impl GroupSpec {
-    /// The command of a cell, as the group's plan runs it under its mount point, `/mnt`.
+    /// The command of a cell in the group's plan, with the mount point `/mnt`.
     pub fn command(&self, cell: &CellSpec) -> String {
         measure(self, cell)
     }
 
-    /// The command that makes what the cells read; `None` where a plan's `create` does (a data file of `bench read`).
+    /// The command that creates the cells' input; `None` if the plan's `create` does it (a data file for `bench read`).
     pub fn create_command(&self) -> Option<String> {
         (self.workload == Workload::Sqlite).then(|| format!("{} --create", sqlite(self)))
     }
@@ -219,21 +219,22 @@ fn measure(spec: &GroupSpec, cell: &CellSpec) -> String {
     }
 }
 
-/// The program with its database: what is the same for all cells of a group.
+/// The program with its database: the part of the command that is equal in all cells of a group.
 fn sqlite(spec: &GroupSpec) -> String {
     let text = text_bytes(&spec.contents).unwrap_or_default();
     let (page, seed) = spec.cells.first().map_or((1024, 1), |cell| (cell.request_size.0, cell.seed));
     format!("{SQLITE} --file {DATABASE} --records {RECORDS} --text {text} --page-size {page} --seed {seed}")
 }
 
-/// Holds half a million events of 20 bytes, in a tenth of the smallest board's RAM; a group of the paper's 5 MB makes some 10,000 to 200,000.
+/// Holds half a million events of 20 bytes, in a tenth of the smallest board's RAM. A group with the paper's 5 MB makes about 10,000 to
+/// 200,000.
 pub(crate) const RING_KIB: u32 = 12 * 1024;
 const RING_EVENTS: u64 = 500_000;
-/// Array reads of a page's data at most, as measured: JFFS2 nodes of printable data take 3.4.
+/// Most array reads for a page of data, as measured: JFFS2 nodes of printable data take 3.4.
 const EVENTS_A_PAGE: u64 = 4;
 const PAGE_BYTES: u64 = 2048;
 
-/// A ring is read once at the end and costs least; what would not fit is drained while it is recorded.
+/// A ring that is read once at the end costs least. If the events may not fit, they are drained during the recording.
 fn recording_mode(spec: &GroupSpec) -> &'static str {
     let each = spec.file_size.0.div_ceil(PAGE_BYTES) * EVENTS_A_PAGE;
     if each.saturating_mul(spec.cells.len() as u64) <= RING_EVENTS { "ring" } else { "stream" }

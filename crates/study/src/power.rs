@@ -1,4 +1,4 @@
-//! Energy of a study's cells, by a power profile.
+//! Adds modelled energy to a study's cells, from a power profile.
 
 use flashscope_analysis::energy::{Activity, PowerProfile, Work};
 use flashscope_targets::board;
@@ -7,7 +7,7 @@ use crate::definition::Workload;
 use crate::error::StudyError;
 use crate::result::{Cell, Group};
 
-/// By its name, or by its path where the name holds a slash.
+/// Loads a profile by name, or by path if the name contains a slash.
 pub fn load(name: &str) -> Result<PowerProfile, StudyError> {
     let (path, text) = board::power_profile(name)?;
     let profile: PowerProfile = toml::from_str(&text).map_err(|error| StudyError::Power {
@@ -18,7 +18,7 @@ pub fn load(name: &str) -> Result<PowerProfile, StudyError> {
     Ok(profile)
 }
 
-/// Every cell whose work the profile knows gets its energy.
+/// Adds energy to every cell whose work the profile covers.
 pub fn add_energy(groups: &mut [Group], profile: &PowerProfile) {
     for group in groups {
         for cell in &mut group.cells {
@@ -36,7 +36,7 @@ pub fn add_energy(groups: &mut [Group], profile: &PowerProfile) {
     }
 }
 
-/// `fadvise-random` switches it off for the file, whatever the knob says.
+/// Whether the cell reads ahead: `fadvise-random` switches it off for the file, whatever the bdi's setting.
 fn reads_ahead(cell: &Cell) -> bool {
     cell.readahead_kib > 0 && cell.readahead != "fadvise-random"
 }

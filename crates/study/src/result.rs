@@ -1,4 +1,4 @@
-//! What a study found: plain data, ready to serialise, free of host time and host paths.
+//! Results of a matrix study: plain data, ready to serialise, without host time and host paths.
 
 use crate::definition::Workload;
 use flashscope_analysis::LossCount;
@@ -8,10 +8,10 @@ use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of this document's shape; raised when a field changes its meaning.
+/// Version of this document; raised when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// What the results of every kind of study begin with.
+/// The header of the results of all kinds of studies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Header {
     pub schema: u32,
@@ -19,7 +19,7 @@ pub struct Header {
     pub title: String,
     /// The question that the study answers, one sentence.
     pub question: String,
-    /// What "time" is in this document ("guest time: executed instructions at 2 ns each").
+    /// The meaning of "time" in this document ("guest time: executed instructions at 2 ns each").
     pub clock: String,
     pub flashscope: String,
     pub study_sha256: String,
@@ -29,7 +29,7 @@ pub struct Header {
 pub struct StudyResult {
     #[serde(flatten)]
     pub header: Header,
-    /// What energy was modelled with; `null`: it was not.
+    /// The power profile for energy; `null`: energy was not modelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerUsed>,
     pub groups: Vec<Group>,
@@ -50,13 +50,13 @@ pub struct PowerUsed {
 pub struct Group {
     pub id: String,
     pub inputs: Inputs,
-    /// What a cell has `count` of.
+    /// The unit of a cell's `count`.
     #[serde(default)]
     pub workload: Workload,
     pub filesystem: String,
     pub contents: String,
     pub file_size_bytes: u64,
-    /// The read-ahead that the kernel had set before anything was changed.
+    /// The kernel's read-ahead before any change.
     pub default: DefaultReadahead,
     pub chip: ChipFacts,
     pub probes: Vec<ProbeUsed>,
@@ -66,10 +66,10 @@ pub struct Group {
     pub by_task: Vec<TaskOps>,
     pub timeline: Timeline,
     pub blocks: Vec<BlockCounts>,
-    /// What error correction did, and bad blocks; of sound chips nothing.
+    /// Work of error correction, and bad blocks; empty for sound chips.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<Health>,
-    /// Named counters of what was not seen. All are listed, zero ones too.
+    /// All losses by name, zero counts included.
     pub losses: Vec<LossCount>,
     pub cells: Vec<Cell>,
 }
@@ -90,7 +90,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// With the kernel and the agent as the recording itself states them.
+    /// With kernel and agent from the recording's own facts.
     pub(crate) fn recorded(self, facts: &Facts) -> Inputs {
         Inputs {
             kernel_release: facts.kernel.release.clone().unwrap_or(self.kernel_release),
@@ -108,7 +108,7 @@ pub struct DefaultReadahead {
 }
 
 impl Group {
-    /// What [`Cell::flash_reads`] counts here, in words.
+    /// The unit of [`Cell::flash_reads`], in words.
     pub fn reads(&self) -> &'static str {
         match self.filesystem.parse::<crate::definition::Filesystem>() {
             Ok(filesystem) if filesystem.on_disk() => "device reads",
@@ -117,14 +117,14 @@ impl Group {
     }
 }
 
-/// The medium: a chip, or a disk in blocks of its file system (then a page is such a block, and so is a block).
+/// The medium: a chip, or a disk in blocks of its file system (which then count as pages and as blocks).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ChipFacts {
     pub name: String,
     pub page_bytes: u32,
     pub block_bytes: u32,
     pub blocks: u32,
-    /// The configured time of a full page read, and the measured time untraced.
+    /// The configured time of a full page read, and the measured time without the tracer.
     pub page_read_ns_measured: u64,
 }
 
@@ -136,8 +136,7 @@ pub struct ProbeUsed {
     pub loses: String,
 }
 
-/// The tracer's own cost: N page-sized raw reads (of a disk: N reads of 4 KiB at random, cold), without and with tracing, on this
-/// very boot.
+/// The tracer's own cost: N raw page reads (on a disk: N cold random reads of 4 KiB), without and with tracing, in the same boot.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct TracerCost {
     pub reads: u64,
@@ -160,25 +159,25 @@ pub struct Cell {
     pub count: u64,
     pub request_bytes: u64,
     pub pattern: String,
-    /// As asked: "0", "128", "keep", "fadvise-random".
+    /// The requested setting: "0", "128", "keep", "fadvise-random".
     pub readahead: String,
-    /// What the knob said while the cell ran.
+    /// The effective setting while the cell ran.
     pub readahead_kib: u64,
     pub interarrival_us: u64,
     pub seed: u64,
-    /// CRC-32 of all bytes read: cells of equal requests agree on every file system.
+    /// CRC-32 of all bytes read. Cells with equal requests have equal values on every file system.
     pub crc32: u32,
     /// Sum of the read() times.
     pub total_ns: u64,
     pub latency: LatencyNs,
-    /// Of selects: bytes of their texts.
+    /// For SELECTs: bytes of their texts.
     pub bytes_read: u64,
-    /// Array reads from the first read() to the last; of a disk, read requests that its driver got.
+    /// Array reads from the first read() to the last; for a disk, read requests to its driver.
     pub flash_reads: u64,
-    /// Array reads of open(), which on JFFS2 reads every node header of the file.
+    /// Array reads during open(); on JFFS2 it reads every node header of the file.
     pub flash_reads_open: u64,
     pub open_ns: u64,
-    /// Of [`Cell::total_ns`]; `null` where the study has no power profile, or it has no such work.
+    /// Energy for [`Cell::total_ns`]; `null` without a power profile, or if the profile lacks this work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<Energy>,
 }
@@ -190,22 +189,22 @@ pub struct Comparison {
     /// "Olivier et al. 2014, section 4.1.2, figure 3-b"
     pub source: String,
     pub statement: String,
-    /// What is compared: `time_saved_percent`, `time_saved_with_open_percent`, `reads_saved_percent`, `energy_saved_percent`,
+    /// The compared quantity: `time_saved_percent`, `time_saved_with_open_percent`, `reads_saved_percent`, `energy_saved_percent`,
     /// `latency_spread_percent`.
     pub quantity: String,
-    /// Modelled by the read-ahead rules of this kernel instead of measured.
+    /// Modelled with the read-ahead rules of this kernel, not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_model: Option<String>,
     pub filesystem: String,
     pub pattern: String,
-    /// Numbers of requests that the statement is about, from and to.
+    /// Range of the number of requests in the statement.
     pub count: [u64; 2],
-    /// Size of one request that the statement is about; `None`: any.
+    /// Size of a request in the statement; `None`: any.
     pub request_bytes: Option<u64>,
     pub published_min: f64,
     pub published_max: f64,
     pub unit: String,
-    /// `None` where the study did not measure it; `note` says why.
+    /// `None` if the study did not measure it; `note` has the reason.
     pub ours: Option<f64>,
     pub within: Option<bool>,
     pub note: String,
@@ -215,13 +214,13 @@ pub struct Comparison {
 pub struct Verdict {
     pub filesystem: String,
     pub kernel: String,
-    /// One plain sentence that begins with what is on today.
+    /// One sentence, which begins with the current setting.
     pub sentence: String,
     /// The command for it, or why none is needed.
     pub command: String,
     pub today_kib: u64,
     pub best_kib: u64,
-    /// Time that could be saved against today, by number of requests, sequential. Negative: a loss.
+    /// Time saved compared with the current setting, by number of sequential requests. Negative: a loss.
     pub gain_percent: Vec<GainPoint>,
 }
 
@@ -232,11 +231,11 @@ pub struct GainPoint {
     pub request_bytes: u64,
     pub interarrival_us: u64,
     pub seed: u64,
-    /// Time saved by read-ahead 0 against the largest setting, percent of the latter.
+    /// Time saved by read-ahead 0 compared with the largest setting, percent of the latter.
     pub off_saves_time_percent: f64,
     /// Flash reads saved, percent.
     pub off_saves_reads_percent: f64,
-    /// Energy saved, percent; where both have one.
+    /// Energy saved, percent; only if both have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_saves_energy_percent: Option<f64>,
 }

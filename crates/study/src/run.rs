@@ -1,4 +1,4 @@
-//! Runs a study of a matrix: what its groups boot, and the squashfs images that are made for it.
+//! Runs a matrix study: composes the boots of its groups, and makes its squashfs images.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,8 +47,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn RunProgress) -> Result<
     })
 }
 
-/// The groups whose board has the storage that their file system needs. A board, or a file system, that is left with none is an
-/// error in the study.
+/// The groups whose board has the storage for their file system. A board or file system without any group is an error in the study.
 fn with_storage(specs: Vec<GroupSpec>) -> Result<Vec<GroupSpec>, StudyError> {
     let mut boards: BTreeMap<String, Board> = BTreeMap::new();
     for spec in &specs {
@@ -70,7 +69,7 @@ fn with_storage(specs: Vec<GroupSpec>) -> Result<Vec<GroupSpec>, StudyError> {
     }
 }
 
-/// Cells of a matrix.
+/// The cells of a matrix.
 struct Cells<'a> {
     file_seed: u64,
     packages: &'a [String],
@@ -128,11 +127,11 @@ fn squashfs(spec: &GroupSpec, file_seed: u64) -> Result<Vec<u8>, StudyError> {
     squashfs_image(&[("data", spec.file_size.0, &spec.contents, file_seed)], SQUASHFS_BLOCK)
 }
 
-/// What mksquashfs takes for a block by default, bytes.
+/// Default block size of mksquashfs, bytes.
 pub const SQUASHFS_BLOCK: u64 = 128 << 10;
 
-/// A squashfs image with data files (name, bytes, contents, seed), as mksquashfs makes it by default (gzip) with such blocks, byte for
-/// byte the same each time.
+/// A squashfs image with data files (name, bytes, contents, seed), with mksquashfs's defaults (gzip) and this block size. Equal calls give
+/// equal bytes.
 pub fn squashfs_image(files: &[(&str, u64, &str, u64)], block_bytes: u64) -> Result<Vec<u8>, StudyError> {
     let dir = flashscope_targets::ScratchDir::new("squashfs")?;
     let root = dir.path().join("root");

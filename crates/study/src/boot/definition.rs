@@ -1,4 +1,4 @@
-//! A study of booting as its file says it.
+//! The definition of a boot study, as in its file.
 
 use crate::definition::{Checked, Define, Filesystem};
 use crate::size::Bytes;
@@ -16,21 +16,21 @@ pub struct BootDefinition {
     pub published: Vec<Statement>,
 }
 
-/// Every root file system under every kernel is a group: one board, on which it boots twice.
+/// Each root file system with each kernel is a group: one board, on which it boots twice.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Boots {
     pub board: String,
     pub kernel: Vec<String>,
-    /// The partition: its first erase block on the chip, and how many it has.
+    /// The partition: its first erase block on the chip, and its number of erase blocks.
     pub first_block: u64,
     pub blocks: u64,
-    /// What the root file system is made of: Debian packages of the board's architecture, busybox-static among them.
+    /// Contents of the root file system: Debian packages of the board's architecture, including busybox-static.
     pub packages: Vec<String>,
-    /// Kinds of keys that its SSH server makes at the first boot, as dropbearkey calls them.
+    /// Types of the keys that its SSH server generates at the first boot, by dropbearkey's names.
     #[serde(default)]
     pub host_keys: Vec<String>,
-    /// Seconds of guest time after the login prompt.
+    /// Guest time that is recorded after the login prompt, seconds.
     pub after_prompt_s: u64,
     pub root: Vec<Root>,
 }
@@ -39,14 +39,14 @@ pub struct Boots {
 #[serde(deny_unknown_fields)]
 pub struct Root {
     pub filesystem: Filesystem,
-    /// How large its image is to be: what the packages leave is filled up with a file of random bytes.
+    /// Size of the image: a file of random bytes fills the rest. `None`: the size of the packages.
     pub image: Option<Bytes>,
 }
 
-/// One that was read and checked.
+/// A boot study that was read and checked.
 pub type BootStudy = Checked<BootDefinition>;
 
-/// The root file system's shell, which makes the image as well.
+/// The root file system's shell, which also makes the image.
 const NEEDED: &str = "busybox-static";
 const KEYS: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
 const LONGEST_WATCH_S: u64 = 3600;

@@ -1,6 +1,6 @@
-//! What the phases of all boots come to, as figures by name.
+//! Figures of all boots' phases, by name.
 //!
-//! `FS.BOOT.PHASE.WHAT`, as `jffs2.first.mount_scan.reads`, where a study has one kernel; else `KERNEL.FS.BOOT.PHASE.WHAT`.
+//! `FS.BOOT.PHASE.WHAT`, such as `jffs2.first.mount_scan.reads`, in a study with one kernel; else `KERNEL.FS.BOOT.PHASE.WHAT`.
 
 use super::result::{Boot, BootGroup};
 use crate::statement::Figures;
@@ -69,7 +69,7 @@ fn of_boot(boot: &Boot, set: &mut dyn FnMut(&str, f64)) {
             set(&format!("{name}.whole_blocks"), scan.whole_blocks as f64);
         }
     }
-    // Init scripts: what programs did until the prompt.
+    // Init scripts: programs that ran before the prompt.
     let mut init = OpCounts::default();
     for phase in &boot.phases.phases {
         if phase.kind == ActivityKind::Programs && phase.begin_ns < boot.prompt_ns {
@@ -111,7 +111,7 @@ fn key(kind: ActivityKind) -> &'static str {
         ActivityKind::BackgroundCheck => "background_check",
         ActivityKind::GarbageCollection => "garbage_collection",
         ActivityKind::Programs => "programs",
-        // A YAFFS2's own, which no boot of these studies has.
+        // Only YAFFS2 has it; no boot of these studies does.
         ActivityKind::CheckpointWrite => "checkpoint_write",
         ActivityKind::CheckpointRead => "checkpoint_read",
         ActivityKind::CheckpointErase => "checkpoint_erase",

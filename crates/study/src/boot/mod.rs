@@ -1,4 +1,4 @@
-//! Studies of booting: a root file system on flash, mounted and started twice, and the phases that its flash operations show.
+//! Boot studies: a root file system on flash is mounted and started twice, and its flash operations are split into phases.
 
 mod definition;
 mod figures;

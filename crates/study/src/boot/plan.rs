@@ -1,15 +1,15 @@
-//! The groups of a study of booting, and what each board does.
+//! The groups of a boot study, and the plan of each board.
 
 use super::definition::Boots;
 use crate::definition::Filesystem;
 
-/// One root file system under one kernel.
+/// One root file system with one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BootSpec {
     pub board: String,
     pub kernel: String,
     pub filesystem: Filesystem,
-    /// Bytes that its image is to have; 0: as large as it comes out.
+    /// Size of its image, bytes; 0: the size of its contents.
     pub image_bytes: u64,
     pub host_keys: Vec<String>,
     pub after_prompt_s: u64,
@@ -36,27 +36,27 @@ pub(super) fn groups(boots: &Boots) -> Vec<BootSpec> {
 
 /// The two boots, by name.
 pub(super) const BOOTS: [&str; 2] = ["first", "second"];
-/// The step that makes the image; it prints what it made.
+/// The step that makes the image; it prints the image's properties.
 pub(super) const STEP_MAKE: &str = "make-image";
-/// The packages' files in the boot image.
+/// The packages' files for the root file system, in the boot image.
 pub(super) const ROOTFS: &str = "rootfs";
-/// What makes its image, which is not part of it.
+/// The tools that make the image; they are not in the root file system.
 pub(super) const TOOLS: &str = "tools";
 pub(super) const MAKE_SH: &str = "/flashscope/make.sh";
-/// Where the scripts of the root file system come from.
+/// Source of the root file system's scripts.
 pub(super) const INIT_D: &str = "/flashscope/init.d";
 
-/// The step that runs the init scripts, up to the login prompt.
+/// The step that runs the init scripts until the login prompt.
 pub(super) fn init_step(boot: &str) -> String {
     format!("init-{boot}")
 }
 
-/// The plan's own mark of a boot, from before its mount until it is no longer watched.
+/// The plan's phase for a boot, from before its mount to the end of recording.
 pub(super) fn phase(boot: &str) -> String {
     format!("{boot} boot")
 }
 
-/// Makes and flashes the image; nothing of this is recorded.
+/// Makes and flashes the image; this is not recorded.
 pub(super) fn flash(spec: &BootSpec) -> Vec<String> {
     let filesystem = spec.filesystem.as_str();
     let mut make = format!("run {STEP_MAKE} /{ROOTFS}/bin/busybox sh {MAKE_SH} {filesystem} {}", spec.image_bytes);
@@ -69,7 +69,7 @@ pub(super) fn flash(spec: &BootSpec) -> Vec<String> {
     ]
 }
 
-/// Both boots under one recorder: what a kernel and its init do with the root file system, and what a shutdown does.
+/// Both boots under one recorder: the work of the kernel and init on the root file system, and of a shutdown.
 pub(super) fn boots(spec: &BootSpec) -> Vec<String> {
     let ubi = spec.filesystem == Filesystem::Ubifs;
     let (mount, thread) = match spec.filesystem {

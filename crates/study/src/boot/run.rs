@@ -1,4 +1,4 @@
-//! Runs a study of booting: a board for each root file system, and what its flash did during both boots.
+//! Runs a boot study: one board for each root file system, with the flash operations of both boots.
 
 use std::path::Path;
 
@@ -20,13 +20,13 @@ use crate::plan::modules;
 use crate::result::Inputs;
 use crate::statement::rows;
 
-/// What makes the images, on the board.
+/// Packages with the tools that make the images, on the board.
 const TOOL_PACKAGES: [&str; 1] = ["mtd-utils"];
 
-/// What makes the SSH server's keys.
+/// The program that generates the SSH server's keys.
 const KEY_MAKER: &str = "dropbearkey";
 
-/// What the root file system starts with, by its place in it.
+/// The scripts in the root file system, by their path there.
 const SCRIPTS: [(&str, &str); 7] = [
     ("rcS", include_str!("root/rcS")),
     ("rcK", include_str!("root/rcK")),
@@ -127,7 +127,7 @@ impl Kind for Boots {
     }
 }
 
-/// What the flash did in one of the boots; `partition`: its first block, and how many.
+/// The flash operations of one boot. `partition`: its first block, and its number of blocks.
 fn one_boot(
     session: &Session,
     trace: &Trace,

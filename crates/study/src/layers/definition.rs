@@ -1,4 +1,4 @@
-//! A study of layers as its file says it.
+//! The definition of a layers study, as in its file.
 
 use crate::definition::{Checked, Define, Filesystem};
 use crate::size::Bytes;
@@ -16,14 +16,14 @@ pub struct LayersDefinition {
     pub published: Vec<Statement>,
 }
 
-/// Every storage under every kernel is a group: one fresh boot.
+/// Each storage with each kernel is a group: one fresh boot.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cases {
     pub kernel: Vec<String>,
-    /// Cold reads, and writes with their syncs, in each group.
+    /// Number of cold reads, and of writes with a sync, in each group.
     pub calls: u64,
-    /// What one of them reads or writes.
+    /// Size of one read or write.
     pub bytes: Bytes,
     pub storage: Vec<MeasuredStorage>,
 }
@@ -35,12 +35,12 @@ pub struct MeasuredStorage {
     pub filesystem: Filesystem,
 }
 
-/// One that was read and checked.
+/// A layers study that was read and checked.
 pub type LayersStudy = Checked<LayersDefinition>;
 
-/// More calls than a ring holds.
+/// Largest number of calls in a group, so that their events fit into the ring.
 const MOST_CALLS: u64 = 64;
-/// A page, and what is written in one call: the agent's `create` writes pieces of this size.
+/// Largest size of one call, bytes: the agent's `create` writes pieces of this size.
 const MOST_BYTES: u64 = 65_536;
 
 impl Define for LayersDefinition {

@@ -1,6 +1,6 @@
-//! Studies of layers: where the time of single calls goes, on storage of each kind.
+//! Layers studies: time of single calls by layer, for each kind of storage.
 //!
-//! A kind of study of its own: its cells are calls that one recording holds, not runs that are compared with one another.
+//! Its cells are calls in one recording, not runs that are compared with each other.
 
 mod definition;
 mod plan;

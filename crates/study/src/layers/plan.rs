@@ -1,4 +1,4 @@
-//! The groups of a study of layers, and what each boot does.
+//! The groups of a layers study, and the plan of each boot.
 
 use super::definition::{Cases, MeasuredStorage};
 use crate::lab::{MOUNT_POINT, Mount};
@@ -19,7 +19,7 @@ impl LayersSpec {
         format!("{}-{}-{}", self.storage.board, self.kernel, self.storage.filesystem.as_str())
     }
 
-    /// Bytes of the file that is read.
+    /// Size of the file that is read, bytes.
     pub fn file_bytes(&self) -> u64 {
         self.calls * self.bytes
     }
@@ -36,10 +36,10 @@ pub(super) fn groups(cases: &Cases) -> Vec<LayersSpec> {
 }
 
 pub(super) const STEP_READ: &str = "read";
-/// The last step before the measured writes, and the only one of its name.
+/// The last step before the measured writes; its name is unique.
 pub(super) const STEP_WRITE: &str = "write";
 
-/// What is done once the storage is there; `device`: a disk's, formatted.
+/// The plan once the storage exists. `device`: a formatted disk.
 pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
     let mounting = Mount::new(spec.storage.filesystem, device);
     let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
@@ -47,11 +47,11 @@ pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
     lines.push(mounting.mount.clone());
     let create = |name: &str, bytes: u64, seed: u64| format!("create /mnt/{name} {bytes} printable {seed}");
     lines.push(create("data", spec.file_bytes(), 1));
-    // What only a first write does (blocks for a directory, an inode table's first use) is not measured.
+    // Work that only a first write causes (blocks for a directory, the first use of an inode table) is not measured.
     lines.push(create("first", spec.bytes, 2));
     lines.extend(mounting.settle());
     lines.push(format!("record-start --events block,layers --mode ring --ring {RING_KIB}"));
-    // Each read has to go to the device: nothing is read ahead.
+    // Each read must go to the device, so read-ahead is off.
     lines.push(format!(
         "run {STEP_READ} {AGENT} bench read --file /mnt/data --count {} --request {} --pattern sequential \
          --readahead fadvise-random --drop-caches",
@@ -64,7 +64,7 @@ pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
     lines
 }
 
-/// Some 40 bytes an event, 200 events a call.
+/// About 40 bytes per event, and 200 events per call.
 const RING_KIB: u32 = 8 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a study of layers found: plain data, free of host time and host paths.
+//! Results of a layers study: plain data without host time and host paths.
 
 use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
@@ -8,7 +8,7 @@ use flashscope_trace::Layer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of this document's shape; raised when a field changes its meaning.
+/// Version of this document; raised when a field changes its meaning.
 pub const LAYERS_SCHEMA: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -26,28 +26,28 @@ pub struct LayersGroup {
     pub id: String,
     pub inputs: Inputs,
     pub filesystem: String,
-    /// What it lies on, with its settings.
+    /// The storage with its settings.
     pub medium: String,
-    /// What was probed on this kernel, from user space down and up again.
+    /// The boundaries that were probed on this kernel, from user space down and back up.
     pub boundaries: Vec<Boundary>,
-    /// Cold reads, and writes with their syncs, each as one operation.
+    /// Cold reads, and writes with their syncs; each pair of write and sync is one operation.
     pub calls: Vec<CallLayers>,
-    /// The same by kind.
+    /// The calls summed by kind.
     pub sums: Vec<CallSum>,
-    /// All are listed, zero ones too.
+    /// All losses, zero counts included.
     pub losses: Vec<LossCount>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Boundary {
-    /// As the agent names it.
+    /// The agent's name of the layer.
     pub layer: String,
-    /// Function, or kernel event.
+    /// A function, or a kernel event.
     pub what: String,
 }
 
-/// Every layer's share of each kind of call, percent of its calls' time, by name: `GROUP.read.device` and so on; and, as
-/// Hasegawa et al. cut it (IPSJ, table 5): `above_block`, `block_and_driver`.
+/// Each layer's share of each kind of call, percent of the calls' time, by name: `GROUP.read.device` and so on. Also the split of Hasegawa
+/// et al. (IPSJ, table 5): `above_block`, `block_and_driver`.
 pub fn figures(groups: &[LayersGroup]) -> Figures {
     let mut figures = Figures::new();
     for group in groups {

@@ -1,4 +1,4 @@
-//! Runs a study of layers: a fresh boot for each group, and the layers of what its recording holds.
+//! Runs a layers study: a fresh boot for each group, and the layers of the calls in its recording.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub fn run(study: &LayersStudy, options: &Options, watch: &dyn RunProgress) -> R
     })
 }
 
-/// Single calls, read and written.
+/// Single reads and writes.
 struct Calls;
 
 impl Kind for Calls {

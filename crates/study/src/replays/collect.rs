@@ -1,4 +1,4 @@
-//! What a boot's port file holds, as one group of results.
+//! Reads a boot's port file as one group of results.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::error::StudyError;
 use crate::lab;
 use crate::result::Inputs;
 
-/// The parts of the agent's `bench replay` object that are used.
+/// The used fields of the agent's `bench replay` object.
 #[derive(Debug, Deserialize)]
 struct Bench {
     start_ns: u64,
@@ -43,18 +43,18 @@ struct Task {
     latencies_ns: Vec<u64>,
 }
 
-/// VLC's own buffer of a file (its option file-caching).
+/// VLC's buffer of a file, seconds (its option file-caching).
 const CACHING_S: f64 = 0.3;
 const FRAMES_S: f64 = 30.0;
-/// A pause without a read, after which a burst begins.
+/// A burst begins after a pause of this length without a read.
 const BURST_NS: u64 = 500_000_000;
-/// So near to the begin of a film a write belongs to it.
+/// A write within this time of a film's beginning belongs to it.
 const BEGIN_NS: u64 = 2_000_000_000;
 
-/// `bench replay` names the option without which a lever is not there.
+/// If the kernel lacks a lever, `bench replay` names the missing option after this text.
 const OPTION: &str = " CONFIG_";
 
-/// A boot that ended because its kernel does not have the lever.
+/// The result of a boot that ended because its kernel lacks the lever.
 pub(super) fn refused(spec: &ReplaySpec, why: &BootFailureKind) -> Option<Played> {
     let BootFailureKind::PlanFailed { reason, .. } = why else { return None };
     let at = reason.find("cgroup ").filter(|_| reason.contains(OPTION))?;
@@ -165,8 +165,8 @@ fn reads_since(tasks: &[Task], from_ns: u64) -> ReadsSince {
     ReadsSince { from_ns, total_ns }
 }
 
-/// Frames that came too late. The film plays from the latest time at which no read of the recording was late, and 0.3 s behind
-/// that, which is what VLC keeps in its buffer.
+/// Number of frames that came too late. The film starts at the earliest time for which no read of the recording was late, plus 0.3 s,
+/// VLC's buffer.
 fn late_frames(spec: &ReplaySpec, tasks: &[Task], film_s: f64) -> u64 {
     let mut bytes = vec![0u64; spec.script.files.len()];
     let own = |task: usize| task < spec.own_tasks;
@@ -179,7 +179,7 @@ fn late_frames(spec: &ReplaySpec, tasks: &[Task], film_s: f64) -> u64 {
     let size = spec.script.files.get(film).and_then(|file| file.size).unwrap_or(0);
     let rate = size.max(1) as f64 / film_s;
     let mut next = vec![0usize; spec.script.tasks.len()];
-    // Offset, length, recorded return, our return: all in seconds.
+    // Offset, length, recorded return, our return; times in seconds.
     let mut reads: Vec<(f64, f64, f64, f64)> = Vec::new();
     for call in spec.script.calls.iter().filter(|call| own(call.task)) {
         let Verb::Read { offset, length } = call.verb else { continue };
@@ -210,7 +210,7 @@ fn stages(found: &StagesFound) -> Vec<Stage> {
     found.stages.iter().zip(&found.all).map(stage).collect()
 }
 
-/// What of the application's requests shows on figures 5 to 7.
+/// The application's request pattern, as in figures 5 to 7.
 fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
     let of = |kind: RequestKind| {
         let mut found: Vec<&IoPoint> = points.iter().filter(|point| point.kind == kind).collect();
@@ -248,8 +248,8 @@ fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
     }
 }
 
-/// When the application begins to play each of its films, in its script's time: their heads are read long before, so it is the first
-/// read after the last one of the film before.
+/// The times at which the application begins to play each film, in its script's time. Films' heads are read long before, so it is the first
+/// read after the last read of the film before.
 fn begins(spec: &ReplaySpec) -> Vec<u64> {
     let mut films = std::collections::BTreeMap::<usize, Vec<u64>>::new();
     for call in spec.script.calls.iter().filter(|call| call.task < spec.own_tasks) {
@@ -268,7 +268,7 @@ fn begins(spec: &ReplaySpec) -> Vec<u64> {
     found
 }
 
-/// Of the writes, those near a begin of a film. Times are from the replay's start.
+/// The share of writes near a film's beginning. Times count from the replay's start.
 fn at_begins(begins: &[u64], writes: &[u64]) -> Option<f64> {
     if begins.len() < 2 || writes.is_empty() {
         return None;
@@ -283,8 +283,8 @@ fn analysis<'a>(trace: &'a Trace, spec: &ReplaySpec) -> BlockAnalysis<impl FnMut
     BlockAnalysis::new(move |tid, time| trace.comm(tid, time), setup).only(spec.application.first().map(String::as_str))
 }
 
-/// The application's mean delay, and what of it was others', over all its tasks' bios of a range of time. Before the others begin,
-/// runs differ too (the application waits for the file system's journal), but not by the others.
+/// The application's mean delay, and the part caused by others, over the bios of all its tasks in a range of time. Before the others begin,
+/// runs also differ (the application waits for the file system's journal), but not because of the others.
 fn delay(
     spec: &ReplaySpec,
     trace: &Trace,

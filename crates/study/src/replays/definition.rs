@@ -1,4 +1,4 @@
-//! A study of replays as its file says it.
+//! The definition of a replay study, as in its file.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct ReplaysDefinition {
 #[serde(deny_unknown_fields)]
 pub struct Replays {
     pub kernel: Vec<String>,
-    /// By board: settings of its disk, before a case's and a lever's own.
+    /// Settings of each board's disk; those of a case and a lever come after them.
     #[serde(default)]
     pub disk: BTreeMap<String, BTreeMap<String, String>>,
     pub case: Vec<Case>,
@@ -32,16 +32,16 @@ pub struct Replays {
     pub lever: Vec<Lever>,
 }
 
-/// Scripts on a storage; each kernel, lever and shift is one fresh boot.
+/// Scripts on a storage; each combination of kernel, lever and shift is one fresh boot.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What its figures' names begin with.
+    /// Prefix of its figures' names.
     pub name: String,
     pub board: String,
     pub filesystem: Filesystem,
-    /// Scripts that are built in (`flashscope study --help` names none: they lie under studies/applications), each with the seconds
-    /// after which it begins: `writer@4`. The first is the application that is looked at.
+    /// Built-in scripts from studies/applications (`flashscope study --help` does not list them), each with its start in seconds:
+    /// `writer@4`. The first one is the application under study.
     pub scripts: Vec<String>,
     #[serde(default)]
     pub disk: BTreeMap<String, String>,
@@ -49,17 +49,17 @@ pub struct Case {
     pub memory: Option<Bytes>,
     /// Length of the film that the first script plays, for late frames.
     pub film_s: Option<f64>,
-    /// Seconds by which the other scripts begin later: one boot each.
+    /// Later starts of the other scripts, seconds: one boot for each.
     #[serde(default = "no_shift")]
     pub shift_s: Vec<f64>,
-    /// Names of levers; none is one too. Empty: as the board is.
+    /// Names of levers; `none` is a valid one. Empty: the board's defaults.
     #[serde(default)]
     pub lever: Vec<String>,
     /// The case in which the same application ran alone.
     pub alone: Option<String>,
-    /// Instead of the study's kernels.
+    /// Kernels that replace the study's.
     pub kernel: Option<Vec<String>>,
-    /// Draw its requests over time.
+    /// Draw the requests over time.
     #[serde(default)]
     pub figure: bool,
 }
@@ -68,49 +68,49 @@ fn no_shift() -> Vec<f64> {
     vec![0.0]
 }
 
-/// A way to keep the application from waiting for the others.
+/// A way to protect the application from waiting for the others.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lever {
     pub name: String,
     #[serde(default)]
     pub disk: BTreeMap<String, String>,
-    /// Options of the mount of a disk, such as sync.
+    /// Mount options of a disk, such as sync.
     pub mount: Option<String>,
-    /// Files below /sys or /proc/sys, and what is written to them. One below /sys/fs/cgroup is of the root of cgroup2.
+    /// Files below /sys or /proc/sys, and their values. A file below /sys/fs/cgroup belongs to the root of cgroup2.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
     #[serde(default)]
     pub application: Change,
     #[serde(default)]
     pub others: Change,
-    /// How long the board sleeps first: io.max on a 32-bit kernel needs 300 s after boot.
+    /// Time that the board sleeps first, seconds: io.max on a 32-bit kernel needs 300 s after boot.
     #[serde(default)]
     pub after_s: u64,
-    /// Lines for systemd units that do the same; for the page.
+    /// Lines for systemd units with the same effect, for the page.
     #[serde(default)]
     pub systemd: String,
 }
 
 impl Lever {
-    /// Whether the application asks its device for something else with it, also where it is alone.
+    /// Whether the application makes other requests with this lever, also when it is alone.
     pub(super) fn changes_own_requests(&self) -> bool {
         self.mount.is_some() || self.set.keys().any(|path| path.ends_with("/read_ahead_kb"))
     }
 }
 
-/// Of a script's tasks.
+/// Changes to a script's tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     pub nice: Option<i32>,
     pub ionice: Option<String>,
-    /// Files of a cgroup, which the tasks are put into.
+    /// Files of a cgroup for the tasks, with their values.
     #[serde(default)]
     pub cgroup: BTreeMap<String, String>,
 }
 
-/// One that was read and checked.
+/// A replay study that was read and checked.
 pub type ReplaysStudy = Checked<ReplaysDefinition>;
 
 const MOST_GROUPS: usize = 500;
@@ -121,7 +121,7 @@ macro_rules! scripts {
     };
 }
 
-/// The scripts that come with flashscope.
+/// The built-in scripts.
 pub(super) const SCRIPTS: &[(&str, &str)] = scripts!(
     "everything-reader",
     "fsync-storm",
@@ -133,7 +133,7 @@ pub(super) const SCRIPTS: &[(&str, &str)] = scripts!(
     "writer",
 );
 
-/// `writer@4.5`: the script's name and the nanoseconds after which it begins.
+/// `writer@4.5`: the script's name, and its start in ns.
 fn named(word: &str) -> Result<(&str, u64), String> {
     let Some((name, seconds)) = word.split_once('@') else { return Ok((word, 0)) };
     match seconds.parse::<f64>() {
@@ -142,7 +142,7 @@ fn named(word: &str) -> Result<(&str, u64), String> {
     }
 }
 
-/// The built-in script of this name, and when it begins.
+/// The built-in script with this name, and its start.
 pub(super) fn script(word: &str) -> Result<(Script, u64), String> {
     let (name, start_ns) = named(word)?;
     let (_, text) = SCRIPTS.iter().find(|(known, _)| *known == name).ok_or_else(|| {
@@ -183,7 +183,7 @@ fn check(replays: &Replays) -> Result<(), String> {
             ));
         }
     }
-    // Each case is compared with all others.
+    // Each case is compared with all others, so their number is limited.
     if replays.case.len() > MOST_GROUPS || replays.lever.len() > MOST_GROUPS {
         return Err(format!("more than {MOST_GROUPS} cases or levers: split the study"));
     }

@@ -1,4 +1,4 @@
-//! A study's figures by name, and the levers side by side.
+//! The figures of a study by name, and the comparison of levers.
 
 use super::plan::ReplaySpec;
 use super::result::{Delay, LeverFound, ReplayGroup};
@@ -8,8 +8,8 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// The application alone on the same kernel: with the same lever where that was run, else with the same disk, else the case's first.
-/// A lever that changes what the application itself asks for (its mount, its read-ahead) is compared with itself alone.
+/// The run of the application alone on the same kernel: with the same lever if there is one, else with the same disk settings, else the
+/// case's first run. A lever that changes the application's own requests (its mount, its read-ahead) is compared with that lever alone.
 fn alone<'a>(groups: &'a [ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<&'a ReplayGroup> {
     let all = all_alone(specs, index);
     let lever = |i: &&usize| specs[**i].lever.name == specs[index].lever.name;
@@ -26,9 +26,9 @@ fn all_alone(specs: &[ReplaySpec], index: usize) -> Vec<usize> {
     (0..specs.len()).filter(of).collect()
 }
 
-/// The application's reads alone with the same lever, else with the same disk: what the lever does without the others is no
-/// protection from them. Without such a run it is unknown. As before the others begin, runs differ by where files and journal lie,
-/// only the reads since then count.
+/// The application's read time alone with the same lever, else with the same disk settings: an effect of the lever without the others is
+/// not protection from them. Unknown without such a run. Only reads since the others begin count, because before that, runs differ by the
+/// place of files and journal.
 fn alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
     let all = all_alone(specs, index);
     let lever = |i: &&usize| specs[**i].lever.name == specs[index].lever.name;
@@ -38,7 +38,7 @@ fn alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Optio
     all.iter().find(lever).or_else(other).and_then(since).map(|one| one.total_ns)
 }
 
-/// The application's reads alone and without a lever, from the moment at which the others of this run begin.
+/// The application's read time alone without a lever, from the time at which the others of this run begin.
 fn alone_without_lever_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
     let spec = &specs[index];
     let same_start = |other: &ReplaySpec| {
@@ -144,12 +144,12 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
     figures
 }
 
-/// MiB a second of the other scripts, from the first one's begin until all have ended.
+/// Throughput of the other scripts in MiB/s, from the beginning of the first one to the end of all.
 fn rate(group: &ReplayGroup) -> f64 {
     group.others_bytes as f64 / MIB / (group.others_ns as f64 / 1e9)
 }
 
-/// Mean, least, most.
+/// Mean, smallest and largest value.
 fn spread(values: &[f64]) -> [f64; 3] {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -167,7 +167,7 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             continue;
         }
         let runs: Vec<usize> = (0..specs.len()).filter(|&i| same(&specs[i])).collect();
-        // An application that reads nothing waits for no read: there is nothing to compare.
+        // An application without reads waits for no read: nothing can be compared.
         let p99_ms: Option<Vec<f64>> = runs.iter().map(|&i| groups[i].player.p99_ns.map(ms)).collect();
         let Some(p99_ms) = p99_ms else { continue };
         let of = |value: &dyn Fn(usize) -> f64| spread(&runs.iter().map(|&i| value(i)).collect::<Vec<_>>());

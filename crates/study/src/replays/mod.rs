@@ -1,8 +1,8 @@
-//! Studies of replays: recorded applications, alone and together, on boards, and what protects one from another.
+//! Replay studies: recorded applications, alone and together, on boards, and ways to protect one from another.
 //!
-//! Input: replay scripts and a list of cases, each on a board's storage. Output: for each boot the stages of the application's
-//! requests, their pattern, its waits and late frames, and what others got done; by name, as figures. Limits: the scripts say what the
-//! application requested when it was recorded; it does not decide anew.
+//! Input: replay scripts and a list of cases, each on a board's storage. Output: for each boot the stages of the application's requests,
+//! their pattern, its waits and late frames, and the throughput of the others, as figures by name. Limits: a script repeats the requests of
+//! the recording; the application cannot decide differently.
 
 mod collect;
 mod definition;

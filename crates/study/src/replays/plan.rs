@@ -1,4 +1,4 @@
-//! The groups of a study of replays, and what each boot does.
+//! The groups of a replay study, and the plan of each boot.
 
 use super::definition::{Case, Change, Lever, Replays, script};
 use super::script::{Cgroup, Script};
@@ -14,14 +14,15 @@ pub(super) struct ReplaySpec {
     pub case: Case,
     pub lever: Lever,
     pub kernel: String,
-    /// All scripts of the case as one.
+    /// All scripts of the case joined to one.
     pub script: Script,
-    /// How many of its tasks are the application's.
+    /// Number of its tasks that belong to the application.
     pub own_tasks: usize,
-    /// The application's and the others' processes.
+    /// Process names of the application and of the others.
     pub application: Vec<String>,
     pub others: Vec<String>,
-    /// From when on its delay is measured: since the others began, or, where it is alone, since those began that it is compared with.
+    /// Times from which its delay is measured: the start of the others; or, if it is alone, the starts of the others in the runs that it is
+    /// compared with.
     pub delay_from_ns: Vec<u64>,
 }
 
@@ -30,13 +31,13 @@ impl ReplaySpec {
         format!("replays-{}-{}", self.case.board, self.name.replace('.', "-"))
     }
 
-    /// When the first of the others' calls is due.
+    /// The time of the others' first call.
     pub fn others_begin_ns(&self) -> u64 {
         let others = self.script.calls.iter().filter(|call| call.task >= self.own_tasks);
         others.map(|call| self.script.tasks[call.task].start_ns + call.time_ns).min().unwrap_or(0)
     }
 
-    /// The group of the same application alone on the same kernel and with the same lever, else as the board is.
+    /// The group with the same application alone on the same kernel, with the same lever, else without a lever.
     pub fn alone(&self) -> Option<&str> {
         self.case.alone.as_deref()
     }
@@ -110,7 +111,7 @@ fn spec(name: String, case: Case, lever: Lever, kernel: String, shift_ns: u64) -
     Some(spec)
 }
 
-/// Gives a script's tasks priorities, and a cgroup of this name.
+/// Gives a script's tasks priorities, and a cgroup with this name.
 fn change(script: &mut Script, change: &Change, cgroup: &str) {
     for task in &mut script.tasks {
         task.nice = change.nice.or(task.nice);
@@ -130,7 +131,7 @@ pub(super) const SCRIPT: &str = "/flashscope/script";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const RING_KIB: u32 = 16 * 1024;
 
-/// What is done once the storage is there; `device`: a disk's, formatted.
+/// The plan once the storage exists. `device`: a formatted disk.
 pub(super) fn plan(spec: &ReplaySpec, device: Option<&str>) -> Vec<String> {
     let mut mounting = Mount::new(spec.case.filesystem, device);
     if let (Some(options), Some(plain)) = (&spec.lever.mount, mounting.mount.strip_suffix(" -")) {

@@ -1,4 +1,4 @@
-//! Runs a study of replays: a board for each case, with each lever and shift.
+//! Runs a replay study: one board for each case, lever and shift.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub fn run(study: &ReplaysStudy, options: &Options, watch: &dyn RunProgress) -> 
                 groups.push(*group);
                 ran.push(spec.clone());
             }
-            // One line for all shifts.
+            // One entry for all shifts.
             Played::Refused(lever) if refused.contains(&lever) => {}
             Played::Refused(lever) => refused.push(lever),
         }
@@ -97,7 +97,7 @@ impl Kind for Replayed {
     }
 }
 
-/// The script's files under their numbers, as `bench replay --existing` looks for them.
+/// The script's files, named by their numbers, for `bench replay --existing`.
 fn files_image(spec: &ReplaySpec) -> Result<Vec<u8>, StudyError> {
     let names: Vec<String> = (0..spec.script.files.len()).map(|file| file.to_string()).collect();
     let files: Vec<(&str, u64, &str, u64)> = names

@@ -1,10 +1,10 @@
-//! The script of `bench replay` (docs/reference/replay-script.md, "The replay script"): read, checked, put together, written.
+//! The script of `bench replay` (docs/reference/replay-script.md, "The replay script"): read, checked, combined, written.
 //!
-//! The agent reads the same grammar (agent/replay_script.c); here it is checked before a board is booted for it.
+//! The agent parses the same grammar (agent/replay_script.c). The check here comes before a board is booted.
 
 use std::fmt::Write as _;
 
-/// What the first line of a script begins with; a version follows.
+/// The beginning of a script's first line; a version follows.
 pub const MAGIC: &str = "flashscope-replay ";
 /// The version that is written.
 pub const VERSION: u32 = 2;
@@ -28,7 +28,7 @@ pub struct Script {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// `None`: not there before a call creates it.
+    /// `None`: the file does not exist before a call creates it.
     pub size: Option<u64>,
     pub label: String,
 }
@@ -36,7 +36,7 @@ pub struct File {
 /// A process of the replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// As the kernel has it: 15 bytes at most are kept.
+    /// The kernel's name: at most 15 bytes are kept.
     pub name: String,
     /// Added to the times of its calls.
     pub start_ns: u64,
@@ -49,14 +49,14 @@ pub struct Task {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     pub name: String,
-    /// Files such as `io.max` and what is written to them; `{device}` is the disk below the directory.
+    /// Files such as `io.max`, with their values; `{device}` is the disk of the directory.
     pub settings: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub time_ns: u64,
-    /// How long it took when it was recorded; 0: unknown.
+    /// Recorded duration; 0: unknown.
     pub took_ns: u64,
     pub task: usize,
     pub file: usize,
@@ -86,7 +86,7 @@ pub enum Verb {
     FaultWrite(u64),
 }
 
-/// A line that cannot be.
+/// An invalid line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}:{line}: {why}")]
 pub struct ScriptError {
@@ -96,7 +96,7 @@ pub struct ScriptError {
 }
 
 impl Script {
-    /// `name` is what errors call the text by.
+    /// `name`: the text's name in errors.
     pub fn parse(name: &str, text: &str) -> Result<Script, ScriptError> {
         let at = |line: usize, why: String| ScriptError { name: name.to_owned(), line: line + 1, why };
         let mut lines = text.split('\n').enumerate();
@@ -123,7 +123,7 @@ impl Script {
         Ok(reader.script)
     }
 
-    /// Adds another's tasks and files, which begin `start_ns` later.
+    /// Adds another script's tasks and files, started `start_ns` later.
     pub fn beside(&mut self, other: Script, start_ns: u64) {
         let (files, tasks) = (self.files.len(), self.tasks.len());
         self.files.extend(other.files);
@@ -141,17 +141,17 @@ impl Script {
             };
             Call { task: call.task + tasks, file: call.file + files, verb, ..call }
         }));
-        // Stable: a task's calls of one time stay in their order.
+        // The sort is stable: calls of a task with one time keep their order.
         self.calls.sort_by_key(|call| call.time_ns);
     }
 
-    /// Of the calls, with the tasks' starts.
+    /// End of the last call, with the tasks' starts.
     pub fn duration_ns(&self) -> u64 {
         let end = |call: &Call| self.tasks[call.task].start_ns.saturating_add(call.time_ns + call.took_ns);
         self.calls.iter().map(end).max().unwrap_or(0)
     }
 
-    /// Bytes of the files that are made before the first call.
+    /// Total size of the files that are made before the first call, bytes.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().filter_map(|file| file.size).sum()
     }
@@ -205,7 +205,7 @@ fn call_line(call: &Call) -> String {
     format!("{verb} {}{took} {} {}{rest}", call.time_ns, call.task, call.file)
 }
 
-/// Spaces and what a line cannot hold, as `%20`.
+/// Escapes spaces, and characters that a line cannot contain, as `%20`.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -235,15 +235,15 @@ fn unescape(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A script as far as it is read.
+/// A script that is being read.
 struct Reader {
     version: u32,
     script: Script,
-    /// What any call so far makes of each file's size.
+    /// The size that each file has after the calls so far.
     most: Vec<u64>,
 }
 
-/// The forms of calls, for the message about a wrong one.
+/// The forms of calls, for error messages.
 const FORMS: [(&str, &str); 12] = [
     ("read", " OFFSET LENGTH"),
     ("write", " OFFSET LENGTH"),
@@ -259,7 +259,7 @@ const FORMS: [(&str, &str); 12] = [
     ("fault-write", " OFFSET"),
 ];
 
-/// Whole decimal digits alone: `+5` is none.
+/// A number of decimal digits only: `+5` is invalid.
 fn number(word: &str, most: u64) -> Option<u64> {
     let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     word.parse().ok().filter(|&number| digits && number <= most)
@@ -366,7 +366,7 @@ impl Reader {
         for word in words {
             let value = word.split_once('=').and_then(|(file, value)| Some((file, unescape(value)?)));
             let (file, value) = value.ok_or("a cgroup's setting that is not FILE=VALUE")?;
-            // Not cgroup.procs, cgroup.kill and the like: a script says nothing about processes that are not its own.
+            // cgroup.procs, cgroup.kill and so on are refused: a script must not affect other processes.
             if !plain(file) || !["io.", "memory.", "cpu.", "pids."].iter().any(|of| file.starts_with(of)) {
                 return Err("a cgroup's setting of a file that is none of io.*, memory.*, cpu.* and pids.*".to_owned());
             }

@@ -1,4 +1,4 @@
-//! What a boot's port file holds, as one group of results.
+//! Reads a boot's port file as one group of results.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::error::StudyError;
 use crate::lab;
 use crate::result::Inputs;
 
-/// The parts of the agent's `bench postmark` object that are used.
+/// The used fields of the agent's `bench postmark` object.
 #[derive(Debug, Deserialize)]
 struct Bench {
     contents: String,
@@ -101,14 +101,14 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         group.losses = losses(&trace);
         group.inputs = group.inputs.recorded(trace.facts());
         let bytes = session.recordings.first().map_or(0, |recording| recording.bytes);
-        // What flashmon's events become in flight is no measure of its log, whose entries are of one size.
+        // The bytes of flashmon's events in the trace say nothing about its log, whose entries have a fixed size.
         group.ring = group.ring.filter(|_| !spec.tracer.is_flashmon()).map(|ring| RingUse { bytes, ..ring });
     }
     group.parts = parts;
     Ok(group)
 }
 
-/// A program's time from its start to its end.
+/// The time of a program from its start to its end.
 fn raw_part(session: &Session, spec: &RunSpec, step: &str) -> Result<Part, StudyError> {
     let done = lab::finished(session, &spec.id(), step)?;
     match (done.begin_ns, done.end_ns) {
@@ -117,7 +117,7 @@ fn raw_part(session: &Session, spec: &RunSpec, step: &str) -> Result<Part, Study
     }
 }
 
-/// What `/proc/uptime` says that the processor did not idle since it was started; both its times are in hundredths of a second.
+/// Time that the processor was not idle since it started, from `/proc/uptime`, whose times are in hundredths of a second.
 fn busy(spec: &RunSpec, step: &flashscope_trace::Step) -> Result<u64, StudyError> {
     let text = String::from_utf8_lossy(&step.stdout);
     let hundredths = |word: Option<&str>| -> Option<u64> {
@@ -151,7 +151,7 @@ fn postmark_parts(session: &Session, spec: &RunSpec, work: &PostmarkWork) -> Res
             .into();
     let after = session.phases().iter().find(|phase| phase.name == PHASE_AFTER).and_then(|phase| phase.end_ns);
     if let Some(end_ns) = after {
-        // What the benchmark itself does between its last file and its end, removing directories, is in it.
+        // This part includes the benchmark's own work after its last file: removing directories.
         parts.push(part(PHASE_AFTER, phases.delete.end_ns, end_ns));
     }
     let facts = PostmarkFacts {
@@ -175,7 +175,7 @@ fn postmark_parts(session: &Session, spec: &RunSpec, work: &PostmarkWork) -> Res
     Ok((parts, bench.total_ns, Some(facts)))
 }
 
-/// One pass over the events: by part, by task, over time.
+/// One pass over the events: counts by part, by task, and over time.
 fn count(trace: &Trace, parts: &mut [Part], group: &mut RunGroup) -> Result<(), StudyError> {
     let begin = parts.first().map_or(0, |part| part.begin_ns);
     let end = parts.last().map_or(0, |part| part.end_ns);

@@ -1,4 +1,4 @@
-//! A study of runs as its file says it.
+//! The definition of a runs study, as in its file.
 
 use std::collections::BTreeMap;
 
@@ -23,17 +23,17 @@ pub struct RunsDefinition {
     pub published: Vec<Statement>,
 }
 
-/// Every value of a case's lists under every kernel and tracer is a group: one fresh boot.
+/// Each value in a case's lists, with each kernel and tracer, is a group: one fresh boot.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Runs {
     pub board: String,
     pub kernel: Vec<String>,
-    /// NAND partition that a case has.
+    /// Size of the NAND partition of each case.
     pub partition: Bytes,
     #[serde(default = "ring")]
     pub tracer: Vec<Tracer>,
-    /// How long the flash is watched after a file system's workload has ended.
+    /// Recording time after the end of a file system's workload, seconds.
     #[serde(default)]
     pub watch_s: u64,
     pub case: Vec<Case>,
@@ -46,25 +46,25 @@ fn ring() -> Vec<Tracer> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What its figures' names begin with.
+    /// Prefix of its figures' names.
     pub name: String,
     pub filesystem: Option<Filesystem>,
-    /// Of the mount.
+    /// Mount options.
     pub options: Option<String>,
-    /// RAM of the board, where what the simulated chip holds of a workload leaves too little of the board's own.
+    /// RAM of the board, for workloads whose data in the simulated chip leaves too little of the board's own.
     pub memory: Option<Bytes>,
-    /// Instead of the study's.
+    /// Tracers that replace the study's.
     pub tracer: Option<Vec<Tracer>>,
     #[serde(default = "keep")]
     pub readahead: Vec<Readahead>,
-    /// Files below /proc/sys and what is written to them before the workload: how the kernel writes back, say.
+    /// Files below /proc/sys, and their values before the workload, such as settings of writeback.
     #[serde(default)]
     pub sysctl: BTreeMap<String, String>,
-    /// Files of one size, instead of the configuration's range.
+    /// Files of one size; replaces the configuration's range.
     #[serde(default)]
     pub file_size: Vec<Bytes>,
     pub postmark: Option<Postmark>,
-    /// One run for each of these seeds, in place of `postmark.seed`.
+    /// One run for each of these seeds; replaces `postmark.seed`.
     #[serde(default)]
     pub seed: Vec<u64>,
     pub raw: Option<Raw>,
@@ -74,7 +74,7 @@ fn keep() -> Vec<Readahead> {
     vec![Readahead::Keep]
 }
 
-/// Settings of `bench postmark`; what is not said is the configuration's.
+/// Settings of `bench postmark`; missing values come from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Postmark {
@@ -85,7 +85,7 @@ pub struct Postmark {
     pub transactions: Option<u64>,
     pub subdirectories: Option<u64>,
     pub read_bias: Option<u64>,
-    /// Of the largest file.
+    /// Size of the largest file.
     pub size_max: Option<Bytes>,
     pub contents: Option<String>,
     /// Drop the caches before each file that is read.
@@ -97,8 +97,8 @@ fn seed() -> u64 {
     42
 }
 
-/// `flash_erase` of the whole partition, then `nandwrite` and `nanddump` of so many bytes (mtd-utils), each so many times, one
-/// place after the other (then with busybox's shell).
+/// `flash_erase` of the whole partition, then `nandwrite` and `nanddump` (mtd-utils) of this many bytes, each this many times, at
+/// consecutive places (then through busybox's shell).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
@@ -115,15 +115,15 @@ fn once() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tracer {
-    /// Not at all.
+    /// Without recording.
     None,
-    /// By tracefs into the ring, which is read once at the end.
+    /// By tracefs to the ring, which is read once at the end.
     Ring,
-    /// By tracefs, drained while it is recorded.
+    /// By tracefs, drained during the recording.
     Stream,
-    /// By our module flashmon into its log, which is read once at the end.
+    /// By our module flashmon to its log, which is read once at the end.
     FlashmonRing,
-    /// By flashmon, drained while it is recorded.
+    /// By flashmon, drained during the recording.
     FlashmonStream,
 }
 
@@ -143,14 +143,14 @@ impl Tracer {
     }
 }
 
-/// One that was read and checked.
+/// A runs study that was read and checked.
 pub type RunsStudy = Checked<RunsDefinition>;
 
 /// Longer than any collector was seen to work.
 const MOST_SECONDS: u64 = 3600;
-/// What the chip's pages may take of the board's RAM; the tools' data take as much of it again for each of their times.
+/// Limit for the chip's pages in the board's RAM; the tools' data take the same amount again for each repetition.
 const MOST_RAW_BYTES: u64 = 64 << 20;
-/// What QEMU's `virt` boots an armhf kernel with.
+/// RAM sizes with which QEMU's `virt` boots an armhf kernel.
 const MEMORY: std::ops::RangeInclusive<u64> = 32 << 20..=2 << 30;
 const MOST_GROUPS: usize = 1000;
 
@@ -160,7 +160,7 @@ impl Define for RunsDefinition {
     }
 }
 
-/// A figure's name is made of these: a letter or digit first, no space, no slash.
+/// Characters for figures' names: a letter or digit first, no space, no slash.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
@@ -174,7 +174,7 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
     if runs.partition.0 == 0 || runs.watch_s > MOST_SECONDS {
         return Err(format!("runs.partition is 0, or runs.watch_s more than {MOST_SECONDS}"));
     }
-    // Each case is compared with those before it.
+    // Each case is compared with those before it, so their number is limited.
     if runs.case.len() > MOST_GROUPS {
         return Err(format!("more than {MOST_GROUPS} cases: split the study"));
     }

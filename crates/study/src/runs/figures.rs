@@ -1,4 +1,4 @@
-//! A study's figures by name: `CASE[.SIZE][.raN][.TRACER][.PART].QUANTITY`.
+//! The figures of a study by name: `CASE[.SIZE][.raN][.TRACER][.PART].QUANTITY`.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(super) fn figures(groups: &[RunGroup], costs: &[Cost], spreads: &[Spread]) -
         figures.extend(cost.us_an_event().map(|us| (format!("{name}.us_an_event"), us)));
     }
     shares(&mut figures, groups);
-    // Figures that a division by nothing made are none.
+    // Divisions by zero give no figure.
     figures.retain(|_, value| value.is_finite());
     figures.values_mut().for_each(|value| *value = (*value * 1e6).round() / 1e6);
     figures
@@ -92,7 +92,7 @@ fn counts(put: &mut impl FnMut(&str, f64), prefix: &str, of: &OpCounts) {
     put(&format!("{prefix}erases"), of.erases as f64);
 }
 
-/// What tracing adds, of the whole and of each part that was timed.
+/// The tracing cost of the whole run and of each timed part.
 pub(super) fn costs(groups: &[RunGroup]) -> Vec<Cost> {
     let mut costs = Vec::new();
     for traced in groups.iter().filter(|group| group.tracer != Tracer::None) {
@@ -118,7 +118,7 @@ pub(super) fn costs(groups: &[RunGroup]) -> Vec<Cost> {
     costs
 }
 
-/// The costs of runs that differ in their seed alone, as one: the median, the least and the most.
+/// The costs of runs that differ in their seed only, combined: median, smallest and largest value.
 pub(super) fn spreads(costs: &[Cost]) -> Vec<Spread> {
     let mut alike: Vec<(String, Vec<&Cost>)> = Vec::new();
     for cost in costs {
@@ -154,7 +154,7 @@ pub(super) fn spreads(costs: &[Cost]) -> Vec<Spread> {
         .collect()
 }
 
-/// Of an ascending list that is not empty.
+/// The median of an ascending list that is not empty.
 fn median(values: &[f64]) -> f64 {
     let middle = values.len() / 2;
     match values.len() % 2 {
@@ -163,14 +163,14 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// `ubifs.seed7` → `ubifs`; `None` where the name has no seed.
+/// `ubifs.seed7` → `ubifs`; `None` for a name without a seed.
 fn without_seed(name: &str) -> Option<String> {
     let (before, after) = name.split_once(".seed")?;
     Some(format!("{before}{}", after.trim_start_matches(|c: char| c.is_ascii_digit())))
 }
 
-/// What read throughput at a share of the files is with read-ahead off, in units of that with it on: of each size, and the
-/// least and the most of all sizes of a case.
+/// Read throughput with read-ahead off relative to on, for each share of the files: for each size, and the smallest and largest over all
+/// sizes of a case.
 fn shares(figures: &mut Figures, groups: &[RunGroup]) {
     let mut spread: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for off in groups {

@@ -1,7 +1,6 @@
-//! Studies of runs: whole workloads (Postmark, raw erases, writes and reads), each on a fresh boot, under a tracer or without.
+//! Runs studies: whole workloads (Postmark, raw erases, writes and reads), each on a fresh boot, with or without a tracer.
 //!
-//! A kind of study of its own: a case is timed and counted as a whole and by its parts, and every figure of it has a name, by
-//! which published statements are compared with it.
+//! A case is timed and counted as a whole and by its parts. Every figure has a name, by which published statements are compared with it.
 
 mod collect;
 mod definition;

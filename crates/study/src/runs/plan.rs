@@ -1,4 +1,4 @@
-//! The groups of a study of runs, and what each boot does.
+//! The groups of a runs study, and the plan of each boot.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::size::Bytes;
 /// One fresh boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunSpec {
-    /// What its figures' names begin with: the case, and what distinguishes it from the case's others.
+    /// Prefix of its figures' names: the case, and the values that distinguish its runs.
     pub name: String,
     pub case: String,
     pub board: String,
     pub kernel: String,
     pub tracer: Tracer,
-    /// The same is run without a tracer as well: what the processor did is taken.
+    /// The same run also exists without a tracer: the processor's busy time is measured.
     pub compared: bool,
     pub partition: Bytes,
-    /// Instead of the board's.
+    /// RAM that replaces the board's.
     pub memory: Option<Bytes>,
     pub work: Work,
 }
@@ -115,18 +115,18 @@ fn works(case: &Case, watch_s: u64) -> Vec<(String, Work)> {
     works
 }
 
-/// One run of Postmark of a study, by itself.
+/// One Postmark run of a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostmarkCommand {
     pub name: String,
     pub filesystem: Filesystem,
-    /// Of the mount.
+    /// Mount options.
     pub options: Option<String>,
     pub readahead: Readahead,
     pub command: String,
 }
 
-/// Every run of Postmark of a study, with the command as its plan has it.
+/// All Postmark runs of a study, with the commands in its plans.
 pub fn postmark_commands(runs: &Runs) -> Vec<PostmarkCommand> {
     let works = runs.case.iter().flat_map(|case| works(case, runs.watch_s));
     let commands = works.filter_map(|(name, work)| match work {
@@ -140,20 +140,20 @@ pub fn postmark_commands(runs: &Runs) -> Vec<PostmarkCommand> {
 }
 
 pub(super) const STEP_POSTMARK: &str = "postmark";
-/// Named like the parts that they are.
+/// Named like the parts of the run.
 pub(super) const RAW_STEPS: [&str; 3] = ["erase", "write", "read"];
 pub(super) const PHASE_AFTER: &str = "after";
 const RAW_DATA: &str = "/tmp/data";
-/// The processor's seconds since its start, and of them those that it idled.
+/// Steps that print the processor's seconds since its start, and its idle seconds.
 pub(super) const IDLE_STEPS: [&str; 2] = ["idle-before", "idle-after"];
 const IDLE: &str = "/proc/uptime";
 
-/// Entries of flashmon's log: as much RAM.
+/// Number of entries in flashmon's log: as much RAM as the ring.
 pub(super) const FLASHMON_LOG: u32 = RING_KIB * 1024 / 16;
 
 pub(super) const RAW_SCRIPT: &str = "/raw";
 
-/// Writes or reads several times: one step, so that it has one time.
+/// Several writes or reads in one step, so that they have one time.
 pub(super) fn raw_script(raw: &Raw) -> String {
     let (bytes, times) = (raw.bytes.0, raw.times);
     format!(
@@ -165,7 +165,7 @@ pub(super) fn raw_script(raw: &Raw) -> String {
     )
 }
 
-/// What is done once the chip is there.
+/// The plan once the chip exists.
 pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
     let mut lines = vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")];
     let start = match spec.tracer {
@@ -272,7 +272,7 @@ mod tests {
     fn a_cost_is_taken_without_and_with_the_tracer() {
         let specs = specs(include_str!("../../../../studies/tracer-cost.toml"));
         let of = |name: &str| specs.iter().filter(|spec| spec.name == name).map(plan).collect::<Vec<_>>();
-        // What flashmon costs on the default board is of this kind, too.
+        // The study of flashmon's cost on the default board is of this kind too.
         assert_eq!(self::specs(include_str!("../../../../bench/flashmon-cost.toml")).len(), 12);
         for (name, tracers) in [("raw", 5), ("ubifs.seed42", 4)] {
             let plans = of(name);

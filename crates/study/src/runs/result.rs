@@ -1,4 +1,4 @@
-//! What a study of runs found: plain data, free of host time and host paths.
+//! Results of a runs study: plain data without host time and host paths.
 
 use super::definition::Tracer;
 use crate::result::{Header, Inputs};
@@ -8,7 +8,7 @@ use flashscope_analysis::flash::{Geometry, OpCounts, TaskOps, Timeline};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of this document's shape; raised when a field changes its meaning.
+/// Version of this document; raised when a field changes its meaning.
 pub const RUNS_SCHEMA: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -16,14 +16,14 @@ pub struct RunsResult {
     #[serde(flatten)]
     pub header: Header,
     pub groups: Vec<RunGroup>,
-    /// What tracing added, where runs were made without it as well.
+    /// The tracing costs, if the runs were also made without tracing.
     pub costs: Vec<Cost>,
-    /// The same of runs that differ in their seed alone.
+    /// The costs of runs that differ in their seed only.
     #[serde(default)]
     pub spreads: Vec<Spread>,
-    /// Every figure of the groups by name, and those that two or more groups make together.
+    /// All figures of the groups by name, and those that combine two or more groups.
     pub figures: Figures,
-    /// Published statements and ours.
+    /// Published statements with our values.
     pub published: Vec<Row>,
 }
 
@@ -31,7 +31,7 @@ pub struct RunsResult {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RunGroup {
     pub id: String,
-    /// What its figures' names begin with.
+    /// Prefix of its figures' names.
     pub name: String,
     pub case: String,
     pub inputs: Inputs,
@@ -40,32 +40,32 @@ pub struct RunGroup {
     pub geometry: Geometry,
     pub chip_blocks: u32,
     pub partition_bytes: u64,
-    /// Of Postmark.
+    /// Facts of a Postmark run.
     pub postmark: Option<PostmarkFacts>,
-    /// What is timed: the sum of the parts but "after".
+    /// The measured time: the sum of all parts except "after".
     pub total_ns: u64,
-    /// From before the workload to the end of watching, what the processor did not idle, whose it was: file systems' threads and
-    /// the recorder as well. Where runs are compared; the kernel counts in steps of 10 ms.
+    /// Time that the processor was not idle, from before the workload to the end of recording, including file systems' threads and the
+    /// recorder. Only for runs that are compared; the kernel counts in steps of 10 ms.
     #[serde(default)]
     pub busy_ns: Option<u64>,
     pub parts: Vec<Part>,
-    /// From the first part's begin to the last one's end; `None` where nothing was recorded.
+    /// Operations from the beginning of the first part to the end of the last one; `None` if nothing was recorded.
     pub all: Option<OpCounts>,
     pub by_task: Vec<TaskOps>,
-    /// The workload and as long again after it; and all of it, where there is more.
+    /// The workload and an equal time after it; and the whole time, if it is longer.
     pub timelines: Vec<Timeline>,
     pub ring: Option<RingUse>,
-    /// All are listed, zero ones too; none where nothing was recorded.
+    /// All losses, zero counts included; empty if nothing was recorded.
     pub losses: Vec<LossCount>,
 }
 
-/// What `bench postmark` says of itself.
+/// The properties that `bench postmark` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PostmarkFacts {
     pub filesystem: String,
-    /// Of the mount, where any were given.
+    /// Mount options, if any.
     pub options: Option<String>,
-    /// As asked, and the knob's value while it ran.
+    /// The requested setting, and the effective one during the run.
     pub readahead: String,
     pub readahead_kib: Option<u64>,
     pub size_min_bytes: u64,
@@ -83,7 +83,7 @@ pub struct PostmarkFacts {
     pub crc32: u32,
 }
 
-/// Read throughput when so much of each file is read.
+/// Read throughput for a share of each file.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Share {
     pub percent: u64,
@@ -92,7 +92,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// 2^20 bytes a second of read().
+    /// Throughput of read() in MiB/s.
     pub fn mib_per_s(&self) -> f64 {
         self.bytes as f64 * 1e9 / (1u64 << 20) as f64 / self.read_ns as f64
     }
@@ -115,28 +115,28 @@ impl Part {
     }
 }
 
-/// What a recording took of the kernel's ring buffer.
+/// Data of a recording in the kernel's ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct RingUse {
     pub events: u64,
-    /// Of whole sub-buffers, as they left the ring.
+    /// Bytes of whole sub-buffers, as they left the ring.
     pub bytes: u64,
 }
 
-/// The time of a run, or of a part of it, without and with the tracer: two boots of the same.
+/// The time of a run or a part of it, without and with the tracer: two equal boots.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Cost {
     pub name: String,
-    /// Of the whole: empty. `busy`: of the processor's time, until the end of watching.
+    /// Empty: the whole run. `busy`: the processor's time, until the end of recording.
     pub part: String,
     pub tracer: Tracer,
     pub without_ns: u64,
     pub with_ns: u64,
-    /// That were recorded meanwhile.
+    /// Events that were recorded meanwhile.
     pub events: u64,
 }
 
-/// The part of a [`Cost`] that is the processor's time.
+/// The part of a [`Cost`] for the processor's time.
 pub(super) const PART_BUSY: &str = "busy";
 
 /// Costs of runs with several seeds.
@@ -146,11 +146,11 @@ pub struct Spread {
     pub part: String,
     pub tracer: Tracer,
     pub seeds: usize,
-    /// The median, and the ends.
+    /// The median, and the smallest and largest value.
     pub percent: f64,
     pub least_percent: f64,
     pub most_percent: f64,
-    /// The median; `None` where a run has no event.
+    /// The median; `None` if a run has no event.
     pub us_an_event: Option<f64>,
 }
 
