@@ -7,12 +7,12 @@ use super::{
     percent, small_files,
 };
 use crate::Evidence;
-use crate::OWN_RECORDING;
 use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::kernel_threads::is_worker;
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
+use crate::{OWN_RECORDING, task_name};
 use flashscope_trace::FileId;
 use std::collections::BTreeMap;
 
@@ -35,8 +35,13 @@ const MOST_KNOWN_PERCENT: f64 = 75.0;
 const MOST_BEHIND_PERCENT: f64 = 50.0;
 /// And so much of the time in its syncs.
 const MIN_BEHIND_PERCENT: f64 = 20.0;
+/// A file that is synced more often is no file that is written once.
+const SYNCS_A_FILE: u64 = 2;
+/// Of the files that are synced more often, so many are looked up, whether they are directories.
+const MAX_LOOKED_UP: usize = 8;
 
 const FLUSHES: &str = "flushes of the device";
+const DPKG: &str = "dpkg";
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut processes: Vec<&str> = Vec::new();
@@ -53,7 +58,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 /// One finding for all of a name where they are threads of one process, where they sync one file or databases, as a server's processes do,
-/// or are many, as where a script starts one for each of its syncs; else one for each.
+/// where they are five that each sync files of their own, or are many, as where a script starts one for each of its syncs; else one for
+/// each.
 fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
     let together = || of_processes(seen, &seen.storage.tasks_called(name, all), all);
     let syncs: Syncs = syncs_of(seen, all).map(Syncs::of).sum();
@@ -61,10 +67,11 @@ fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
     let most = all.iter().map(|one| syncs_of(seen, &[*one]).map(Syncs::of).sum::<Syncs>().n).max().unwrap_or(0);
     let are_many = percent(most, syncs.n) < MOST_OF_ALL_PERCENT;
     let are_of_databases =
-        || rollback_journal(seen, syncs, false, "").is_some() || !write_ahead_log(seen, syncs, "").is_empty();
+        || !rollback_journal(seen, syncs, false, "").is_empty() || !write_ahead_log(seen, syncs, "").is_empty();
     let are_one = || {
         synced_file(seen, syncs.n, syncs.ns).is_some()
             || are_many && (seen.storage.are_threads_of_one(all) || are_of_databases())
+            || are_many && all.len() >= MIN_PROCESSES && have_own_files(seen, syncs.n)
     };
     if all.len() > 1 && are_one() {
         return together().into_iter().collect();
@@ -121,7 +128,9 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Renamed
     } else if writes == 0 && call == "fsync" && synced.is_some_and(|(_, is_directory)| is_directory) {
         Synced::Names
-    } else if synced.is_none() && small_files::are_synced(seen, names, whole) {
+    } else if is_script(names, n) && have_own_files(seen, n) {
+        Synced::FilesOfScript
+    } else if synced.is_none() && (small_files::are_synced(seen, names, whole) || have_own_files(seen, n)) {
         Synced::Files
     } else {
         Synced::Records
@@ -129,20 +138,22 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     let all = Syncs { n, ns };
     // The log of a database is not the program's to sync: its transactions are.
     let mut advice = write_ahead_log(seen, all, &of);
-    let is_log = !advice.is_empty();
-    if advice.is_empty() {
-        advice.push(less_often(call, &of_what.gain_of(&named, process), of_what));
+    let is_renamed = of_what == Synced::Renamed;
+    advice.splice(0..0, rollback_journal(seen, all, is_renamed, &of));
+    let is_of_sqlite = !advice.is_empty();
+    if is_renamed && task_name(names[0]) == DPKG {
+        advice.extend(of_dpkg(whole, n - whole));
+    } else if !is_of_sqlite {
+        advice.push(less_often(seen, call, &of_what.gain_of(&syncs, process), of_what));
     }
     if call == "sync" {
         advice.push(one_file_alone());
     }
-    let is_renamed = of_what == Synced::Renamed;
-    let of_database = rollback_journal(seen, all, is_renamed, &of).or_else(|| commit_log(seen, all, &of));
-    advice.splice(0..0, of_database);
+    advice.splice(0..0, commit_log(seen, all, &of).filter(|_| !is_of_sqlite));
     if let Some((culprit, part)) = behind {
         advice.insert(0, of_lower_priority(seen, culprit, part));
     }
-    if call == "fsync" && journal_percent > 10.0 && !is_log && matches!(of_what, Synced::Records | Synced::Renamed) {
+    if call == "fsync" && journal_percent > 10.0 && !is_of_sqlite && of_what == Synced::Records {
         advice.push(data_alone(journal_percent));
     }
     Some(Finding {
@@ -185,13 +196,25 @@ fn is_of_a_range(call: &str) -> bool {
 
 /// The calls by name, each once, those that take most time first: "fsync() and sync_file_range()".
 fn names_of(syncs: &[&CallGroup]) -> String {
+    listed(&calls_of(syncs))
+}
+
+fn calls_of<'a>(syncs: &[&'a CallGroup]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for group in syncs {
         if !names.contains(&group.call.as_str()) {
             names.push(&group.call);
         }
     }
-    format!("{}()", names.join("() and "))
+    names
+}
+
+/// "fsync(), sync_file_range() and syncfs()".
+fn listed(names: &[&str]) -> String {
+    match names {
+        [head @ .., last] if !head.is_empty() => format!("{}() and {last}()", head.join("(), ")),
+        _ => format!("{}()", names.join("")),
+    }
 }
 
 /// What the calls are for.
@@ -202,20 +225,59 @@ enum Synced {
     Renamed,
     /// It writes many small files, and syncs each.
     Files,
+    /// A script starts a process for each file.
+    FilesOfScript,
     /// It syncs a directory and writes nothing itself, as mail and package programs do.
     Names,
 }
 
 impl Synced {
     /// What falls: calls of `syncfs` take the place of the others.
-    fn gain_of(self, named: &str, process: &str) -> String {
+    fn gain_of(self, syncs: &[&CallGroup], process: &str) -> String {
+        let mut names = calls_of(syncs);
+        if matches!(self, Synced::Renamed | Synced::Files | Synced::FilesOfScript) && !names.contains(&"syncfs") {
+            names.push("syncfs");
+        }
         match self {
-            Synced::Renamed | Synced::Files if !named.contains("syncfs") => {
-                format!("time in {named} and syncfs() of {process}")
-            }
-            _ => format!("time in {named} of {process}"),
+            // The syncs are another program's then.
+            Synced::FilesOfScript => format!("time in {} of all that the script starts", listed(&names)),
+            _ => format!("time in {} of {process}", listed(&names)),
         }
     }
+}
+
+/// Whether a script starts a process for each of its syncs.
+fn is_script(names: &[&str], n: u64) -> bool {
+    names.len() >= MIN_PROCESSES && n <= names.len() as u64 * SYNCS_A_FILE
+}
+
+fn synced_files<'a>(seen: &Seen<'a>) -> impl Iterator<Item = (FileId, &'a CallGroup)> {
+    let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+    groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
+}
+
+/// Whether nearly each of so many calls is of a file of its own, or of the directory of such a file. Calls of a process are not recorded by
+/// file: it is known where nearly all files are like that, or where the calls of all others are too few for these files.
+fn have_own_files(seen: &Seen<'_>, n: u64) -> bool {
+    let of_files = synced_files(seen).filter(|(_, group)| group.ns.n <= SYNCS_A_FILE);
+    let files: u64 = of_files.map(|(_, group)| group.ns.n).sum();
+    let mut often: Vec<_> = synced_files(seen).filter(|(_, group)| group.ns.n > SYNCS_A_FILE).collect();
+    let known = files + often.iter().map(|(_, group)| group.ns.n).sum::<u64>();
+    often.sort_by_key(|(_, group)| std::cmp::Reverse(group.ns.n));
+    let is_directory = |file: FileId| seen.storage.file_names.is_directory(file);
+    let directories = often.iter().take(MAX_LOOKED_UP).filter(|(file, _)| is_directory(*file));
+    let own = files + directories.map(|(_, group)| group.ns.n).sum::<u64>().min(files * SYNCS_A_FILE);
+    let (all, _) = seen.calls.total(is_sync);
+    percent(own.saturating_sub(all.saturating_sub(n)), n) >= MOST_KNOWN_PERCENT
+        || percent(own, known) >= MOST_OF_ALL_PERCENT && percent(known, all) >= MOST_KNOWN_PERCENT
+}
+
+/// A directory of these files.
+fn directory_of_files(seen: &Seen<'_>) -> String {
+    let of_files = synced_files(seen).filter(|(_, group)| group.ns.n <= SYNCS_A_FILE);
+    let mut paths = of_files.filter_map(|(_, group)| group.path.as_deref().filter(|path| path.starts_with('/')));
+    let directory = paths.find_map(|path| path.rsplit_once('/')).map(|(directory, _)| directory);
+    directory.filter(|path| !path.is_empty()).unwrap_or("DIRECTORY").to_owned()
 }
 
 /// The file of most of these calls, where it has a path, and whether it is a directory. Calls of a process are not recorded by file: it is
@@ -275,37 +337,63 @@ fn one_file_alone() -> Remedy {
     }
 }
 
-fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
+/// What is left to do in dpkg: its own database is synced with the option, too.
+fn of_dpkg(whole: u64, of_ranges: u64) -> Option<Remedy> {
+    // With the option a file is written back ahead, and not synced.
+    (whole * 4 > of_ranges).then(|| Remedy {
+        what: "Where an installation can be begun again: have dpkg rename new files without a sync of each".to_owned(),
+        steps: vec![
+            Step::Code { line: "dpkg --force-unsafe-io -i PACKAGE.deb".to_owned() },
+            Step::Code { line: "apt-get -o Dpkg::Options::=--force-unsafe-io install PACKAGE".to_owned() },
+        ],
+        gain: Evidence::unknown(
+            "the trace does not show which of these syncs are of the packages' files, and which of dpkg's own database, which stay",
+            "try it, and compare two recordings: flashscope diff",
+        ),
+        risk: "after a power cut new files may be empty or cut: install the packages again".to_owned(),
+    })
+}
+
+fn less_often(seen: &Seen<'_>, call: &str, of: &str, synced: Synced) -> Remedy {
     let costs = match synced {
-        Synced::Files => [SYNC_COST[0], MOST_COST_OF_FILES],
+        Synced::Files | Synced::FilesOfScript => [SYNC_COST[0], MOST_COST_OF_FILES],
         _ => SYNC_COST,
     };
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
-    let (what, line, risk) = match synced {
+    let code = |line: String| Step::Code { line };
+    let (what, step, risk) = match synced {
         Synced::Names => (
             format!("It writes no data: it syncs names of files. Sync the directory once for {TOGETHER} of them"),
-            format!("if (++files % {TOGETHER} == 0) {call}(directory);"),
+            code(format!("if (++files % {TOGETHER} == 0) {call}(directory);")),
             format!("a power cut loses up to {TOGETHER} names more"),
         ),
         Synced::Renamed => (
             format!("Write {TOGETHER} new files, sync the file system once, and then rename them"),
-            "syncfs(directory); /* once, before rename() of each */".to_owned(),
+            code("syncfs(directory); /* once, before rename() of each */".to_owned()),
             format!("a power cut loses up to {TOGETHER} new files more; the old ones stay"),
         ),
         Synced::Files => (
             format!("Write {TOGETHER} files, and sync the file system once, in place of each file"),
-            format!("if (++files % {TOGETHER} == 0) syncfs(directory);"),
+            code(format!("if (++files % {TOGETHER} == 0) syncfs(directory);")),
+            format!("a power cut loses up to {TOGETHER} files more; what other programs have written is synced, too"),
+        ),
+        Synced::FilesOfScript => (
+            format!(
+                "Have the script write {TOGETHER} files, and then sync the file system once, in place of a sync of each \
+                 file"
+            ),
+            Step::Run { command: "sync -f".to_owned(), names: vec![directory_of_files(seen)] },
             format!("a power cut loses up to {TOGETHER} files more; what other programs have written is synced, too"),
         ),
         Synced::Records => (
             format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
-            format!("if (++records % {TOGETHER} == 0) {};", line(call)),
+            code(format!("if (++records % {TOGETHER} == 0) {};", line(call))),
             format!("a power cut loses up to {TOGETHER} records more"),
         ),
     };
     Remedy {
         what,
-        steps: vec![Step::Code { line }],
+        steps: vec![step],
         gain: Gain {
             of: of.to_owned(),
             least_percent: then(costs[1]),
@@ -330,11 +418,8 @@ fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (
     {
         let all = ns.max(1);
         journal_percent = percent(journal, all);
-        let parts = [
-            (if call == "sync" { "data of all programs" } else { "its own data" }, Some(data)),
-            ("the journal", Some(journal)),
-            (FLUSHES, syncs.flush_ns.known().copied()),
-        ];
+        let parts =
+            [(data_of(call), Some(data)), ("the journal", Some(journal)), (FLUSHES, syncs.flush_ns.known().copied())];
         // A device that writes through its cache has no flushes, and no word is said of them.
         let there = parts.iter().filter(|(what, part)| *what != FLUSHES || *part != Some(0));
         for (what, part) in there.filter_map(|(what, part)| Some((what, (*part)?))) {
@@ -357,6 +442,15 @@ fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (
         };
     }
     (waited, journal_percent)
+}
+
+/// What a call writes.
+fn data_of(call: &str) -> &'static str {
+    match call {
+        "sync" => "the data of all programs",
+        "syncfs" => "the data of the file system",
+        _ => "the data of the file",
+    }
 }
 
 fn of_lower_priority(seen: &Seen<'_>, culprit: &str, part: f64) -> Remedy {
@@ -468,9 +562,10 @@ mod tests {
 
     #[test]
     fn what_calls_did_not_wait_for_is_not_called_their_wait() {
-        for (data_ns, rest_ns, told) in
-            [(20_000_000, 780_000_000, "98 % of that passed"), (700_000_000, 100_000_000, "its own data (88 %)")]
-        {
+        for (data_ns, rest_ns, told) in [
+            (20_000_000, 780_000_000, "98 % of that passed"),
+            (700_000_000, 100_000_000, "the data of the file (88 %)"),
+        ] {
             let mut work = Work::new(1_000_000_000);
             work.call("fsync", "logger (7)", 200, 800_000_000, 0);
             let syncs = &mut work.block().syncs;
@@ -496,10 +591,10 @@ mod tests {
     fn who_replaces_files_syncs_before_it_renames_them() {
         for (renamed, told) in [(190, true), (3, false)] {
             let mut work = Work::new(1_000_000_000);
-            work.call("fsync", "dpkg (7)", 200, 800_000_000, 0);
-            // Which begins to write before it syncs.
-            work.call("sync_file_range", "dpkg (7)", 400, 10_000_000, 0);
-            work.call("rename", "dpkg (7)", renamed, 1_000_000, 0);
+            work.call("fsync", "installer (7)", 200, 800_000_000, 0);
+            // It begins to write before it syncs.
+            work.call("sync_file_range", "installer (7)", 400, 10_000_000, 0);
+            work.call("rename", "installer (7)", renamed, 1_000_000, 0);
             let finding = only(find(&work.seen()));
             assert_eq!(
                 finding.advice[0].steps[0]
@@ -564,6 +659,60 @@ mod tests {
             work.call("fsync", &format!("editor{tid} ({})", 100 + tid), 1, 10_000_000, 0);
         }
         assert!(find(&work.seen()).is_empty());
+    }
+
+    /// Each in a process of its own, or several workers with many files each; and processes of one name that sync one file each again and
+    /// again.
+    #[test]
+    fn processes_that_sync_files_of_their_own_are_told_together() {
+        for (processes, files, of_each, found_n, told) in
+            [(60, 1, 1, 1, Some("Have the script write")), (12, 30, 1, 1, Some("Write 10 files")), (8, 1, 30, 8, None)]
+        {
+            let mut work = Work::new(1_000_000_000);
+            for process in 0..processes {
+                work.call("fsync", &format!("save ({})", 100 + process), files * of_each, 80_000_000, 0);
+                for file in 0..files {
+                    work.file_call("fsync", &format!("7:0 inode {}", 1000 * (process + 1) + file), of_each, 80_000_000);
+                    work.calls.by_file.last_mut().expect("a file").path = Some(format!("/d/my files/{process}.{file}"));
+                }
+            }
+            let found = find(&work.seen());
+            assert_eq!(found.len(), found_n, "{found:?}");
+            let remedy = &found[0].advice[0];
+            assert_eq!(told.is_some_and(|told| remedy.what.starts_with(told)), told.is_some(), "{remedy:?}");
+            if processes == 60 {
+                assert_eq!(remedy.steps, [Step::Run { command: "sync -f".into(), names: vec!["/d/my files".into()] }]);
+            }
+            // None of them is a file that could be reserved once.
+            assert_eq!(found[0].advice.len(), 1, "{found:?}");
+        }
+    }
+
+    /// dpkg 1.21 with three packages of 360 files: 409 fsync() of 1,129 calls; with the option 49 of 409.
+    #[test]
+    fn dpkg_has_an_option_of_its_own() {
+        for (name, fsyncs, ranges, told) in [("dpkg", 409, 720, 1), ("dpkg", 49, 360, 0), ("installer", 409, 720, 1)] {
+            let mut work = Work::new(1_000_000_000);
+            let name_of_task = format!("{name} (7)");
+            work.call("fsync", &name_of_task, fsyncs, 700_000_000, 0);
+            work.call("sync_file_range", &name_of_task, ranges, 20_000_000, 0);
+            work.call("rename", &name_of_task, 749, 1_000_000, 0);
+            let finding = only(find(&work.seen()));
+            assert_eq!(finding.advice.len(), told, "{finding:?}");
+            let with_option = format!("{:?}", finding.advice).contains("--force-unsafe-io");
+            assert_eq!(with_option, name == "dpkg" && told == 1, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn calls_are_listed_as_a_sentence_has_them() {
+        for (names, told) in [
+            (&["fsync"][..], "fsync()"),
+            (&["fsync", "syncfs"], "fsync() and syncfs()"),
+            (&["fsync", "sync_file_range", "syncfs"], "fsync(), sync_file_range() and syncfs()"),
+        ] {
+            assert_eq!(listed(names), told);
+        }
     }
 
     #[test]
