@@ -183,6 +183,30 @@ fn nobody_is_alone_where_a_cpus_file_is_missing() {
     assert_eq!(rows.filter(|row| row.contains("≥ 0 ns")).count(), 2, "{text}");
 }
 
+/// Ten reads whose completions are in the missing file, and ten writes that have theirs.
+#[test]
+fn what_ended_on_a_cpu_without_a_file_is_not_unfinished() {
+    let dir = top().join("tests/cases/cpu-file-of-completions-missing");
+    let report = report(dir.to_str().expect("UTF-8"));
+    let block = &report["block"];
+    assert_eq!(block["stages"]["bios_queued"], 20);
+    for figure in ["bios_completed", "unfinished"] {
+        assert!(block["stages"][figure]["unknown"].as_str().is_some_and(|why| why.contains("CPU 1")), "{figure}");
+    }
+    for figure in ["most_in_flight", "most_in_device"] {
+        assert!(block["over_time"][figure]["unknown"].is_string(), "{figure}");
+    }
+    let d2c = block["groups"][0]["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == "D2C");
+    assert_eq!(d2c.map(|one| (&one["ns"]["n"], &one["ns"]["min"])), Some((&10.into(), &200_000.into())));
+    for rows in ["bios", "requests"] {
+        let export = ["--rows", rows, "--to", "json", "-o", "-"];
+        let text = flashscope_tests::stdout(flashscope_tests::flashscope().arg("export").arg(&dir).args(export));
+        let status =
+            |wanted: &str| text.lines().filter(|row| row.contains(&format!("\"status\":\"{wanted}\""))).count();
+        assert_eq!([status("completed"), status("unknown"), status("unfinished")], [10, 10, 0], "{rows}");
+    }
+}
+
 /// Before Linux 4.12 md's bios had no end in a trace; those of its legs have.
 #[test]
 fn a_device_that_tells_no_end_leaves_completions_unknown() {

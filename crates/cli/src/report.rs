@@ -251,7 +251,7 @@ fn read_block(
         let lookup = move |tid, time| attribution.lasting_member(at.get(), tid, time);
         let (stacked, requests_alone) = (hints.clone(), args.requests_alone);
         let setup = BlockSetup { stacked, requests_alone, ..BlockSetup::of(inputs.traces()) };
-        BlockAnalysis::new(lookup, setup).only(args.process.as_deref()).missing_cpus(inputs.cpus_missing())
+        BlockAnalysis::new(lookup, setup).only(args.process.as_deref())
     };
     let (mut analysis, mut other) = (new(None), also.map(|by| new(Some(by))));
     let mut accuracy = Accuracy::of(cache_shown(inputs));

@@ -6,7 +6,7 @@ use super::flush_machinery::{FlushRequests, FlushesFound};
 use super::followed::{BlockSetup, Followed};
 use super::groups::{Group, GroupBy, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
-use super::lacks::Lacks;
+use super::lacks::{COPY_ALL, Lacks, missing_files};
 use super::levels::Levels;
 use super::loops::LoopFound;
 use super::originators::OriginatorsFound;
@@ -67,22 +67,17 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
         let watches = (Shown(parts), (<(Errors, Syncs)>::default(), (Interference::new(), Levels::default())));
-        let setup = setup.into();
+        let mut setup = setup.into();
+        let missing_cpus = std::mem::take(&mut setup.missing_cpus);
         let requests_alone = setup.requests_alone;
         let followed = Followed::new(watches, lookup, setup);
-        BlockAnalysis { followed, only: None, missing_cpus: Vec::new(), requests_alone }
+        BlockAnalysis { followed, only: None, missing_cpus, requests_alone }
     }
 
     /// Events are missing, or may be: from now on steps are assigned to bios more carefully.
     #[inline]
     pub fn events_are_missing(&mut self) {
         self.followed.events_are_missing();
-    }
-
-    /// CPUs whose events are not in the trace: who else used a device is not known then.
-    pub fn missing_cpus(mut self, cpus: Vec<u64>) -> Self {
-        self.missing_cpus = cpus;
-        self
     }
 
     /// Shows the bios and calls of one process alone, by its name: the later steps of their requests count for it, whoever carried
@@ -176,7 +171,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
         let ((mut errors, syncs), (interference, levels)) = rest;
         let (offsets, unclear) = levels.finish(&devices, stack.edges(), lossy);
         let again = stack.again(offsets, &flushes.doubtful);
-        let lacks = Lacks::of(&counts, doubt(&unclear, stack.edges()).as_ref());
+        let lacks = Lacks::of(&counts, doubt(&unclear, stack.edges()).as_ref(), &self.missing_cpus);
         let name = |owner| originators.name(owner);
         let shown = |owner| self.only.as_ref().is_none_or(|only| originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
@@ -208,10 +203,8 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
             originators: originators.finish(),
         };
         if !self.missing_cpus.is_empty() {
-            let cpus: Vec<String> = self.missing_cpus.iter().map(u64::to_string).collect();
-            let missing =
-                format!("the file of CPU {} is missing: other users of the devices are unknown", cpus.join(", "));
-            found.interference.has_unseen(&Unknown::new(missing, "copy all of NAME.blktrace.*"));
+            let missing = format!("{}: other users of the devices are unknown", missing_files(&self.missing_cpus));
+            found.interference.has_unseen(&Unknown::new(missing, COPY_ALL));
         }
         found.interference.lacks(&lacks);
         if let Some(why) = lacks.queueing.as_ref().or(lacks.unclear.as_ref()) {

@@ -27,6 +27,8 @@ pub struct BlockSetup {
     pub drops_are_uncounted: bool,
     /// No event shows splits of bios.
     pub splits_not_shown: bool,
+    /// CPUs whose events are not in the trace: who else used a device, and what ended there, is not known.
+    pub missing_cpus: Vec<u64>,
     /// Only issues, requeues and completions count, as in a trace without queueing: the unit is the request.
     pub requests_alone: bool,
 }
@@ -43,6 +45,7 @@ impl BlockSetup {
             events_are_missing: traces.clone().any(Trace::may_miss_events),
             drops_are_uncounted: traces.clone().any(Trace::has_uncounted_drops),
             splits_not_shown: traces.clone().any(|trace| !trace.shows_splits()),
+            missing_cpus: traces.clone().flat_map(|trace| trace.facts().blktrace.cpus_missing.clone()).collect(),
             requests_alone: false,
         }
     }

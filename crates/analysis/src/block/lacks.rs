@@ -45,6 +45,22 @@ fn no_issues() -> Unknown {
     Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
 }
 
+fn no_files(cpus: &[u64]) -> Unknown {
+    let missing = format!(
+        "{}, and what did not end in the others may have ended there: how many were completed, and when",
+        missing_files(cpus)
+    );
+    Unknown::new(missing, COPY_ALL)
+}
+
+/// Of a set of blktrace's.
+pub(super) fn missing_files(cpus: &[u64]) -> String {
+    let cpus: Vec<String> = cpus.iter().map(u64::to_string).collect();
+    format!("the file of CPU {} is missing", cpus.join(", "))
+}
+
+pub(super) const COPY_ALL: &str = "copy all of NAME.blktrace.*";
+
 /// What a trace lacks, each with the reason: figures that rest on it are unknown.
 #[derive(Default)]
 pub(super) struct Lacks {
@@ -52,6 +68,8 @@ pub(super) struct Lacks {
     pub completions: Option<Unknown>,
     /// A device of it completes nothing.
     pub ends: Option<Unknown>,
+    /// The file of a CPU is missing, and completions that may be in it.
+    pub files: Option<Unknown>,
     /// It has completions alone.
     pub issues: Option<Unknown>,
     /// It has bios, and no request.
@@ -65,12 +83,13 @@ pub(super) struct Lacks {
 }
 
 impl Lacks {
-    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>) -> Lacks {
+    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>, missing_cpus: &[u64]) -> Lacks {
         let (any, queued) = (counts.events > 0, counts.all_queued > 0);
         Lacks {
             queueing: (any && !queued).then(no_queueing),
             completions: (any && !counts.completions && (queued || counts.issues)).then(no_completions),
             ends: counts.endless.filter(|_| counts.completions).map(no_ends),
+            files: (counts.unfinished > 0 && !missing_cpus.is_empty()).then(|| no_files(missing_cpus)),
             issues: (any && !queued && !counts.issues).then(no_issues),
             requests: (queued && !counts.issues).then(no_requests),
             requeues: (counts.requeues == 0 && (!counts.issues || counts.reissued > 0)).then(no_requeues),

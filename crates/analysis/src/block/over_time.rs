@@ -277,9 +277,10 @@ impl OverTime {
     }
 
     pub fn finish(&self, lacks: &Lacks) -> LoadOverTime {
-        let Lacks { queueing, completions, ends, issues, requests, unclear, .. } = lacks;
-        let of_bios: &[_] = &[queueing, unclear, completions, ends];
-        let of_requests: &[_] = &[issues, unclear, completions, requests];
+        let Lacks { queueing, completions, ends, files, issues, requests, unclear, .. } = lacks;
+        let of_bios: &[_] = &[queueing, unclear, completions, ends, files];
+        let of_requests: &[_] = &[issues, unclear, completions, requests, files];
+        let of_ends: &[_] = &[issues, completions, ends, files];
         let of_issues: &[_] = &[issues, unclear, requests];
         let when = |figure: u64, lacks: &[&_]| known(figure, lacks).known().copied();
         let most = |of: fn(&Counts) -> u64| self.sums.iter().map(|sum| of(&sum.window)).max().unwrap_or(0);
@@ -294,9 +295,9 @@ impl OverTime {
                 let counts = &sum.window;
                 BlockWindow {
                     queued: when(counts.queued, &[queueing]),
-                    completed: when(counts.completed, &[issues, completions, ends]),
-                    read_bytes: when(counts.read_bytes, &[issues, completions, ends]),
-                    written_bytes: when(counts.written_bytes, &[issues, completions, ends]),
+                    completed: when(counts.completed, of_ends),
+                    read_bytes: when(counts.read_bytes, of_ends),
+                    written_bytes: when(counts.written_bytes, of_ends),
                     // Each bio gets a request or is merged: a trace with neither event would not show merges.
                     merges: self.shows_merges.then_some(counts.merges),
                     seeks: when(counts.seeks, of_issues),

@@ -275,6 +275,8 @@ pub struct RowsFound {
 pub struct IoRows<L> {
     followed: Followed<L, Collector>,
     names: (FileNames, DeviceNames),
+    /// Of CPUs: completions may be in them.
+    files_are_missing: bool,
 }
 
 impl<L: Lookup<Name: Named>> IoRows<L> {
@@ -282,10 +284,11 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
     pub fn new(of: RowsOf, lookup: L, setup: impl Into<BlockSetup>) -> Self {
         let mut setup = setup.into();
         let maybe_below = std::mem::take(&mut setup.maybe_below);
+        let files_are_missing = !setup.missing_cpus.is_empty();
         let mut followed = Followed::new(Collector::new(of), lookup, setup);
         followed.matching.watch.maybe_below = maybe_below;
         followed.matching.watch.splits_not_shown = followed.matching.splits_not_shown;
-        IoRows { followed, names: Default::default() }
+        IoRows { followed, names: Default::default(), files_are_missing }
     }
 
     /// Paths of files and names of devices for the rows.
@@ -335,8 +338,9 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         let completes = matching.completes.clone();
         let (mut watch, devices, counts, ..) = matching.finish();
         watch.close();
-        if counts.endless.is_some() {
-            let ends = |device| devices.iter().position(|&one| one == device).is_none_or(|at| completes[at]);
+        if counts.endless.is_some() || self.files_are_missing {
+            let known = !self.files_are_missing;
+            let ends = |device| known && devices.iter().position(|&one| one == device).is_none_or(|at| completes[at]);
             for row in watch.done.iter_mut().filter(|row| row.status == RowStatus::Unfinished && !ends(row.device)) {
                 row.status = RowStatus::Unknown;
             }

@@ -339,7 +339,7 @@ impl Analysis for Stages {
 
     fn finish(self) -> StagesFound {
         let (sums, devices, counts, ..) = self.0.finish();
-        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None))
+        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None, &[]))
     }
 }
 
@@ -350,7 +350,7 @@ pub(super) fn stages_found(
     counts: &MatchCounts,
     lacks: &Lacks,
 ) -> StagesFound {
-    let Lacks { queueing, completions, ends, issues, requests, requeues, splits, unclear, .. } = lacks;
+    let Lacks { queueing, completions, ends, files, issues, requests, requeues, splits, unclear } = lacks;
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -403,15 +403,15 @@ pub(super) fn stages_found(
         all: if unclear.is_some() { Vec::new() } else { all.iter().map(Sum::finish).collect() },
         devices,
         bios_queued: known(counts.queued, &[queueing, unclear]),
-        bios_completed: known(counts.completed, &[queueing, unclear, completions, ends]),
+        bios_completed: known(counts.completed, &[queueing, unclear, completions, ends, files]),
         bios_below: known(counts.below, &[queueing]),
         requests: known(counts.requests, &[issues]),
-        requests_completed: known(counts.requests_completed, &[issues, completions]),
+        requests_completed: known(counts.requests_completed, &[issues, completions, files]),
         parts: known(counts.parts, &[queueing, splits]),
         requeues: known(counts.requeues, &[requeues]),
         reissued: known(counts.reissued, &[issues, requests]),
         without_data: counts.without_data,
-        unfinished: known(counts.unfinished, &[unclear, completions, ends, issues]),
+        unfinished: known(counts.unfinished, &[unclear, completions, ends, files, issues]),
         without_issue: known(counts.without_issue, &[queueing, requests]),
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,

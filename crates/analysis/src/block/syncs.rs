@@ -252,7 +252,7 @@ impl Syncs {
         });
         let none = (self.durations.finish().n == 0)
             .then(|| Unknown::new("no call of fsync or similar began and ended in the trace", ""));
-        let bios = [&queueing, &lacks.completions, &lacks.ends];
+        let bios = [&queueing, &lacks.completions, &lacks.ends, &lacks.files];
         let of_all = |ns: Evidence<u64>| match known((), &[&[&none], &bios[..]].concat()) {
             Evidence::Known(()) => ns,
             Evidence::Unknown(why) => Evidence::Unknown(why),
