@@ -21,11 +21,11 @@ use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, TaskId
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What one pass finds.
+/// Results of one pass.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockFound {
     pub stages: StagesFound,
-    /// All, by device and direction, flag, size, owner, file.
+    /// All bios, and groups by device and direction, flag, size, owner, file.
     pub groups: Vec<Group>,
     pub over_time: LoadOverTime,
     pub points: IoPoints,
@@ -34,27 +34,27 @@ pub struct BlockFound {
     pub flushes: FlushesFound,
     pub errors: ErrorsFound,
     pub syncs: SyncsFound,
-    /// Stacked devices, and what each adds; empty where there are none.
+    /// Stacked devices, and the time that each adds; empty where there are none.
     pub stack: Vec<StackLevel>,
-    /// Devices that may lie on others in the trace, as its bios show, where nothing says how: totals over devices are unknown.
+    /// Devices that may lie on others in the trace, as its bios suggest; no event shows how. Totals over devices are unknown then.
     #[serde(default)]
     pub unclear: Vec<String>,
-    /// What a second reading of the trace has to know to count each I/O of stacked devices once; `None`: this one did.
+    /// Hints for a second reading of the trace, which counts each I/O of stacked devices once; `None`: this reading did.
     #[serde(skip)]
     pub again: Option<StackHints>,
-    /// Loop devices that were used, and what they lie on.
+    /// Loop devices that were used, and the devices that they lie on.
     #[serde(default)]
     pub loops: Vec<LoopFound>,
 }
 
-/// What sees only what is shown, and what sees all.
+/// The parts that see only what is shown, and those that see all.
 type Parts = (((StageSums, GroupsByUnit), Files), ((OverTime, Points), FlushRequests));
 type Watches = (Shown<Parts>, ((Errors, Syncs), (Interference, Levels)));
 
-/// Folds the events of a trace with block I/O; reads them in order of time.
+/// Analyses the block events of a trace, in order of time.
 pub struct BlockAnalysis<L> {
     followed: Followed<L, Watches>,
-    /// Only what belongs to owners with this name is shown.
+    /// Shows only I/O of owners with this name.
     only: Option<String>,
     /// CPUs whose events are not in the trace.
     missing_cpus: Vec<u64>,
@@ -62,7 +62,7 @@ pub struct BlockAnalysis<L> {
 }
 
 impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
-    /// `lookup` says what a thread was called at a time.
+    /// `lookup` returns the name of a thread at a time.
     pub fn new(lookup: L, setup: impl Into<BlockSetup>) -> Self {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
@@ -80,14 +80,14 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         self.followed.events_are_missing();
     }
 
-    /// Shows the bios and calls of one process alone, by its name: the later steps of their requests count for it, whoever carried
-    /// it (Hasegawa et al., equation 1). Others' bios are followed all the same: the process may wait for them.
+    /// Shows only the bios and calls of one process, by its name. The later steps of their requests count for it, whichever thread carries
+    /// them (Hasegawa et al., equation 1). Others' bios are followed too: the process may wait for them.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
         self
     }
 
-    /// Whether what begins with the events that follow is shown. What is not is followed all the same.
+    /// Whether I/O that begins with the following events is shown. I/O that is not shown is still followed.
     #[inline]
     pub fn in_range(&mut self, shown: bool) {
         self.followed.matching.in_range = shown;
@@ -99,7 +99,7 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         &mut self.followed.matching.watch.1.1.0
     }
 
-    /// Whether a bio or a request that this event begins is of a process that is shown.
+    /// Whether the bio or request that this event begins belongs to the shown process.
     fn is_own(&mut self, block: &BlockEvent, owner: u32, tid: TaskId, time: TimeNs) -> bool {
         let Some(only) = &self.only else { return true };
         match block.action {
@@ -177,11 +177,11 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
         let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
         if lacks.unclear.is_some() {
-            // One I/O may be in these twice.
+            // One I/O may be in these groups twice.
             groups.retain(|group| matches!(group.by, GroupBy::Device | GroupBy::Parts));
         }
         if counts.events > 0 && counts.all_queued + counts.all_requests == 0 {
-            // Completions alone: how many there were of anything is unknown.
+            // The trace has only completions: the number of bios is unknown.
             groups.clear();
         }
         let mut unclear: Vec<String> = unclear.into_iter().map(|(upper, _)| upper.to_string()).collect();
@@ -214,12 +214,12 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
     }
 }
 
-/// Whether it is a step that a trace without queueing has.
+/// Whether a trace without queueing has such a step.
 fn is_of_request(block: &BlockEvent) -> bool {
     matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
 }
 
-/// Why totals are unknown where these devices may lie on those.
+/// Why totals are unknown where upper devices may lie on lower ones.
 fn doubt(unclear: &[(Device, Device)], edges: &[(Device, Device)]) -> Option<Unknown> {
     let (upper, _) = unclear.first()?;
     let lower: Vec<String> = unclear.iter().filter(|one| one.0 == *upper).map(|one| one.1.to_string()).collect();

@@ -1,6 +1,6 @@
-//! A number for each owner, found without a search: owners are numbered from 0.
+//! A table of numbers by owner, without a search: owners are numbered from 0.
 
-/// Owners from here on have no number, and there is no number from here on.
+/// Owners from this number on have no entry, and values from here on cannot be stored.
 pub(super) const MAX_OWNERS: u32 = NONE as u32;
 const NONE: u16 = u16::MAX;
 

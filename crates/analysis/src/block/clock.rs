@@ -3,10 +3,10 @@
 //! A clock that falls back by [`BACK_NS`] belongs to another boot or another recording. How much time passed between two recordings is
 //! unknown: the second one follows the first at once, and no time (Q2Q) spans both.
 
-/// Clocks of CPUs differ by less.
+/// Larger than any difference between the clocks of CPUs.
 const BACK_NS: u64 = 1_000_000_000;
 
-/// Times of a trace, of one recording after another.
+/// Times of a trace, joined over its recordings.
 #[derive(Default)]
 pub(super) struct Clock {
     latest: u64,

@@ -1,11 +1,11 @@
-//! The end of a bio: which completion belongs to which bio, and which bios have lost their completion.
+//! The end of a bio: the bio that a completion belongs to, and bios that have lost their completion.
 //!
 //! Where several bios wait at one sector, and the trace may have lost events, a completion is *undecided*: it is noted at the newest
 //! bio. The next event at that sector decides which bio it belongs to:
 //!
 //! - Another completion: both bios were in flight, and the first completion belongs to the oldest bio. Exception: the trace may have
-//!   lost events, and that bio has been in the device for far too long.
-//!   Of a bio that has a request, and whose issue is not in the trace, its queueing counts.
+//!   lost events, and that bio has been in the device for far too long. For a bio that has a request, and whose issue is not in the
+//!   trace, the time counts from its queueing.
 //! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O
 //!   waits for one request before it makes the next, so the completion belongs to that thread's bio.
 //! - The same sectors again, by another thread: the service time decides. It is computed from the issue of the older and of the
@@ -13,11 +13,11 @@
 //!   completion. Where no service time of the device is known yet, the completion belongs to the newer bio.
 //! - The end of the trace: the service time decides, too.
 //! - The same sectors again, or the end of the trace, where events are missing: the older bio has lost its completion if it would have
-//!   been in the device for far longer than usual. Where it would not, and both are of one thread or should have ended by now, either may
+//!   been in the device for far longer than usual. If not, and both bios are of one thread or should have ended by now, either may
 //!   have lost it, and neither bio has an end.
 //!
-//! With a bio that has lost its completion, those that lie behind it in its request have lost it. A bio whose request waits for its
-//! issue while a newer one of its sectors is done, or while its device has nothing to do, has lost its issue.
+//! Where a bio has lost its completion, the bios behind it in its request have lost it too. A bio has lost its issue if its request
+//! still waits for it while a newer bio of its sectors is done, or while its device is idle.
 
 use super::in_flight::{Bio, InFlight, MOST_IN_BUCKET, NEVER, NONE, Place, Wanted};
 use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
@@ -26,17 +26,17 @@ use super::ranges::is_discard;
 use super::watch::Watch;
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 
-/// Completions without a bio that are remembered for bios that are queued a moment later.
+/// Most completions without a bio that are kept for bios queued shortly after.
 const MAX_STRAYS: usize = 64;
 
-/// How much nearer to the device's usual time the newer bio's has to be, as a factor: of bios that were issued together both
+/// The newer bio's time has to be this factor nearer to the device's usual time: of bios that were issued together both
 /// are near.
 const NEARER: f64 = 1.3;
-/// How many times longer than usual a bio is in the device until its completion is taken for lost, once a newer one of the
+/// A bio's completion counts as lost if it is in the device this many times longer than usual, once a newer one of the
 /// same sectors was completed.
 const OVERDUE: u64 = 4;
 
-/// Whose the one completion of two bios of one sector is.
+/// The owner of the one completion of two bios of one sector.
 enum OneForTwo {
     Newer,
     Either,
@@ -51,7 +51,7 @@ struct Undecided {
 }
 
 impl<W: Watch> Matching<W> {
-    /// A driver's own command is done. Trace events name neither its sectors nor its bytes then (`N 0 + 0`).
+    /// A driver's own command completes. Its event then names neither sectors nor bytes (`N 0 + 0`).
     #[cold]
     pub(super) fn command_complete(&mut self, device: u16, block: &BlockEvent, now: u64) -> bool {
         let nowhere = block.sector == 0 || block.sector == u64::MAX;
@@ -64,13 +64,13 @@ impl<W: Watch> Matching<W> {
             self.complete(Range { place, sector: 0, end: end.max(1) }, block.error, now);
             return true;
         }
-        // One that moves nothing, as a test whether there is a disk.
+        // A command without data, such as a test for a disk.
         let without_data = self.commands.get_mut(&device).filter(|under_way| **under_way > 0);
         without_data.map(|under_way| *under_way -= 1).is_some()
     }
 
-    /// Of equals the longest, then the oldest; one that is not superseded comes first, then one that was issued. A device above others (device mapper, md) completes bios that
-    /// it never issued.
+    /// Rank of a bio for a completion: one that is not superseded comes first, then one that was issued; of equals the longest, then the
+    /// oldest. A device above others (device mapper, md) completes bios that it never issued.
     #[inline(always)]
     fn completes(bio: &Bio) -> u8 {
         u8::from(!bio.data_done) * (1 + 2 * u8::from(bio.issued != NEVER) + u8::from(!bio.superseded))
@@ -117,27 +117,27 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// For one bio more that begins here.
+    /// Makes room for one more bio that begins here.
     #[inline(always)]
     pub(super) fn make_room(&mut self, place: Place, sector: u64) {
-        // One, unless the bucket may keep fewer than it did.
+        // One suffices, unless the bucket may keep fewer than before.
         for _ in 0..MOST_IN_BUCKET {
             let Some(at) = self.bios.too_many(place, sector) else { return };
             self.lose(at, Some(Lost::TooMany));
         }
     }
 
-    /// No bio of this sector ends within the range: where the next one begins.
+    /// No bio of this sector ends within the range. Returns where the next one begins.
     #[cold]
     fn complete_rest(&mut self, range: Range, sector: u64, error: i32, now: u64) -> u64 {
         let wanted = Wanted { most: u64::MAX, ..range.from(sector) };
         if let Some((at, bio)) = self.bios.find(wanted, Self::completes)
             && u64::from(bio.sectors) > range.end - sector
         {
-            // The rest of it comes with another completion.
+            // The rest of it has another completion.
             if error != 0 && bio.error == 0 {
                 bio.error = error;
-                // A split bio's parts are the whole's.
+                // The parts of a split bio count for the whole.
                 let name = self.splits.name(at, bio);
                 let bio = *bio;
                 self.watch.failed_part(name, &bio, range.end - sector);
@@ -167,7 +167,7 @@ impl<W: Watch> Matching<W> {
         end
     }
 
-    /// A completion without a bio: what failed is known by it alone.
+    /// A completion without a bio: the failure is known from it alone.
     pub(super) fn failed_alone(&mut self, place: Place, (sector, end): (u64, u64), error: i32, now: u64) {
         if error == 0 || !self.in_range || !self.own {
             return;
@@ -178,7 +178,7 @@ impl<W: Watch> Matching<W> {
         self.watch.failed_alone(&bio, now);
     }
 
-    /// Whether a completion that goes on behind the end of a superseded bio, where no other begins, is of a part of a longer one that
+    /// Whether a completion that continues behind the end of a superseded bio, where no other begins, belongs to a part of a longer one that
     /// was issued at the same sector since.
     #[cold]
     fn is_part_of_newer(&mut self, wanted: Wanted, end: u64) -> bool {
@@ -190,7 +190,7 @@ impl<W: Watch> Matching<W> {
         self.bios.find(behind, |_| 1).is_none() && self.bios.find(Wanted { most: u64::MAX, ..wanted }, longer).is_some()
     }
 
-    /// Bios of one request lie side by side: one that a newer one begins in is of another request, and has lost its end.
+    /// Bios of one request lie side by side. A bio within which a newer one begins belongs to another request, and has lost its end.
     #[cold]
     fn passed_over(&mut self, range: Range, sector: u64, at: u32) -> u64 {
         self.bios.get(at).superseded = true;
@@ -206,7 +206,7 @@ impl<W: Watch> Matching<W> {
         self.strays.push_back(Stray { place, sector, time, counted: self.in_range });
     }
 
-    /// Whether a completion without a bio came just before this bio was queued or issued: it was its own.
+    /// Whether a completion without a bio came just before this bio was queued or issued: it belongs to this bio.
     pub(super) fn take_stray(&mut self, place: Place, sector: u64, queued: u64, issued: u64) -> bool {
         let last = if issued == NEVER { queued } else { issued };
         let near = |s: &Stray| {
@@ -238,7 +238,7 @@ impl<W: Watch> Matching<W> {
             let bio = self.bios.get(at);
             u64::from(bio.sectors) <= wanted.most && !bio.data_done
         });
-        // Others that only wait for the end of their flush do not wait for this.
+        // Bios that wait only for the end of their flush do not compete for it.
         let is_only = group.iter().all(|&other| other == at || self.bios.see(other).data_done);
         self.group = group;
         if is_only {
@@ -263,7 +263,7 @@ impl<W: Watch> Matching<W> {
         self.take_late(now);
     }
 
-    /// Completions without an issue, of which none is on its way any more: the issues were lost.
+    /// Completes bios whose issue can no longer follow: the issues were lost.
     #[cold]
     pub(super) fn take_late(&mut self, now: u64) {
         while let Some(&(at, time)) = self.early.front()
@@ -277,7 +277,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Whether a bio's undecided completion can be of no other: all others at its sector were queued later.
+    /// Whether a bio's undecided completion can belong to no other: all others at its sector were queued later.
     fn is_of_one(&mut self, at: u32) -> bool {
         if !self.bios.is_contested(at) {
             return true;
@@ -299,7 +299,7 @@ impl<W: Watch> Matching<W> {
         self.take(at, time, error);
     }
 
-    /// Bios of a request that is issued after they were completed: two clocks differ, and none of their times is right.
+    /// Bios of a request that is issued after they were completed: the clocks of two CPUs differ, and none of their times is valid.
     #[cold]
     pub(super) fn completed_before_issue(&mut self, range: Range) {
         let mut sector = range.sector;
@@ -347,7 +347,7 @@ impl<W: Watch> Matching<W> {
         let older: Vec<u32> = group.iter().copied().filter(waits).collect();
         let by_issue = |at: &u32| self.bios.see(*at).issued;
         let oldest = older.iter().copied().filter(|&at| issued(self.bios.see(at))).min_by_key(by_issue);
-        // Where both ended, it is the older one's; of those that have lost their completion it is none's.
+        // Where both ended, it is the older one's; bios that have lost their completion are left out.
         let oldest = match cause {
             Cause::Complete if self.missing => {
                 let requested = |bio: &Bio| issued(bio) || bio.issued == NEVER && bio.got != NEVER;
@@ -358,7 +358,7 @@ impl<W: Watch> Matching<W> {
             _ => oldest,
         };
         let newest = *self.bios.see(completion.on);
-        // Issued after the completion, it cannot be its own.
+        // Issued after the completion, it cannot be completed by it.
         let possible = newest.issued == NEVER || newest.issued <= time;
         let mut cause = cause;
         let mut oldest = oldest;
@@ -391,7 +391,7 @@ impl<W: Watch> Matching<W> {
                 let waiter_is_known = !newest.is_request();
                 match (own, newest.tid == tid) {
                     _ if newer == Some(true) => completion.on,
-                    // The older one may still be on its way.
+                    // The older one may still be in flight.
                     (None, true) if waiter_is_known => completion.on,
                     (Some(own), false) if waiter_is_known => own,
                     _ if newer.is_none() => completion.on,
@@ -419,7 +419,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Adds the bios that lie behind this one in its request: one completion was to end them all.
+    /// Adds the bios behind this one in its request: one completion would have ended them all.
     fn others_of_request(&mut self, at: u32, lost: &mut Vec<u32>) {
         let mut last = *self.bios.see(at);
         while last.issued != NEVER && self.bios.may_look() {
@@ -438,7 +438,8 @@ impl<W: Watch> Matching<W> {
         self.typical.of(bio.device, bio.kind as usize)
     }
 
-    /// Whether it has been on its way for far longer than others are in the device, as far as its issue is known; else from its queueing.
+    /// Whether it has been in flight far longer than bios usually are in the device. The time counts from its issue if known, else from its
+    /// queueing.
     fn is_long_gone(&self, at: u32, time: u64) -> bool {
         let bio = self.bios.see(at);
         let since = if bio.issued == NEVER { bio.queued } else { bio.issued };
@@ -446,7 +447,7 @@ impl<W: Watch> Matching<W> {
         since != NEVER && time.saturating_sub(since) > OVERDUE.saturating_mul(typical)
     }
 
-    /// Whether a bio has been in the device far longer than others are: its completion was lost.
+    /// Whether a bio has been in the device far longer than usual: its completion was lost.
     fn is_overdue(&self, at: u32, time: u64) -> bool {
         self.bios.see(at).issued != NEVER && self.is_long_gone(at, time)
     }
@@ -457,14 +458,14 @@ impl<W: Watch> Matching<W> {
         Self::waits_for_issue(bio) && self.typical_of(bio).is_some() && self.is_long_gone(at, time)
     }
 
-    /// Whether both have been in the device far longer than usual by now: no second completion is to come.
+    /// Whether both bios have been in the device far longer than usual by now: no second completion will come.
     fn should_have_ended(&self, two: [u32; 2]) -> bool {
         let now = self.counts.end_ns;
         two.into_iter().all(|at| self.typical_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
     }
 
-    /// Of two bios of one sector one completion came, and no other is to come if this is `all`: whose it is, where events are
-    /// missing and their times say so.
+    /// Two bios of one sector have one completion, and if `all`, no other will come. Returns which bio it belongs to, where events are
+    /// missing and the times show it.
     fn one_for_two(&self, (older, newer): (u32, u32), time: u64, all: bool) -> Option<OneForTwo> {
         let newest = *self.bios.see(newer);
         let older_bio = self.bios.see(older);
@@ -484,7 +485,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
-    /// where nothing is known of the device yet.
+    /// where the device's usual time is not known yet.
     fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
         let typical = self.typical_of(newest)? as f64;
         let begun = |bio: &Bio| if bio.issued == NEVER { bio.queued } else { bio.issued };
@@ -499,15 +500,15 @@ impl<W: Watch> Matching<W> {
         Some(off(since) * NEARER < off(begun(self.bios.see(older))))
     }
 
-    /// Whether a bio at these sectors has been in the device far longer than usual, or waits for a device that has nothing to do, or
-    /// what does its work below it was done long ago.
+    /// Whether a bio at these sectors has been in the device far longer than usual, or waits for an idle device, or all bios below it
+    /// ended long ago.
     pub(super) fn is_one_overdue(&self, range: Range, tid: TaskId) -> bool {
         let mut group = Vec::new();
         self.bios.group(range.place, range.sector, &mut group);
         group.into_iter().any(|at| self.is_overdue_bio(at, Some(tid)))
     }
 
-    /// Where no time of the device is known yet, a bio is overdue if its own thread goes on: most threads wait for theirs.
+    /// Where the device's usual time is not known yet, a bio is overdue if its own thread continues: most threads wait for their bios.
     pub(super) fn is_overdue_bio(&self, at: u32, tid: Option<TaskId>) -> bool {
         let (bio, now) = (self.bios.see(at), self.counts.end_ns);
         let done_below = || {
@@ -530,19 +531,19 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Whether a bio has a request that was not issued. Discards are merged, and flushes are issued, without an event of their own.
+    /// Whether a bio has a request that was not issued. Discards are merged, and flushes issued, without an event of their own.
     pub(super) fn waits_for_issue(bio: &Bio) -> bool {
         let has_request = bio.got != NEVER || bio.merged != NEVER || bio.inserted != NEVER;
         bio.issued == NEVER && has_request && !bio.flush && bio.kind != RequestKind::Discard
     }
 
-    /// Whether a bio that waits for its issue does so while its device has nothing in flight: its issue was lost.
+    /// Whether a bio waits for its issue while its device has nothing in flight: its issue was lost.
     #[cold]
     fn is_passed_over(&self, bio: &Bio) -> bool {
         self.issues[usize::from(bio.device)] && !self.bios.is_busy(bio.device)
     }
 
-    /// Completions that are undecided when the trace ends.
+    /// Decides the completions that are undecided when the trace ends.
     pub(super) fn decide_all(&mut self) {
         let undecided: Vec<(Place, u64)> = self
             .bios
@@ -555,7 +556,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A completion is this bio's.
+    /// A completion belongs to this bio.
     #[inline(always)]
     pub(super) fn take(&mut self, at: u32, time: u64, error: i32) {
         let bio = self.bios.get(at);
@@ -572,7 +573,7 @@ impl<W: Watch> Matching<W> {
         self.done(at, time);
     }
 
-    /// Its way is over.
+    /// The bio ends.
     #[inline(always)]
     pub(super) fn done(&mut self, at: u32, time: u64) {
         let bio = self.bios.get(at);
@@ -615,7 +616,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A part's way is over.
+    /// A part of a split bio ends.
     #[cold]
     fn part_done(&mut self, at: u32, time: u64) {
         let part = *self.bios.get(at);
@@ -638,7 +639,7 @@ impl<W: Watch> Matching<W> {
         self.count_lost(&bio, lost);
     }
 
-    /// Its completion cannot come any more: it is counted by what was lost.
+    /// Gives up a bio whose completion cannot come any more; it is counted by the step that was lost.
     pub(super) fn give_up(&mut self, at: u32) {
         let bio = *self.bios.get(at);
         let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
@@ -650,7 +651,7 @@ impl<W: Watch> Matching<W> {
         self.lose(at, Some(lost));
     }
 
-    /// It is forgotten, as far as it was followed. A bio is counted by why, a split one with its last part.
+    /// Forgets a bio. It is counted by the reason, a split one with its last part.
     pub(super) fn lose(&mut self, at: u32, lost: Option<Lost>) {
         let bio = self.bios.get(at);
         if bio.flush {
@@ -674,7 +675,7 @@ impl<W: Watch> Matching<W> {
     }
 
     fn count_lost(&mut self, bio: &Bio, lost: Option<Lost>) {
-        // Bios count, as programs submitted them; requests only where the trace has no bios.
+        // Only bios count, as programs submitted them; requests only where the trace has no bios.
         if bio.below || bio.is_request() && self.counts.all_queued > 0 {
             return;
         }

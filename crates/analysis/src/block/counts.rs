@@ -1,4 +1,4 @@
-//! What the matching of steps and bios counts, and what it could not follow, by reason.
+//! Counts of matched steps and bios, and of those that could not be followed, by reason.
 
 use flashscope_trace::Device;
 use schemars::JsonSchema;
@@ -22,16 +22,16 @@ impl UnmatchedSteps {
     }
 }
 
-/// Bios whose way was not followed to its end, by what was lost: their later stages are unknown.
+/// Bios that were not followed to their end, by the step that was lost: their later stages are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct GivenUp {
-    /// Issued, never completed, and the same sectors came again.
+    /// Issued, never completed, and the same sectors were queued again.
     pub completion_lost: u64,
-    /// Neither issued nor completed, and the same sectors came again.
+    /// Neither issued nor completed, and the same sectors were queued again.
     pub issue_lost: u64,
     /// Completed before they were queued or issued, by the trace's times: the clocks of two CPUs differ.
     pub time_backwards: u64,
-    /// Too many on their way at one time.
+    /// Too many in flight at one time.
     pub too_many: u64,
 }
 
@@ -41,14 +41,14 @@ impl GivenUp {
     }
 }
 
-/// What is counted and timed.
+/// The unit of counts and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// As it was queued.
+    /// A bio, as it was queued.
     #[default]
     Bio,
-    /// As it was issued: the trace does not show what was queued.
+    /// A request, as it was issued: the trace does not show queueing.
     Request,
 }
 
@@ -58,45 +58,45 @@ pub(super) struct MatchCounts {
     pub events: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// Of these counts all others are of what is shown.
+    /// All bios and requests; the other counts are only of those shown.
     pub all_queued: u64,
     pub all_requests: u64,
     pub queued: u64,
     pub completed: u64,
     /// Queued below another device's bio: not among `queued` and `completed`.
     pub below: u64,
-    /// Requests whose queueing is not in the trace, and those of them that were completed.
+    /// Requests whose queueing is not in the trace; below: those of them that were completed.
     pub requests: u64,
     pub requests_completed: u64,
-    /// The trace has issues, and completions.
+    /// The trace has issues; below: completions.
     pub issues: bool,
     pub completions: bool,
-    /// A device that takes bios, issues no request, and completes none: its kernel does not report it.
+    /// A device that takes bios, issues no request, and completes none: its kernel does not report completions.
     pub endless: Option<Device>,
     pub parts: u64,
-    /// Bios without a request of their own in the trace, and splits are not in it.
+    /// There are bios without a request of their own in the trace, and splits are not in it.
     pub parts_unknown: bool,
     pub requeues: u64,
     /// Issues of a request that was in the device, without a requeue.
     pub reissued: u64,
     pub without_data: u64,
     pub unfinished: u64,
-    /// Completed, on a device that issues requests, without an issue.
+    /// Completed without an issue, on a device that issues requests.
     pub without_issue: u64,
     pub given_up: GivenUp,
-    /// Events of devices beyond those that are distinguished.
+    /// Events of devices beyond the most.
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
-    /// Steps with bios that were not looked for, because they name too many.
+    /// Steps with bios that were not searched, because there were too many.
     pub steps_given_up: u64,
     /// Remaps that were forgotten before their bio came, because too many waited.
     pub remaps_forgotten: u64,
-    /// Zone appends to zones beyond those that are remembered.
+    /// Zone appends to zones beyond the most.
     pub appends_of_further_zones: u64,
 }
 
 impl MatchCounts {
-    /// What figures are of: a trace without any queueing shows requests alone.
+    /// The unit of the figures: a trace without any queueing shows only requests.
     pub fn unit(&self) -> Unit {
         if self.all_queued == 0 && (self.all_requests > 0 || self.completions) { Unit::Request } else { Unit::Bio }
     }

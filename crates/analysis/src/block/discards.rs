@@ -1,10 +1,10 @@
-//! Discards that are merged into another's request: no event says so.
+//! Discards that are merged into another's request, for which there is no event.
 //!
 //! A device that takes several ranges in one discard (NVMe, virtio) gets them in one request. The block layer merges bios into it
 //! without a merge event (block/blk-merge.c, bio_attempt_discard_merge(), Linux 4.11 to 6.18). The request's issue and completion
 //! name the first range's sector, and the bytes of all ranges. So an issue that is longer than the bios at its sectors holds the
-//! bios that the same thread queued next and that got no request, if their sizes add up to the rest exactly. Else whose the rest is
-//! stays unknown.
+//! bios that the same thread queued next and that got no request, if their sizes add up to the rest exactly. Otherwise the owner of
+//! the rest is unknown.
 
 use super::in_flight::{NEVER, NONE};
 use super::matching::{Matching, Range};
@@ -12,7 +12,7 @@ use super::ranges::{MAX_REQUESTS, MAX_WAITING, Merged, is_there, waits};
 use super::watch::{Step, Watch};
 
 impl<W: Watch> Matching<W> {
-    /// A discard waits for its request, or for the one that it is merged into.
+    /// A discard waits for its request, or for the request that it is merged into.
     #[cold]
     pub(super) fn discard_queued(&mut self, at: u32) {
         let bio = *self.bios.see(at);
@@ -24,7 +24,7 @@ impl<W: Watch> Matching<W> {
         waiting.push_back((at, bio.queued));
     }
 
-    /// A discard's request is longer than the bios at its sectors, which were just issued: whether the rest is known.
+    /// A discard's request is longer than the bios at its sectors, which were just issued. Returns whether the rest is known.
     #[cold]
     pub(super) fn discards_merged(&mut self, range: Range, now: u64) -> bool {
         if !self.discards.any(range.place) {
@@ -64,7 +64,7 @@ impl<W: Watch> Matching<W> {
         if self.discards.merged.len() > MAX_REQUESTS {
             old = old.or_else(|| self.discards.merged.pop_first().map(|(_, merged)| merged));
         }
-        // Their completion was lost, or more are in the device than are followed.
+        // Their completion was lost, or too many are in the device.
         for one in old.into_iter().flat_map(|merged| merged.bios) {
             if is_there(self.bios.see(one.0), one) {
                 self.give_up(one.0);
@@ -73,7 +73,7 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// A request with several ranges is completed or given back: the sectors of its first bios, and the others.
+    /// Takes the ranges of a request that is completed or given back: the sectors of its first bios, and its other bios.
     fn take_merged(&mut self, range: Range) -> Option<(Vec<Range>, Vec<u32>)> {
         let key = (range.place.device(), range.sector);
         if self.discards.merged.get(&key)?.end != range.end {
@@ -90,7 +90,7 @@ impl<W: Watch> Matching<W> {
         Some((pieces, there.collect()))
     }
 
-    /// Whether a completion was of a request with several ranges: all its bios are done.
+    /// Whether a completion belongs to a request with several ranges; then all its bios are done.
     #[cold]
     pub(super) fn discards_done(&mut self, range: Range, error: i32, now: u64) -> bool {
         let Some((pieces, bios)) = self.take_merged(range) else { return false };
@@ -99,11 +99,11 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// Whether a request that the driver gave back has several ranges: all its bios wait for their issue again.
+    /// Whether a request that the driver gave back has several ranges; then all its bios wait for their issue again.
     #[cold]
     pub(super) fn discards_requeued(&mut self, range: Range, now: u64) -> bool {
         let Some((pieces, bios)) = self.take_merged(range) else { return false };
-        // As one request of its first bios.
+        // Counted as one requeue.
         for (at, piece) in pieces.into_iter().enumerate() {
             let requeues = self.counts.requeues;
             self.requeued(piece, now);

@@ -1,4 +1,4 @@
-//! I/O that failed: where, with which error, whose, and whether it was tried again.
+//! Failed I/O: device, error, owner and retries.
 
 use super::in_flight::{Bio, NEVER, NONE};
 use super::lacks::{Lacks, known};
@@ -10,29 +10,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How to record what a failure's times rest on.
+/// How to record the events that a failure's times need.
 const AGAIN: &str = "record block_bio_queue and block_rq_issue too (flashscope record --events block)";
-/// Failures that are listed; of more there is a count.
+/// Most failures in the list; further ones are counted.
 const MAX_FAILURES: usize = 256;
-/// Sectors that failed and whose next I/O is waited for.
+/// Most failed sectors whose next I/O is awaited.
 const MAX_SECTORS: usize = 1 << 14;
 
 /// One bio (or request, where the trace shows no bios) that ended with an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Failure {
     pub device: String,
-    /// Of the first part of it that failed.
+    /// First sector of its first part that failed.
     pub sector: u64,
     pub bytes: u64,
     pub kind: RequestKind,
-    /// The kernel's negative number, and its name in errno.h.
+    /// The kernel's negative number; below: its name in errno.h.
     pub errno: i32,
     pub error: String,
-    /// `unknown` where the trace has its completion alone.
+    /// `unknown` where the trace has only its completion.
     pub owner: String,
-    /// When it was queued, or issued where no queueing was recorded.
+    /// Time of its queueing, or of its issue where no queueing was recorded.
     pub begin_ns: Evidence<u64>,
-    /// When it failed.
+    /// Time of the failure.
     #[serde(default)]
     pub end_ns: u64,
     /// From its begin to its end.
@@ -44,7 +44,7 @@ pub struct Failure {
     pub below: bool,
 }
 
-/// Owner of a failure whose completion alone is in the trace.
+/// Owner of a failure that has only a completion in the trace.
 const NO_OWNER: &str = "unknown";
 
 impl Failure {
@@ -58,12 +58,12 @@ impl Failure {
     }
 }
 
-/// What failed.
+/// Counts of failures and retries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorsFound {
-    /// All that programs requested; their times are in the stages.
+    /// All failures of what programs requested; their times are in the stages.
     pub failed: Evidence<u64>,
-    /// At lower levels of a stack; what failed there may have been put right above.
+    /// Failures at lower levels of a stack; an upper level may have corrected them.
     #[serde(default)]
     pub failed_below: Evidence<u64>,
     /// Failures of a sector at which the same operation had failed before.
@@ -76,13 +76,13 @@ pub struct ErrorsFound {
 
 struct Failed {
     bio: Bio,
-    /// The part of it that failed: first sector, number of sectors.
+    /// The part that failed: first sector, number of sectors.
     part: (u64, u64),
     completed: u64,
     attempt: u64,
 }
 
-/// Watches for errors. It costs nothing where there are none.
+/// Watches for errors; costs nothing where there are none.
 #[derive(Default)]
 pub(super) struct Errors {
     failed: u64,
@@ -90,11 +90,11 @@ pub(super) struct Errors {
     retries: u64,
     recovered: u64,
     failures: Vec<Failed>,
-    /// Attempts that failed, by device, kind and sector.
+    /// Number of failed attempts, by device, kind and sector.
     sectors: BTreeMap<(u16, RequestKind, u64), u64>,
-    /// By device, the last request of a flush that failed: the bio that waits for it says the same.
+    /// By device, the last flush request that failed: the bio that waits for it has the same error.
     flushes: BTreeMap<u16, Failed>,
-    /// Parts that failed of bios on their way, by their names and times.
+    /// Failed parts of bios in flight, by the bio's name and time.
     parts: HashMap<(u32, u64), (u64, u64)>,
 }
 
@@ -116,7 +116,7 @@ impl Watch for Errors {
         if bio.error != 0 || !self.sectors.is_empty() || !self.parts.is_empty() {
             let part = if self.parts.is_empty() { None } else { self.parts.remove(&(at, bio.queued)) };
             if completed != NEVER {
-                // An empty flush lies at a number of the matching's own.
+                // An empty flush lies at an internal number of the matching.
                 let own = if bio.kind == RequestKind::Flush { (0, 0) } else { (bio.sector, u64::from(bio.sectors)) };
                 self.outcome(bio, part.unwrap_or(own), completed);
             }
@@ -137,7 +137,7 @@ impl Errors {
             return;
         }
         let key = |sector| (bio.device, bio.kind, sector);
-        // Of a stack's levels the highest is what the program got.
+        // Of a stack's levels the highest one is what the program got.
         let counts = bio.shown && !bio.below;
         if bio.error == 0 {
             let begin = bio.end().saturating_sub(u64::from(bio.whole_sectors));
@@ -166,7 +166,7 @@ impl Errors {
         }
     }
 
-    /// Another flush is no second attempt of this one, and its success does not bring back what was lost.
+    /// Another flush is no second attempt of this one, and its success does not restore lost data.
     fn flush_failed(&mut self, failed: Failed) {
         let before = match failed.bio.is_request() {
             true => self.flushes.insert(failed.bio.device, failed),
@@ -175,7 +175,7 @@ impl Errors {
         before.into_iter().for_each(|before| self.add(before));
     }
 
-    /// `owner` names an owner.
+    /// `owner` returns an owner's name.
     pub fn finish(&mut self, lacks: &Lacks, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
         // Flushes that no bio of this trace waited for.
         std::mem::take(&mut self.flushes).into_values().for_each(|one| self.add(one));
@@ -212,8 +212,8 @@ impl Errors {
     }
 }
 
-/// Errors that a block device's requests end with (`blk_errors` in block/blk-core.c), and what drivers and older kernels give
-/// beside them; numbers of include/uapi/asm-generic/errno.h.
+/// Errors of block requests (`blk_errors` in block/blk-core.c), and further ones of drivers and older kernels; numbers of
+/// include/uapi/asm-generic/errno.h.
 const NAMES: [(i32, &str); 33] = [
     (1, "EPERM"),
     (5, "EIO"),

@@ -1,4 +1,4 @@
-//! Stages of bios by the file that they are of.
+//! Times of bios by stage and file.
 
 use super::groups::{Group, GroupBy, Times};
 use super::in_flight::Bio;
@@ -6,11 +6,11 @@ use super::watch::Watch;
 use flashscope_trace::{FileId, RequestKind};
 use foldhash::HashMap;
 
-/// Files that are listed, those with most bytes; the bios of the others are one group.
+/// Most files in the result: those with most bytes; the bios of the others are one group.
 const MAX_LISTED: usize = 256;
-/// Files with times of their own. Where more come, the half with least bytes so far goes to the group of the others.
+/// Most files with times of their own. With more, the half with least bytes so far is merged into the group of the others.
 const MAX_TIMED: usize = 4096;
-/// Files that are known, those of the group of the others among them.
+/// Most known files, including those in the group of the others.
 const MAX_KNOWN: usize = 1 << 16;
 /// Stands for all files without times of their own.
 const FURTHER: usize = MAX_TIMED;
@@ -47,15 +47,15 @@ impl OneFile {
     }
 }
 
-/// Times by file. It costs nothing where no bio's file is known.
+/// Times by file; costs nothing where no bio's file is known.
 #[derive(Default)]
 pub(super) struct Files {
-    /// Of the bio that is queued next, where it is known.
+    /// File of the bio that is queued next, where it is known.
     pub next: Option<FileId>,
     numbers: HashMap<FileId, usize>,
     files: Vec<OneFile>,
     further: OneFile,
-    /// Files of bios on their way, by the bio's name.
+    /// Files of bios in flight, by the bio's name.
     on_the_way: HashMap<u32, usize>,
 }
 
@@ -79,8 +79,8 @@ impl Files {
         number
     }
 
-    /// Keeps the times of so many files, those with most bytes. The others stay in the group of the others: what is listed
-    /// is all of its file.
+    /// Keeps the times of the `most` files with most bytes. The others stay in the group of the others, so every listed file is
+    /// complete.
     fn keep_largest(&mut self, most: usize) {
         let mut by_size: Vec<usize> = (0..self.files.len()).collect();
         by_size.sort_by_key(|&number| std::cmp::Reverse(self.files[number].times.bytes));
@@ -100,7 +100,7 @@ impl Files {
         }
     }
 
-    /// Most bytes first.
+    /// Groups with most bytes first.
     pub fn finish(mut self) -> Vec<Group> {
         if self.files.len() > MAX_LISTED {
             self.keep_largest(MAX_LISTED);

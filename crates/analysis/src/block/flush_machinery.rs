@@ -1,4 +1,4 @@
-//! Bios that are in the flush machinery, what each of them needs next, and the figures about flushes. `flushes.rs` has the steps.
+//! Bios in the kernel's flush machinery, the next step of each, and the figures about flushes. The steps are in `flushes.rs`.
 
 use super::in_flight::{Bio, NEVER};
 use super::lacks::{Lacks, known};
@@ -10,14 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was flushed, and how long it took; times in nanoseconds.
+/// Counts and durations of flushes; times in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FlushesFound {
     /// The flush machinery's requests to devices: from issue to completion.
     pub requests: LatencyNs,
-    /// All of them together: how long the devices were busy with flushes.
+    /// Total time of these requests: how long the devices were busy with flushes.
     pub requests_total_ns: Evidence<u64>,
-    /// Bios that only flush, and bios with data that flush before it or after it.
+    /// Bios that only flush; below: bios with data that flush before it or after it.
     pub empty_bios: Evidence<u64>,
     pub data_bios: Evidence<u64>,
     /// The steps of bios with data, as far as the trace shows them: flush before the data, the data, flush after it.
@@ -47,7 +47,7 @@ pub(super) enum Needs {
     End,
 }
 
-/// A span whose begin or end may not be known.
+/// A span of time whose begin or end may be unknown.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub from: u64,
@@ -74,17 +74,17 @@ pub(super) struct Waiting {
     pub end: u64,
     pub empty: bool,
     pub shown: bool,
-    /// It was issued itself, under its own flags.
+    /// It was issued itself, with its own flags.
     pub own: bool,
     pub needs: Needs,
-    /// Whether its data was issued with FUA, as far as that was seen.
+    /// Whether its data was issued with FUA; `None` where the issue was not seen.
     pub keeps_fua: Option<bool>,
-    /// When the flush that it waits for was issued.
+    /// Issue of the flush that it waits for.
     pub pending: u64,
     pub served: u64,
-    /// No other flush was issued meanwhile: the completion was that of the flush that it waited for.
+    /// No other flush was issued meanwhile: the completion was that of its flush.
     pub sure: bool,
-    /// Meanwhile a flush was completed whose issue is not in the trace.
+    /// Completion of a flush, meanwhile, whose issue is not in the trace.
     pub unseen: u64,
     pub before: Span,
     pub data: Span,
@@ -94,14 +94,14 @@ pub(super) struct Waiting {
 #[derive(Default)]
 pub(super) struct Flushes {
     pub waiting: Vec<Waiting>,
-    /// Upper and lower devices: a flush came in the lower one while a bio of the upper one waited for one, and nothing showed that
+    /// Upper and lower devices: a flush came in the lower one while a bio of the upper one waited for a flush, and no event shows that
     /// one lies on the other.
     pub doubtful: Vec<(Device, Device)>,
-    /// Last completions that were seen.
+    /// Number of last completions seen.
     pub ends: u64,
-    /// Devices of which an empty flush's own completion was seen.
+    /// Devices for which an empty flush's own completion was seen.
     pub own_ends: BTreeSet<u16>,
-    /// By device: when the last flush was issued.
+    /// By device: issue of the last flush.
     pub last_issue: BTreeMap<u16, u64>,
     pub empty: u64,
     pub with_data: u64,
@@ -132,7 +132,7 @@ impl Flushes {
         }
     }
 
-    /// Of several that fit: the one that a flush served last, because the end follows its flush at once; of equals the oldest.
+    /// Finds the one that a flush served last, because the end follows its flush at once; of equals the oldest.
     pub fn find_served(
         &self,
         device: u16,

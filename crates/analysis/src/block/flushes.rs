@@ -1,13 +1,13 @@
 //! Flushes of a device's cache, and bios that flush before or after their data.
 //!
 //! A bio with `REQ_PREFLUSH` or `REQ_FUA` goes through the flush machinery (block/blk-flush.c): a flush before its data, the
-//! data, and, where the device does not know FUA, a flush after it. The flushes are requests of the machinery's own (`FF`,
-//! `FN`), which serve all bios that wait for one. The data's completion does not end the bio: a last completion of no
+//! data, and, where the device does not know FUA, a flush after it. The flushes are the machinery's own requests (`FF`,
+//! `FN`), which serve all bios that wait for one. The data's completion does not end the bio; its last completion without
 //! sectors does (`WS () 8208 + 0`; before 6.6 its sector is the one behind the data). A bio that flushes and has no data (`FWS
 //! 0 + 0`) ends with such a completion too. Where no empty flush of a device has one (traces that were filtered by sectors),
 //! the completion of the flush that served it ends it.
 //!
-//! Whether a last completion is to come: the bio has FUA and its data was issued without (then the kernel flushes after
+//! A last completion follows in two cases: the bio has FUA and its data was issued without it (then the kernel flushes after
 //! it), or a flush was issued for it before its data. A device with FUA of its own completes it once.
 
 use super::flush_machinery::{Needs, Span, Waiting};
@@ -17,13 +17,13 @@ use super::stack::Upper;
 use super::watch::{Step, Watch};
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
 
-/// Pairs of devices that may lie on one another.
+/// Most pairs of devices of which one may lie on the other.
 const MAX_DOUBTFUL: usize = 64;
-/// Bios in the flush machinery that are followed at a time; of more the oldest is given up.
+/// Most bios in the flush machinery at a time; beyond, the oldest is given up.
 const MAX_WAITING: usize = 1 << 12;
 
 impl<W: Watch> Matching<W> {
-    /// A bio that flushes came.
+    /// A bio that flushes is queued.
     #[cold]
     pub(super) fn flush_queued(&mut self, at: u32, empty: bool) {
         if self.flushes.waiting.len() == MAX_WAITING {
@@ -55,10 +55,10 @@ impl<W: Watch> Matching<W> {
         });
     }
 
-    /// A bio without data that flushes came.
+    /// A bio without data that flushes is queued.
     pub(super) fn flush_queue(&mut self, device: u16, block: &BlockEvent, by: (u32, TaskId), now: u64) {
         self.counts.all_queued += 1;
-        // No range leads to it: its number keeps it apart from others.
+        // No range leads to it: its number distinguishes it from others.
         let number = self.counts.all_queued;
         let mut bio = InFlight::bio(device, (block.flags, RequestKind::Flush), number, 0, by, now);
         (bio.place, bio.flush) = (Place::of_empty_flushes(device), true);
@@ -77,13 +77,13 @@ impl<W: Watch> Matching<W> {
         self.flush_queued(at, true);
     }
 
-    /// A thread waits for one flush before it requests the next: an older flush that still waits has lost its end.
+    /// A thread waits for one flush before it requests the next: an older flush of it that still waits has lost its end.
     #[cold]
     fn flush_asked_anew(&mut self, device: u16, tid: TaskId, below: bool) {
         let upper = if below { self.next_uppers.first().map(|upper| upper.queued) } else { None };
         let before = |one: &&Waiting| {
             let bio = self.bios.see(one.at);
-            // One bio above may have several flushes below it.
+            // One upper bio may have several flushes below it.
             let of_another = !below || self.stack.upper_of(one.at) != upper;
             one.device == device && one.empty && bio.tid == tid && bio.below == below && of_another
         };
@@ -93,10 +93,10 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// The owner of the upper device's bio that the next queued flush belongs to, if there is one. `carries`: its thread
+    /// The owner of the upper bio that the next queued flush belongs to; `None` where there is none. `carries`: its thread
     /// carries others' work.
     pub(super) fn is_flush_below(&mut self, block: &BlockEvent, tid: TaskId, carries: bool) -> Option<u32> {
-        // A remap of it has no sectors that distinguish it from another's.
+        // Its remap has no sectors that distinguish it from another's.
         self.stack.remap((block.device, block.sector));
         let uppers = self.stack.uppers_of(block.device);
         let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
@@ -106,7 +106,7 @@ impl<W: Watch> Matching<W> {
                 let unserved = matches!(one.needs, Needs::FlushBefore | Needs::FlushAfter) && one.pending == NEVER;
                 usize::from(one.device) == upper && unserved
             };
-            // That thread's own comes first, the newest of them; then one without a flush below it, then the oldest.
+            // The thread's own bio comes first, the newest of them; then one without a flush below it, then the oldest.
             let rank = |one: &&Waiting| {
                 let bio = self.bios.see(one.at);
                 let served = lower.is_some_and(|lower| self.stack.is_above(one.at, bio.queued, lower));
@@ -152,8 +152,8 @@ impl<W: Watch> Matching<W> {
         bio.got = now;
     }
 
-    /// A flush of which no bio is known begins. Bios whose flush is done end at once: those that did not have lost their end, and the
-    /// next may be this one's.
+    /// A flush without a known bio begins. Bios whose flush is done end at once: those that still wait have lost their end, and the next
+    /// end may be this flush's.
     #[cold]
     fn flush_ends_lost(&mut self, device: u16) {
         if !self.missing {
@@ -167,7 +167,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A flush is issued: true where it is a waiting bio's own request, not the machinery's.
+    /// A flush is issued. Returns whether it is a waiting bio's own request, not the machinery's.
     pub(super) fn flush_issue(&mut self, device: u16, block: &BlockEvent, now: u64) -> bool {
         let bios = &mut self.bios;
         let waiting = self.flushes.waiting.iter_mut();
@@ -180,16 +180,16 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// Whether a flush that is issued now serves any bio that is shown.
+    /// Whether a flush issued now serves a bio that is shown.
     pub(super) fn flushes_for_shown(&self, device: u16) -> bool {
         let waits = |one: &Waiting| matches!(one.needs, Needs::FlushBefore | Needs::FlushAfter) && one.pending == NEVER;
         self.flushes.waiting.iter().any(|one| one.device == device && one.shown && waits(one))
     }
 
-    /// The machinery issued a flush: it serves all that wait for one.
+    /// The machinery issued a flush: it serves all bios that wait for one.
     pub(super) fn flush_request_issued(&mut self, device: u16, now: u64) {
         self.flushes.last_issue.insert(device, now);
-        // The machinery issues the next one at once, where a bio waits for it: these had theirs, and its issue was lost.
+        // The machinery issues the next flush at once where a bio waits for it: these bios had theirs, and its issue was lost.
         let had = |one: &&Waiting| one.empty && one.device == device && one.needs == Needs::FlushBefore;
         let is_old = |one: &&Waiting| one.pending == NEVER && one.unseen.saturating_add(SKEW_NS) < now;
         let had: Vec<u32> = self.flushes.waiting.iter().filter(had).filter(is_old).map(|one| one.at).collect();
@@ -198,7 +198,7 @@ impl<W: Watch> Matching<W> {
             match one.needs {
                 Needs::FlushBefore => {
                     let bio = self.bios.get(one.at);
-                    // Its data is on its way, so that the flush before was the one whose issue is not in the trace.
+                    // Its data is in flight, so the flush before was the one whose issue is not in the trace.
                     if !one.empty && one.unseen != NEVER && bio.inserted != NEVER {
                         continue;
                     }
@@ -231,7 +231,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// The data of a bio that flushes is written: true where that does not end it.
+    /// The data of a bio that flushes is written. Returns whether the bio still waits for more.
     #[cold]
     pub(super) fn flush_data_done(&mut self, at: u32, time: u64) -> bool {
         let Some(index) = self.flushes.waiting.iter().position(|one| one.at == at) else { return false };
@@ -259,7 +259,7 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// What is known of its steps is counted, and its way ends where its first flush was issued before its data.
+    /// A bio leaves the machinery: its steps are counted, and its issue becomes that of the flush before its data.
     fn flush_over(&mut self, index: usize) {
         let one = self.flushes.waiting.remove(index);
         self.flushes.count(&one);
@@ -284,7 +284,7 @@ impl<W: Watch> Matching<W> {
         self.done(at, now);
     }
 
-    /// A flush of no sectors, with the letter of a flush, is done.
+    /// A flush without sectors, with the letter of a flush, completes.
     pub(super) fn flush_complete(&mut self, device: u16, block: &BlockEvent, now: u64) {
         let range = Range { place: Place::new(device, RequestKind::Flush), sector: 0, end: 1 };
         let issued = self.bios.any_at(range.place, 0);
@@ -298,7 +298,7 @@ impl<W: Watch> Matching<W> {
             self.flush_end(index, block.error, now);
             return;
         }
-        // The last completions follow their flush at once: a bio that still waits for one has lost it.
+        // A last completion follows its flush at once: a bio that still waits for one has lost it.
         let late = |one: &Waiting| {
             let ended = one.device == device && one.needs == Needs::End && one.served != NEVER;
             ended && one.served.saturating_add(SKEW_NS) < now
@@ -332,7 +332,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// The device has flushed, and the bio's own completion did not come: it was lost; or, where no empty flush of this device
-    /// has one in the trace, the flush's completion is all that there is.
+    /// has one in the trace, the flush's completion ends the bio.
     pub(super) fn flush_without_end(&mut self, at: u32) {
         let waiting = self.flushes.waiting.iter().position(|one| one.at == at);
         match waiting.map(|index| (index, &self.flushes.waiting[index])) {
@@ -347,7 +347,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A bio is over, and so are the flushes below it.
+    /// A bio ends, and so do the flushes below it.
     #[cold]
     pub(super) fn flushes_below_end(&mut self, at: u32, queued: u64) {
         let below = |one: &&Waiting| one.empty && one.served != NEVER && self.stack.is_below(one.at, at, queued);
@@ -355,7 +355,7 @@ impl<W: Watch> Matching<W> {
         below.into_iter().for_each(|at| self.flush_without_end(at));
     }
 
-    /// Empty flushes that ended with their device's, when the trace ends.
+    /// When the trace ends: ends empty flushes whose device's flush has ended.
     pub(super) fn flushes_end(&mut self) {
         let ended = |one: &&Waiting| one.empty && one.needs == Needs::End && one.served != NEVER;
         let ended: Vec<(u32, u16)> =
@@ -367,14 +367,14 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A completion of no sectors, without a flush's letter: the end of a bio's way through the machinery.
+    /// A completion without sectors and without a flush's letter: it ends a bio in the machinery.
     pub(super) fn flush_ended(&mut self, device: u16, block: &BlockEvent, now: u64) {
         let kind = block.flags.kind();
         let here =
             |one: &Waiting| !one.empty && one.kind == kind && (one.sector == block.sector || one.end == block.sector);
         let nowhere = block.sector == 0 || block.sector == u64::MAX;
         let bios = &self.bios;
-        // One whose sectors were written again since has lost its end.
+        // If its sectors were written again since, it has lost its end.
         let found = self.flushes.find(device, |one| here(one) && one.data.to != NEVER && !bios.see(one.at).superseded);
         let found = found.or_else(|| self.flushes.find(device, |one| here(one) && one.data.to != NEVER));
         let found = found.or_else(|| {

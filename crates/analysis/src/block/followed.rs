@@ -1,4 +1,4 @@
-//! Steps of bios, their owners and loop devices, followed together: by the report on a trace, and by its rows.
+//! Follows the steps of bios, their owners and loop devices together, for the report and for its rows.
 
 use super::loops::Loops;
 use super::matching::Matching;
@@ -9,32 +9,32 @@ use super::watch::Watch;
 use crate::{Lookup, Named};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, FileEvent, FileId, TaskId, TimeNs, Trace};
 
-/// What is known of a trace before its events.
+/// What is known of a trace before its events are read.
 #[derive(Default)]
 pub struct BlockSetup {
     pub sizes: Sizes,
     /// Tasks that are no kernel threads, though they may carry such a name ([`Trace::user_tasks`]).
     pub users: Vec<TaskId>,
-    /// Loop devices and their backing files, as the recording's facts state them.
+    /// Loop devices and their backing files, from the recording's facts.
     pub loops: Loops,
-    /// What a first reading has found of stacked devices ([`super::BlockFound::again`]).
+    /// Results of a first reading about stacked devices ([`super::BlockFound::again`]).
     pub stacked: Option<StackHints>,
     /// Devices that another one may lie on, as a first reading has found, where nothing shows for which bios.
     pub maybe_below: Vec<Device>,
     /// Events are missing, or may be: steps are assigned to bios more carefully.
     pub events_are_missing: bool,
-    /// Events may be missing that nothing in the trace counts.
+    /// Events may be missing without a count in the trace.
     pub drops_are_uncounted: bool,
     /// No event shows splits of bios.
     pub splits_not_shown: bool,
-    /// CPUs whose events are not in the trace: who else used a device, and what ended there, is not known.
+    /// CPUs whose events are not in the trace: other users of a device, and completions there, may be unknown.
     pub missing_cpus: Vec<u64>,
-    /// Only issues, requeues and completions count, as in a trace without queueing: the unit is the request.
+    /// Only issues, requeues and completions are used, as in a trace without queueing: the unit is the request.
     pub requests_alone: bool,
 }
 
 impl BlockSetup {
-    /// Of traces that are read as one.
+    /// For traces that are read as one.
     pub fn of<'a>(traces: impl Iterator<Item = &'a Trace> + Clone) -> BlockSetup {
         BlockSetup {
             sizes: Sizes::of_facts(traces.clone().map(Trace::facts)),
@@ -79,7 +79,7 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
         followed
     }
 
-    /// From now on.
+    /// Events are missing from now on.
     #[inline]
     pub fn events_are_missing(&mut self) {
         (self.matching.whole_trace, self.matching.missing) = (false, true);
@@ -89,11 +89,11 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
         self.loops.file((&mut self.matching, &mut self.originators), file, tid, time);
     }
 
-    /// A bio is remapped, if the event says so.
+    /// Handles the event if it is a remap.
     #[inline]
     pub fn remap(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
         if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
-            // What takes bios itself has files of its own, and may lie on a partition: where it lies on the disk is not in the remap.
+            // A device that takes bios itself has its own files, and may lie on a partition, whose place on the disk is not in the remap.
             if !self.matching.devices.contains(&device) {
                 self.originators.remapped(block.device, device, block.sector, sector);
             }
@@ -101,7 +101,7 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
         }
     }
 
-    /// A bio is queued: its owner, and its file, unless it belongs to a bio of a higher device.
+    /// A bio is queued. Returns its owner, and its file, unless it belongs to a bio of an upper device.
     pub fn queue(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) -> (u32, Option<FileId>) {
         let (owner, below) = self.loops.queue((&mut self.matching, &mut self.originators), block, tid, time);
         (owner, if below { None } else { self.originators.file_of(block, tid) })

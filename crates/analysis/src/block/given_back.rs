@@ -1,12 +1,12 @@
-//! Requests that were given back, until they are issued again. What comes of them: `requeues.rs`.
+//! Requests that the driver gave back, until they are issued again. Their later steps are in `requeues.rs`.
 
 use super::in_flight::Place;
 use std::collections::BTreeMap;
 
-/// Requests that were given back, and are remembered until they are issued again.
+/// Most requests given back that are kept until they are issued again.
 const MAX_GIVEN_BACK: usize = 1 << 12;
 
-/// Requests without a bio in the trace that were given back, by where they began then.
+/// Requests given back that have no bio in the trace, by their place and first sector at that time.
 #[derive(Default)]
 pub(super) struct GivenBack(pub BTreeMap<(Place, u64), u32>);
 

@@ -1,4 +1,4 @@
-//! Stages of bios by what they are: direction, flag, size, owner; with distributions.
+//! Times of bios by stage and group: direction, flag, size, owner. With distributions.
 
 use super::by_owner::ByOwner;
 use super::counts::Unit;
@@ -11,15 +11,15 @@ use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Owners with distributions of their own; the bios of more go to one group for all of them.
+/// Most owners with distributions of their own; the bios of further ones share one group.
 const MAX_OWNERS: usize = 4096;
-/// Owners that are listed, those with most bytes; all others are one group.
+/// Most owners in the result: those with most bytes; all others are one group.
 const MAX_LISTED: usize = 256;
-/// Devices with distributions of their own; the bios of more go to one group for all of them.
+/// Most devices with distributions of their own; the bios of further ones share one group.
 const MAX_DEVICES: usize = 64;
-/// Classes whose times are kept apart; before there are more, those that there are go to their groups.
+/// Most classes whose times are kept separately; before there are more, they are added to their groups.
 const MAX_CLASSES: usize = 1024;
-/// Sets of groups that a class shares with others, whose Q2Q is kept apart.
+/// Most sets of groups, shared with other classes, for which a class keeps Q2Q separately.
 const MAX_SHARED: usize = 8;
 /// Up to 4 KiB, up to 8 KiB, …, up to 1 MiB, above.
 const SIZES: usize = 10;
@@ -32,27 +32,27 @@ const FLAGS: [(RequestFlags, &str); 6] = [
     (RequestFlags::DISCARD, "discard"),
 ];
 
-/// What the bios of a group have in common.
+/// The property that the bios of a group share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
     All,
     /// Device and direction.
     Device,
-    /// A letter of RWBS; a bio with several is in several groups, one with none in the group "none".
+    /// A letter of RWBS. A bio with several letters is in several groups, a bio without any in the group "none".
     Flag,
     /// Bytes of the bio.
     Size,
-    /// Whose it is.
+    /// The owner of the bio.
     Owner,
-    /// Inode and device of its file system, as far as the file is known.
+    /// Inode and device of its file system, where the file is known.
     File,
     /// Parts of bios that were split, each from the bio's queueing to its own completion.
     Parts,
 }
 
-/// The device and the direction that the name of a group by device is made of: `8:0 zone appends`. Of kinds that end alike (`8:0 resets
-/// of all zones`), the one with the longest name.
+/// Splits the name of a group by device into device and direction: `8:0 zone appends`. Where several kinds end alike (`8:0 resets of all
+/// zones`), the longest kind is taken.
 pub fn device_and_kind(name: &str) -> Option<(&str, RequestKind)> {
     let of = |kind: &RequestKind| Some((name.strip_suffix(kind.plural())?.strip_suffix(' ')?, *kind));
     RequestKind::ALL.iter().filter_map(of).min_by_key(|(device, _)| device.len())
@@ -64,35 +64,35 @@ pub struct StageTimes {
     pub stage: String,
     pub ns: LatencyNs,
     pub total_ns: u64,
-    /// Of the group's Q2C, percent; `null` for Q2Q, which is no part of it.
+    /// Share of the group's Q2C, per cent; `null` for Q2Q, which is no part of it.
     pub share_percent: Option<f64>,
 }
 
-/// How the times of one stage are spread.
+/// The distribution of one stage's times.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Distribution {
     pub stage: String,
-    /// Those that hold any, shortest first.
+    /// Ranges that are not empty, shortest times first.
     pub ranges: Vec<LatencyRange>,
 }
 
-/// Bios that have something in common.
+/// Bios that share a property.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Group {
     pub by: GroupBy,
     pub name: String,
-    /// Of a file: its path, with what became of it, where the recording has it.
+    /// A file's path, where the recording has it; marked if the file was deleted or renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Queued, parts of splits not counted; requests where the trace does not show what was queued.
+    /// Queued bios, parts of splits not counted; requests, where the trace shows no queueing.
     pub bios: u64,
     pub bytes: u64,
-    /// Of a file: how many of `bytes` were read and written; neither is a discard.
+    /// For a file: bytes read; below: bytes written. Discards are in neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
-    /// Those that were seen, in the order of [`Stage::ALL`].
+    /// Stages that were seen, in the order of [`Stage::ALL`].
     pub stages: Vec<StageTimes>,
     /// Of Q2C and D2C; only for all bios, and by device and direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -126,7 +126,7 @@ impl Times {
         each_stage(bio, completed, |stage, ns| self.stages[stage as usize].add(ns));
     }
 
-    /// What is of both.
+    /// Adds the times of another group.
     pub fn merge(&mut self, other: &Times) {
         self.bios += other.bios;
         self.bytes += other.bytes;
@@ -177,12 +177,12 @@ impl Times {
     }
 }
 
-/// To two digits behind the point, so that a result is short and the same everywhere.
+/// Per cent, to two decimals, so that a result is short and the same on every machine.
 pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
 }
 
-/// All that says which groups a bio is in. Bios of one class are in the same ones, so each time is added once, to its class,
+/// The properties that determine the groups of a bio. Bios of one class are in the same groups. So each time is added once, to its class,
 /// and a class is added to its groups in the end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Class(u64);
@@ -194,7 +194,7 @@ impl Class {
     const OWNER: u32 = Self::SIZE + 4;
     const BELOW: u32 = Self::OWNER + 13;
 
-    /// Its device; [`MAX_DEVICES`] stands for all further ones.
+    /// Index of its device; [`MAX_DEVICES`] stands for all further ones.
     fn device(self) -> usize {
         (self.0 & 0x7f) as usize
     }
@@ -212,17 +212,17 @@ impl Class {
         (self.0 >> Self::SIZE & 0xf) as usize
     }
 
-    /// The owner's place among those with distributions of their own; [`MAX_OWNERS`] stands for all others.
+    /// Index of the owner among those with distributions; [`MAX_OWNERS`] stands for all others.
     fn owner(self) -> usize {
         (self.0 >> Self::OWNER & 0x1fff) as usize
     }
 
-    /// What does another bio's work is its device's alone.
+    /// A bio that does another bio's work counts for its device only.
     fn is_below(self) -> bool {
         self.0 >> Self::BELOW != 0
     }
 
-    /// What its groups are of.
+    /// The kinds of groups that it is in.
     fn groups(self) -> Of {
         if self.is_below() {
             return OF_DEVICE;
@@ -246,7 +246,7 @@ impl Class {
     }
 }
 
-/// What groups are of, a bit each; those of flags have the highest bits.
+/// Kinds of groups, one bit each; those of flags have the highest bits.
 type Of = u16;
 const OF_ALL: Of = 1;
 const OF_DEVICE: Of = 1 << 1;
@@ -266,7 +266,7 @@ struct OfClass {
     class: Class,
     bios: u64,
     bytes: u64,
-    /// Q2Q is that to a bio of the same class.
+    /// Q2Q is measured to a bio of the same class.
     stages: StageHistograms,
     /// Q2Q to a bio of another class, by the groups that both are in.
     q2q: Vec<(Of, LatencyHistogram)>,
@@ -281,16 +281,16 @@ pub(super) struct Groups {
     flags: [Times; FLAGS.len() + 1],
     sizes: [Times; SIZES],
     owners: Vec<(u32, Times)>,
-    /// Where each is in `owners`.
+    /// Index of each owner in `owners`.
     places: ByOwner,
     others: Times,
     parts: Times,
-    /// Bios that are not in their groups yet, and where each class is among them.
+    /// Bios that are not in their groups yet; below: the index of each class.
     classes: Vec<OfClass>,
     known: HashMap<Class, usize>,
     /// The last bio that was queued: `last_queue` of its groups lags behind.
     last: Option<(Class, u64)>,
-    /// Of each bio that is on its way, by its name: its class, and where that was.
+    /// For each bio in flight, by its name: its class, and the class's index.
     of_bio: Vec<(Class, usize)>,
 }
 
@@ -332,7 +332,7 @@ impl Groups {
         place
     }
 
-    /// Q2Q is not known from the last bio of another recording.
+    /// Q2Q is not measured from the last bio of another recording.
     fn begins_again(&mut self) {
         self.gather();
         self.last = None;
@@ -342,7 +342,7 @@ impl Groups {
         of_device.chain(of_owner).chain(others).for_each(|times| times.last_queue = None);
     }
 
-    /// The groups that a class is in, those of `of`.
+    /// Calls `f` for the groups of a class that are in `of`.
     fn each(&mut self, class: Class, of: Of, mut f: impl FnMut(&mut Times)) {
         let of = of & class.groups();
         if of & OF_ALL != 0 {
@@ -372,7 +372,7 @@ impl Groups {
         }
     }
 
-    /// Where a class is; `at`: where it was, or another.
+    /// The index of a class; `at`: a guess.
     #[inline(always)]
     fn find(&mut self, class: Class, at: usize) -> usize {
         match self.classes.get(at) {
@@ -394,12 +394,12 @@ impl Groups {
         self.classes.len() - 1
     }
 
-    /// Hands the classes' bios to their groups.
+    /// Adds the classes' bios to their groups.
     fn gather(&mut self) {
         self.known.clear();
         for OfClass { class, bios, bytes, stages, q2q } in std::mem::take(&mut self.classes) {
             self.each(class, Of::MAX, |times| {
-                // A reshaped request is taken from its class after that was gathered.
+                // A reshaped request is subtracted from its class after that was added.
                 times.bios = times.bios.wrapping_add(bios);
                 times.bytes = times.bytes.wrapping_add(bytes);
                 times.merge_stages(&stages);
@@ -410,7 +410,7 @@ impl Groups {
         }
     }
 
-    /// A bio of a class, which is there, was queued behind one of another: only in groups of both is that one the last.
+    /// A bio of an existing class was queued behind one of another class: only groups of both have that one as the last.
     fn behind_another(&mut self, at: usize, (before, then): (Class, u64), now: u64) {
         let class = self.classes[at].class;
         let shared = class.shared(before);
@@ -433,7 +433,7 @@ impl Groups {
         }
     }
 
-    /// `owner` names an owner.
+    /// `owner` returns an owner's name.
     pub fn finish(mut self, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
         self.gather();
         let mut groups = vec![self.all.finish(GroupBy::All, "all".to_owned())];
@@ -512,7 +512,7 @@ impl Watch for Groups {
     }
 }
 
-/// Bios, and requests whose bios' queueing is not in the trace, apart.
+/// Bios, and separately requests whose bios' queueing is not in the trace.
 #[derive(Default)]
 pub(super) struct GroupsByUnit {
     bios: Groups,

@@ -1,7 +1,7 @@
-//! Bios on their way, found by device, direction and first sector. Several may begin at one sector.
+//! Bios in flight, found by device, direction and first sector. Several may begin at one sector.
 //!
-//! What an event costs is bounded: so many bios at most share a bucket, a search over sectors goes through an ordered index where
-//! there are many bios, and steps of requests look at [`LOOKS_OF_AN_EVENT`] bios for each event that has come; then they find no more.
+//! The cost of an event is bounded. A bucket has a limited number of bios; a search over sectors uses an ordered index where there
+//! are many bios; steps of requests may look at [`LOOKS_OF_AN_EVENT`] bios for each event so far, and find none beyond that.
 //! Looks at bios of crowded buckets come out of a reserve ([`RESERVE`]), so that a trace of a single sector takes no longer than others.
 
 use flashscope_trace::{RequestFlags, RequestKind, TaskId};
@@ -12,21 +12,21 @@ use std::collections::BTreeMap;
 pub(super) const NEVER: u64 = u64::MAX;
 /// No bio.
 pub(super) const NONE: u32 = u32::MAX;
-/// Bios of one bucket, and so of one sector: of more the oldest is given up. A thousand threads may flush a device at once.
+/// Most bios of one bucket, and so of one sector; beyond, the oldest is given up. A thousand threads may flush a device at once.
 pub(super) const MOST_IN_BUCKET: usize = 1024;
-/// So many bios of a bucket are looked at whatever they take. Further ones come out of the reserve; where that is used up, the bucket
-/// keeps only these.
+/// This many bios of a bucket may always be looked at. Further looks come out of the reserve; once it is used up, the bucket keeps only
+/// these.
 pub(super) const FEW_IN_BUCKET: usize = 64;
-/// Looks that a trace begins with, a second of work or so: a hundred thousand events of sectors with 256 bios each. An event adds some.
+/// Looks at the begin of a trace, about a second of work: a hundred thousand events of sectors with 256 bios each. Each event adds some.
 const RESERVE: u64 = 1 << 27;
 const RESERVE_OF_AN_EVENT: u64 = 256;
-/// Bios that steps of requests may look at: so many for each event, which are saved up. A bio has some five steps after its queueing; only
-/// events that name ever the same long request want more.
+/// Bios that steps of requests may look at: this many for each event, and unused looks are saved. A bio has some five steps after its
+/// queueing; only events that repeat the same long request need more.
 const LOOKS_OF_AN_EVENT: usize = 128;
 pub(super) const MOST_LOOKS: usize = 1 << 14;
-/// Of so few bios each is looked at, where a range of sectors is searched.
+/// Up to this many bios are searched one by one for a range of sectors.
 const FEW: usize = 128;
-/// Of so few sectors each is looked at.
+/// Up to this many sectors are searched one by one.
 const SHORT: u64 = 64;
 
 /// Device and kind in one number.
@@ -34,9 +34,9 @@ const SHORT: u64 = 64;
 pub(super) struct Place(u32);
 
 impl Place {
-    /// Empty flushes have no sectors: they lie apart, where no range leads to them.
+    /// Empty flushes have no sectors: they have a place of their own, where no range leads to them.
     const OF_EMPTY_FLUSHES: u32 = RequestKind::COUNT as u32;
-    /// Where the size of a zone append begins, of which the lowest bits are enough.
+    /// Lowest bit of the size of a zone append, of which the low bits suffice.
     const SIZE: u32 = 21;
 
     #[inline(always)]
@@ -44,7 +44,7 @@ impl Place {
         Place(u32::from(device) | (kind as u32) << 16)
     }
 
-    /// Of a bio of so many sectors. Zone appends of one zone all name its begin: their size keeps them apart.
+    /// The place of a bio of this size. Zone appends of one zone all name its begin: their size distinguishes them.
     #[inline(always)]
     pub fn sized(device: u16, kind: RequestKind, sectors: u64) -> Place {
         let place = Place::new(device, kind);
@@ -74,12 +74,12 @@ pub(super) struct Bio {
     pub sectors: u32,
     /// As it was queued; `sectors` shrinks with splits and parts of completions.
     pub whole_sectors: u32,
-    /// Number of the device, of this analysis.
+    /// The analysis's number of the device.
     pub device: u16,
     pub flags: RequestFlags,
     pub(super) kind: RequestKind,
     pub(super) place: Place,
-    /// Its owner: a number of the caller's.
+    /// Number of its owner.
     pub owner: u32,
     /// The thread that queued it.
     pub tid: TaskId,
@@ -88,29 +88,29 @@ pub(super) struct Bio {
     pub inserted: u64,
     pub merged: u64,
     pub issued: u64,
-    /// A completion that may be its own or another's at this sector: later events decide.
+    /// A completion of this bio or of another at this sector: later events decide.
     pub undecided: u64,
-    /// The last completion below it, where it is a stack's; else its own.
+    /// The last completion below it, in a stack; else its own.
     pub device_done: u64,
-    /// Another bio, of a higher device, is done by it.
+    /// It works for another bio, of an upper device.
     pub below: bool,
-    /// Of its completion; 0: none.
+    /// Error of its completion; 0: none.
     pub error: i32,
     /// The split bio that it is a part of.
     pub split_of: u32,
     /// It flushes the device's cache before or after its data, or does nothing else.
     pub flush: bool,
-    /// Its data is written; what flushes the cache after it is not done.
+    /// Its data is written; the flush after it is not done.
     pub data_done: bool,
     /// The same sectors were queued again after it.
     pub superseded: bool,
-    /// It was queued in the time that is reported.
+    /// It was queued in the reported time.
     pub in_range: bool,
-    /// And its owner is one that is reported.
+    /// In addition, its owner is reported.
     pub shown: bool,
-    /// The next one with this key; a free one's successor.
+    /// The next one of the bucket; of a free entry, the next free one.
     pub(super) next: u32,
-    /// On its way; else the entry is free.
+    /// In flight; else the entry is free.
     pub(super) live: bool,
 }
 
@@ -126,7 +126,7 @@ impl Bio {
         self.queued == NEVER
     }
 
-    /// When it was in the device, or was queued: no completion of it is earlier.
+    /// Its issue, or its queueing: no completion of it is earlier.
     #[inline(always)]
     pub fn begun(&self) -> u64 {
         let (queued, issued) = (self.queued.wrapping_add(1), self.issued.wrapping_add(1));
@@ -138,12 +138,12 @@ impl Bio {
     }
 }
 
-/// Where a bio is looked for.
+/// The place to search for a bio.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub place: Place,
     pub sector: u64,
-    /// It has no more sectors than these.
+    /// Most sectors that the bio may have.
     pub most: u64,
 }
 
@@ -154,31 +154,31 @@ impl Wanted {
     }
 }
 
-/// All of them, in bounded memory: beyond the bound the oldest goes.
+/// All bios in flight, in bounded memory; beyond the bound the oldest is given up.
 #[derive(Debug)]
 pub(super) struct InFlight {
     bios: Vec<Bio>,
     free: u32,
     live: usize,
-    /// Those of them that were merged into a request.
+    /// How many of them were merged into a request.
     merged: usize,
     /// First bio of each bucket; a power of two of them.
     buckets: Vec<u32>,
     shift: u32,
     max: usize,
-    /// In order of arrival, to find the oldest.
+    /// Position of a clock hand, to find the oldest.
     clock: u32,
-    /// How many bios begin where, once a range was searched while there were more than [`FEW`].
+    /// Number of bios by place and first sector; built when a range is searched with more than [`FEW`] bios.
     starts: Option<BTreeMap<(Place, u64), u32>>,
-    /// Bios that events may look at now.
+    /// Bios that events may still look at.
     looks: usize,
-    /// This event wanted to look at more.
+    /// This event needed more looks.
     gave_up: Cell<bool>,
     /// Looks at bios of crowded buckets that are left.
     reserve: Cell<u64>,
 }
 
-/// The bios of a bucket, oldest first, as far as the reserve goes.
+/// The bios of a bucket, oldest first, until the reserve is used up.
 struct InBucket<'b> {
     of: &'b InFlight,
     at: u32,
@@ -219,7 +219,7 @@ impl InFlight {
         }
     }
 
-    /// Another event comes.
+    /// The next event begins.
     #[inline(always)]
     pub fn next_event(&mut self) {
         self.looks = (self.looks + LOOKS_OF_AN_EVENT).min(MOST_LOOKS);
@@ -227,7 +227,7 @@ impl InFlight {
         self.reserve.set((self.reserve.get() + RESERVE_OF_AN_EVENT).min(RESERVE));
     }
 
-    /// Takes so many looks out of the reserve; else the event finds no more.
+    /// Takes looks from the reserve; without enough, the event finds no more.
     #[inline(always)]
     fn spend(&self, looks: u64) -> bool {
         match self.reserve.get().checked_sub(looks) {
@@ -248,7 +248,7 @@ impl InFlight {
         self.in_bucket(place, sector).filter(move |(_, bio)| bio.sector == sector && bio.place == place)
     }
 
-    /// Whether one bio more may be looked at.
+    /// Whether one more bio may be looked at.
     #[inline(always)]
     pub fn may_look(&mut self) -> bool {
         match self.looks.checked_sub(1) {
@@ -258,7 +258,7 @@ impl InFlight {
         !self.gave_up.get()
     }
 
-    /// Whether this event wanted to look at more bios than it may.
+    /// Whether this event needed more looks than it had.
     #[inline(always)]
     pub fn gave_up(&self) -> bool {
         self.gave_up.get()
@@ -275,7 +275,7 @@ impl InFlight {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Where there are as many as may be, in all or with this one's bucket, one of the oldest, which has to go.
+    /// One of the oldest, which has to go, where all places or this bucket's are taken.
     #[inline]
     pub fn too_many(&mut self, place: Place, sector: u64) -> Option<u32> {
         if self.live == self.max {
@@ -288,7 +288,7 @@ impl InFlight {
         }
     }
 
-    /// The first of a bucket that is full.
+    /// The first bio of a full bucket.
     #[inline(never)]
     fn crowded(&self, first: u32) -> Option<u32> {
         let most = if self.reserve.get() < MOST_IN_BUCKET as u64 { FEW_IN_BUCKET } else { MOST_IN_BUCKET };
@@ -296,7 +296,7 @@ impl InFlight {
         (there == most).then_some(first)
     }
 
-    /// Takes a bio in; its name until it is removed.
+    /// Adds a bio. Returns its name, valid until it is removed.
     #[inline(always)]
     pub fn add(&mut self, bio: Bio) -> u32 {
         if self.live * 2 == self.buckets.len() {
@@ -320,7 +320,7 @@ impl InFlight {
         index
     }
 
-    /// At the bucket's end: what came first is found first.
+    /// Appends it to its bucket: the oldest is found first.
     #[inline]
     fn link(&mut self, index: u32, place: Place, sector: u64) {
         if let Some(starts) = &mut self.starts {
@@ -342,7 +342,7 @@ impl InFlight {
         }
     }
 
-    /// One of the oldest: the clock's hand passes over the entries in the order in which they were made.
+    /// One of the oldest: the clock hand passes over the entries in order of creation.
     #[cold]
     fn oldest(&mut self) -> Option<u32> {
         for _ in 0..self.bios.len() {
@@ -377,8 +377,8 @@ impl InFlight {
         self.buckets = buckets;
     }
 
-    /// The bio at this sector, of at most so many sectors, that `fits` ranks highest; of equals the longest, then the
-    /// oldest. `fits` says 0 for one that is out of the question.
+    /// The bio at this sector, with at most `wanted.most` sectors, that `fits` ranks highest; of equals the longest, then the
+    /// oldest. `fits` returns 0 for a bio that must not be taken.
     #[inline(always)]
     pub fn find(&mut self, wanted: Wanted, fits: impl Fn(&Bio) -> u8) -> Option<(u32, &mut Bio)> {
         let first = self.buckets[self.bucket(wanted.place, wanted.sector)];
@@ -392,7 +392,7 @@ impl InFlight {
         Some((at, &mut self.bios[at as usize]))
     }
 
-    /// The best one of a bucket.
+    /// The best bio of a bucket.
     #[inline(never)]
     fn best(&self, first: u32, place: Place, sector: u64, most: u64, fits: impl Fn(&Bio) -> u8) -> Option<u32> {
         let wanted = Wanted { place, sector, most };
@@ -424,7 +424,7 @@ impl InFlight {
         self.release(index);
     }
 
-    /// No event finds it any more; its name stays taken.
+    /// No event finds it any more; its name stays in use.
     #[inline(always)]
     pub fn hide(&mut self, index: u32) {
         self.unlink(index);
@@ -434,19 +434,19 @@ impl InFlight {
         self.merged -= usize::from(bio.merged != NEVER);
     }
 
-    /// The name of a hidden one may be given to another.
+    /// The name of a hidden bio becomes free.
     #[inline(always)]
     pub fn release(&mut self, index: u32) {
         self.bios[index as usize].next = self.free;
         self.free = index;
     }
 
-    /// So many more of them were merged into requests.
+    /// Counts further bios that were merged into requests.
     pub fn were_merged(&mut self, bios: usize) {
         self.merged += bios;
     }
 
-    /// Cuts off the first sectors of a bio. Where it now begins there is room for it ([`InFlight::too_many`]).
+    /// Removes the first sectors of a bio. There has to be room at its new begin ([`InFlight::too_many`]).
     pub fn shorten(&mut self, index: u32, sectors: u32) {
         self.unlink(index);
         let bio = &mut self.bios[index as usize];
@@ -457,7 +457,7 @@ impl InFlight {
         self.link(index, place, sector);
     }
 
-    /// It is known by another place and sector from now on. There is room for it ([`InFlight::too_many`]).
+    /// Moves it to another place and sector. There has to be room ([`InFlight::too_many`]).
     pub fn rename(&mut self, index: u32, place: Place, sector: u64) {
         self.unlink(index);
         let bio = &mut self.bios[index as usize];
@@ -515,18 +515,18 @@ impl InFlight {
         there.any(|(at, bio)| at != index && bio.sector == sector && bio.place == place)
     }
 
-    /// The newest one that begins here.
+    /// The newest bio that begins here.
     pub fn newest_at(&self, place: Place, sector: u64) -> Option<u32> {
         self.here(place, sector).last().map(|(at, _)| at)
     }
 
-    /// All that begin here, oldest first.
+    /// All bios that begin here, oldest first.
     pub fn group(&self, place: Place, sector: u64, into: &mut Vec<u32>) {
         into.clear();
         into.extend(self.here(place, sector).map(|(at, _)| at));
     }
 
-    /// The first sector from `from` on and before `end` at which a bio begins that `fits` and ends by `end`.
+    /// The first sector from `from` on and before `end` at which a bio begins that `fits` accepts and that ends by `end`.
     #[cold]
     pub fn next_start(&mut self, place: Place, from: u64, end: u64, fits: impl Fn(&Bio) -> u8) -> Option<u64> {
         if self.live == 0 || from >= end {
@@ -556,7 +556,7 @@ impl InFlight {
         }
     }
 
-    /// The newest bio that this sector lies in.
+    /// The newest bio that contains this sector.
     pub fn newest_around(&mut self, place: Place, sector: u64) -> Option<u32> {
         let around = |bio: &Bio| bio.place == place && bio.sector <= sector && sector < bio.end().max(bio.sector + 1);
         if self.bios.len() <= FEW {
@@ -577,7 +577,7 @@ impl InFlight {
         found.map(|(_, at)| at)
     }
 
-    /// Builds the index of where bios begin, where there is none.
+    /// Builds the index of first sectors, if it does not exist.
     fn index(&mut self) {
         if self.starts.is_none() {
             let mut starts = BTreeMap::new();
@@ -615,21 +615,21 @@ impl InFlight {
         self.next_start(place, from, end, newer).is_some_and(|sector| sector < behind)
     }
 
-    /// Whether a device has a bio in it, as far as the reserve goes.
+    /// Whether a device has a bio in it. Looks come out of the reserve; without enough, the answer is yes.
     pub fn is_busy(&self, device: u16) -> bool {
         let busy = |bio: &Bio| bio.live && bio.device == device && bio.issued != NEVER && !bio.data_done;
         let found = self.bios.iter().take(self.reserve.get() as usize).position(busy);
         !self.spend(found.unwrap_or(self.bios.len()) as u64) || found.is_some()
     }
 
-    /// Those that are still on their way, as far as the reserve goes: of more the event has given up.
+    /// Bios still in flight, until the reserve is used up; then the event has given up.
     pub fn rest_in_reserve(&self) -> impl Iterator<Item = (u32, &Bio)> {
         let looked_at = |at: usize| at < FEW_IN_BUCKET || self.spend(1);
         let live = self.bios.iter().enumerate().take_while(move |&(at, _)| looked_at(at)).filter(|(_, bio)| bio.live);
         live.map(|(at, bio)| (at as u32, bio))
     }
 
-    /// Those that are still on their way.
+    /// Bios still in flight.
     pub fn rest(&self) -> impl Iterator<Item = (u32, &Bio)> {
         self.bios.iter().enumerate().filter(|(_, bio)| bio.live).map(|(at, bio)| (at as u32, bio))
     }

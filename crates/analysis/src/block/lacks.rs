@@ -1,10 +1,10 @@
-//! What a trace of block I/O lacks, and which figures are unknown because of it.
+//! Events that a trace of block I/O lacks, and the figures that are unknown without them.
 
 use super::counts::MatchCounts;
 use crate::{Evidence, Unknown};
 use flashscope_trace::Device;
 
-/// Why a trace does not say how many there are.
+/// Why a trace does not show the number of bios.
 fn no_queueing() -> Unknown {
     let next = "record block_bio_queue too (flashscope record --events block, blktrace without -a)";
     Unknown::new("the trace shows no bio being queued (block_bio_queue, blktrace's Q)", next)
@@ -53,7 +53,7 @@ fn no_files(cpus: &[u64]) -> Unknown {
     Unknown::new(missing, COPY_ALL)
 }
 
-/// Of a set of blktrace's.
+/// For a set of files of blktrace.
 pub(super) fn missing_files(cpus: &[u64]) -> String {
     let cpus: Vec<String> = cpus.iter().map(u64::to_string).collect();
     format!("the file of CPU {} is missing", cpus.join(", "))
@@ -61,20 +61,20 @@ pub(super) fn missing_files(cpus: &[u64]) -> String {
 
 pub(super) const COPY_ALL: &str = "copy all of NAME.blktrace.*";
 
-/// What a trace lacks, each with the reason: figures that rest on it are unknown.
+/// Events that a trace lacks, each with the reason: figures that need them are unknown.
 #[derive(Default)]
 pub(super) struct Lacks {
     pub queueing: Option<Unknown>,
     pub completions: Option<Unknown>,
-    /// A device of it completes nothing.
+    /// One of its devices completes nothing.
     pub ends: Option<Unknown>,
-    /// The file of a CPU is missing, and completions that may be in it.
+    /// The file of a CPU is missing, with completions that may be in it.
     pub files: Option<Unknown>,
-    /// It has completions alone.
+    /// It has only completions.
     pub issues: Option<Unknown>,
-    /// It has bios, and no request.
+    /// It has bios, but no request.
     pub requests: Option<Unknown>,
-    /// It shows no requeue; or it has issues, and would show one as a second issue.
+    /// It shows no requeue; or it has issues, and would show a requeue as a second issue.
     pub requeues: Option<Unknown>,
     /// It shows neither splits nor the requests of all bios.
     pub splits: Option<Unknown>,
@@ -99,7 +99,7 @@ impl Lacks {
     }
 }
 
-/// A figure that rests on what may be missing: unknown for the first of them that is.
+/// A figure that needs these events: unknown for the first one that is missing.
 pub(super) fn known<T>(figure: T, lacks: &[&Option<Unknown>]) -> Evidence<T> {
     match lacks.iter().find_map(|lack| lack.as_ref()) {
         Some(why) => Evidence::Unknown(why.clone()),

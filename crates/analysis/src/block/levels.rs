@@ -1,14 +1,14 @@
-//! Which device lies on which, where no remap says so.
+//! Finds the lower device of each upper one where no remap shows it.
 //!
 //! Device mapper, md and bcache complete bios and are issued no requests. Where the trace has no remap (`block_bio_remap`) of such a
-//! device, its bios show what it lies on: almost each of them holds, between its queueing and its completion, a bio of a lower
-//! device of the same kind and size, always at the same distance in sectors. What is found here is for a second reading of the trace
-//! ([`super::stack::StackHints`]). Where such a device may lie on another one and this does not show how, totals of both are unknown
-//! ([`Levels::finish`]): one I/O may be two bios in the trace. The same holds for those bios of a device that have no remap where others
-//! have: a cache, a thin volume or a snapshot (drivers/md before Linux 5.18) sends some on from a thread of its own, and answers
+//! device, its bios show the lower device: almost each of them contains, between its queueing and its completion, a bio of a lower
+//! device of the same kind and size, always at the same distance in sectors. The result is for a second reading of the trace
+//! ([`super::stack::StackHints`]). Where such a device may lie on another one and its bios do not show how, totals of both are unknown
+//! ([`Levels::finish`]): one I/O may be two bios in the trace. The same holds for bios without a remap on a device that has remaps for
+//! others: a cache, a thin volume or a snapshot (drivers/md before Linux 5.18) sends some on from a thread of its own, and completes
 //! others itself.
 //!
-//! Not found: devices that cut or combine bios (stripes), or that place them anywhere (caches, thin volumes).
+//! Limits: devices that cut or combine bios (stripes), or that move them anywhere (caches, thin volumes), are not found.
 
 use super::followed::BlockSetup;
 use super::in_flight::{Bio, NEVER, NONE, Place};
@@ -18,30 +18,30 @@ use super::watch::{Step, Watch};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestKind, TaskId};
 use std::collections::BTreeMap;
 
-/// Bios of an upper device that are followed at a time, and those that are looked at in all.
+/// Most bios of an upper device that are followed at a time; below: most samples.
 const MAX_LIVE: usize = 256;
 const MAX_SAMPLES: usize = 4096;
-/// Bios of lower devices that one may be found to hold.
+/// Most bios of lower devices within one upper bio.
 const MAX_LOWER: usize = 8;
-/// Parts of bios above others, below which the next one of their thread may be.
+/// Most parts of upper bios that the next bio of their thread may be below.
 const MAX_LATELY: usize = 16;
-/// Fewer show nothing.
+/// Fewer samples prove nothing.
 const MIN_SAMPLES: usize = 5;
-/// Of a hundred bios: from so many on that hold one below the device is a level; up to so many it lies on nothing in the trace.
+/// Per cent of bios: from this many with a bio below, the device is a level; up to `FEW_PERCENT` it lies on nothing in the trace.
 const ENOUGH_PERCENT: usize = 90;
 const FEW_PERCENT: usize = 10;
-/// A place below that fewer of a hundred go to is chance.
+/// A lower place with less than this per cent of the bios is chance.
 const CHANCE_PERCENT: usize = 5;
-/// Of a hundred bios of a device with remaps in a trace that lacks no event: more without one that hold one below are no chance.
+/// Per cent of bios without a remap, on a device with remaps and in a complete trace: more with a bio below are no chance.
 const CHANCE_REMAPPED_PERCENT: usize = 1;
 
 /// Another device's bio within an upper one's time: its device, and the distance where it has the same size.
 type Lower = (u16, Option<i64>);
 
-/// A device, one below it, and by how many sectors a place on that one is further from its begin.
+/// A device, a device below it, and by how many sectors a place on the lower one is further from its begin.
 type Below = (Device, Device, i64);
 
-/// A bio of a device without requests, on its way.
+/// A bio in flight, of a device without requests.
 struct Live {
     at: u32,
     queued: u64,
@@ -54,16 +54,16 @@ struct Live {
 #[derive(Default)]
 struct Upper {
     live: Vec<Live>,
-    /// Of bios of which no remap shows what is below them.
+    /// Samples: bios without a remap, each with the bios found within it.
     samples: Vec<Vec<Lower>>,
-    /// The other ones.
+    /// Bios with a remap.
     remapped: usize,
 }
 
-/// Watches all bios; what it costs ends with a device's first request.
+/// Watches all bios of a device until its first request.
 #[derive(Default)]
 pub(super) struct Levels {
-    /// By device: it has been issued a request.
+    /// By device: it was issued a request.
     issues: Vec<bool>,
     uppers: BTreeMap<u16, Upper>,
     live: usize,
@@ -123,8 +123,8 @@ impl Levels {
         }
     }
 
-    /// What a second reading has to know beyond the remaps' `edges`; and devices with bios without remaps that may lie on others, with
-    /// these. `lossy`: events may be missing.
+    /// Returns the hints for a second reading beyond the remaps' `edges`, and devices with bios without remaps that may lie on others.
+    /// `lossy`: events may be missing.
     pub fn finish(
         &self,
         devices: &[Device],
@@ -139,7 +139,7 @@ impl Levels {
         let (mut offsets, mut unclear) = (Vec::new(), Vec::new());
         for (&device, upper) in uppers() {
             if let Some(found) = places.get(&device) {
-                // The nearest level alone: what lies below that is its own.
+                // Only the nearest level: further ones lie below that.
                 let further = |lower: u16| {
                     let nearer =
                         found.iter().filter(|(near, _)| *near != lower).filter_map(|(near, _)| places.get(near));
@@ -165,7 +165,7 @@ impl Levels {
 }
 
 impl Upper {
-    /// Where almost all of its bios are found below: devices and distances.
+    /// Lower devices and distances where almost all of its bios are found.
     fn places(&self) -> Option<Vec<(u16, i64)>> {
         let n = self.samples.len();
         let mut times: BTreeMap<(u16, i64), usize> = BTreeMap::new();
@@ -227,7 +227,7 @@ impl Watch for Levels {
 }
 
 impl<W: Watch> Matching<W> {
-    /// Whether the bio that is about to be queued is another leg of an upper bio whose queueing was lost: the first leg stands for it.
+    /// Whether the next bio is another leg of an upper bio whose queueing was lost: the first leg counts for it.
     pub(super) fn next_leg(&mut self, block: &BlockEvent) -> bool {
         let Some(from) = self.orphan else { return false };
         let leg = self.first_leg.is_some_and(|(first, device)| first == from && device != block.device);
@@ -241,7 +241,7 @@ impl<W: Watch> Matching<W> {
     }
 
     /// The owner of the upper bio that the next queued bio belongs to, where no remap shows it. A first reading has found
-    /// where the devices lie; or other remaps show it, and this one's was lost, or may have been without a count.
+    /// the places of the devices; or other remaps show them, and this one's was lost, or may have been without a count.
     pub(super) fn is_inferred_below(&mut self, block: &BlockEvent, tid: TaskId) -> Option<u32> {
         let places = self.stack.places_of(block.device, self.may_lose());
         if block.bytes == 0 || places.is_empty() && self.lately_above.is_empty() {
@@ -272,8 +272,8 @@ impl<W: Watch> Matching<W> {
         !self.whole_trace || self.uncounted
     }
 
-    /// A part of a bio: where remaps may be missing, and its device is above others, it is remembered until its thread queues another
-    /// bio of its own. All that a driver queues below a bio goes before `submit_bio_noacct` returns to the thread (block/blk-core.c).
+    /// Keeps a part of a bio, where remaps may be missing and its device is above others, until its thread queues another bio of its own.
+    /// A driver queues all bios below a bio before `submit_bio_noacct` returns to the thread (block/blk-core.c).
     pub(super) fn may_be_above(&mut self, at: u32, device: Device) {
         if !self.may_lose() || !self.stack.is_upper(device) {
             return;
@@ -284,15 +284,15 @@ impl<W: Watch> Matching<W> {
         self.lately_above.push_back((at, self.bios.see(at).queued));
     }
 
-    /// This thread queued a bio that is below none: all below the one before has been queued.
+    /// This thread queued a bio that is below none: all bios below its last one have been queued.
     #[cold]
     pub(super) fn submission_ended(&mut self, tid: TaskId) {
         let Matching { bios, lately_above, .. } = self;
         lately_above.retain(|&(at, queued)| bios.see(at).tid != tid && bios.see(at).queued == queued);
     }
 
-    /// The bio that is about to be queued, whose remap was lost, is of the thread and size of a part of the one that this thread
-    /// queued last on a device above it, and that lies over none there yet: a striped device's, whose places differ.
+    /// The upper bio of the next bio, whose remap was lost, for striped devices, whose places differ: a part of the bio that this thread
+    /// queued last on an upper device, of the same size and with no bio below it there yet.
     fn follows_its_upper(&mut self, block: &BlockEvent, tid: TaskId, lower: Option<u16>) -> Option<u32> {
         if self.is_remapped {
             return None;
@@ -318,7 +318,7 @@ impl<W: Watch> Matching<W> {
     }
 }
 
-/// Finds how stacked devices lie on one another where only the whole trace shows it, for a second reading.
+/// Finds the order of stacked devices where only the whole trace shows it, for a second reading.
 pub struct StackSurvey(Matching<Levels>);
 
 impl Default for StackSurvey {
@@ -328,7 +328,7 @@ impl Default for StackSurvey {
 }
 
 impl StackSurvey {
-    /// Events in order of time.
+    /// Takes events in order of time.
     pub fn event(&mut self, event: &Event) {
         let (EventKind::Block(block), matching) = (&event.kind, &mut self.0) else { return };
         if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {

@@ -1,12 +1,12 @@
-//! Loop devices: which bios of a disk do the work of which bios of a loop device.
+//! Loop devices: the bios of a disk that do the work of a loop device's bios.
 //!
-//! The kernel has no remap event there. What leads from one to the other is the backing file: the recording's facts name its
-//! file system, inode and offset, the file system's extents say where it lies on the disk, and a worker of the kernel
-//! (`loop_rootcg_workfn`, before 5.14 the thread `loopN`) carries the I/O (drivers/block/loop.c).
+//! The kernel has no remap event there. The link is the backing file. The recording's facts name its file system, inode and offset; the
+//! file system's extents give its place on the disk; a kernel worker (`loop_rootcg_workfn`, before 5.14 the thread `loopN`) carries the
+//! I/O (drivers/block/loop.c).
 //!
 //! - A read, and with direct I/O a write, of the backing file by a worker is below the bios of the loop device that cover the same
-//!   bytes, and were issued to it. Without the file, so is what the device's own thread does (before 5.14), and what a worker reads
-//!   while one read alone of that size is in a loop device.
+//!   bytes and were issued to it. Where the file is not known, I/O of the device's own thread (before 5.14) is below them too, and a
+//!   worker's read while a loop device has a single read, of that size.
 //! - A read of other bytes is read-ahead of the backing file. Its owner is the owner of all bios in the loop device, else unknown.
 //! - Without direct I/O a write ends in the page cache; the task that wrote to the loop device dirtied the page (`originators/`).
 
@@ -27,7 +27,7 @@ use std::ops::Range;
 /// Documentation/admin-guide/devices.txt
 const LOOP_MAJOR: u32 = 7;
 const AGAIN: &str = "flashscope record --events block,cache, started when the loop device is set up";
-/// Bios of a loop device that one bio of the disk does the work of.
+/// Most bios of a loop device that one bio of the disk works for.
 const MAX_UPPERS: usize = 256;
 
 /// A loop device with its backing file.
@@ -35,30 +35,30 @@ const MAX_UPPERS: usize = 256;
 struct Loop {
     device: Device,
     file: String,
-    /// Of the file: device of its file system, inode, first byte that is the loop device's.
+    /// The file's place: device of its file system, inode, first byte of the loop device.
     file_system: Device,
     inode: u64,
     offset: u64,
     direct: bool,
 }
 
-/// Loop devices, as the facts of recordings state them.
+/// Loop devices, from the facts of recordings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loops {
     all: Vec<Loop>,
-    /// Places in `all`, by the backing file and by the device: a fact names as many as it likes.
+    /// Indices in `all`, by the backing file and by the device: a fact may repeat either.
     by_file: HashMap<FileId, usize>,
     by_device: HashMap<Device, usize>,
 }
 
-/// A loop device that was used, and what it lies on.
+/// A loop device that was used, and its backing file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LoopFound {
     pub device: String,
     pub backing: Evidence<LoopBacking>,
 }
 
-/// The file that a loop device lies on.
+/// The backing file of a loop device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LoopBacking {
     pub file: String,
@@ -92,8 +92,7 @@ impl Loops {
         loops
     }
 
-    /// The owner of the bio that is about to be queued, and whether it does the work of a bio of a higher device. Its bytes count
-    /// where it does not.
+    /// The owner of the next bio, and whether it works for a bio of an upper device. Its bytes count only if it does not.
     pub(super) fn queue<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
@@ -132,7 +131,7 @@ impl Loops {
         (owner, by_loop.is_some())
     }
 
-    /// The owner of the loop device's bio that the next queued bio belongs to, if there is one.
+    /// The owner of the loop device's bio that the next queued bio belongs to; `None` where there is none.
     fn below<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
@@ -150,7 +149,7 @@ impl Loops {
             let thread = originators.thread(tid, time)?;
             let owners = match matching.loop_of(&thread) {
                 Some(device) => matching.below_loops_thread(device, block.kind()),
-                // Writes of a worker are most often writeback, of no loop device.
+                // Writes of a worker are mostly writeback, of no loop device.
                 None if thread.starts_with("kworker/") && block.kind() == RequestKind::Read => {
                     matching.below_loops_worker(block)
                 }
@@ -184,7 +183,7 @@ impl Loops {
         }
     }
 
-    /// The owner, at the loop device, of what its worker writes to the backing file; `None` where it is no such write.
+    /// The owner, at the loop device, of a worker's write to the backing file; `None` where it is no such write.
     fn asker<L: Lookup<Name: Named>, W: Watch>(
         &self,
         (matching, originators): (&mut Matching<W>, &mut Originators<L>),
@@ -223,7 +222,7 @@ impl Loops {
         self.of_device(device).map(|one| one.file.clone())
     }
 
-    /// Of the devices that were used, the loop devices. `levels`: what lies on what.
+    /// The loop devices among the devices that were used. `levels`: upper and lower devices.
     pub(super) fn found<L>(
         &self,
         used: &[Device],
@@ -281,7 +280,7 @@ impl Loops {
 }
 
 impl<L: Lookup<Name: Named>> Originators<L> {
-    /// Read ahead for several, or written for several in one go, it is of none of them.
+    /// The owner; a bio read ahead or written for several belongs to none of them.
     fn one_of(&mut self, owners: &[u32]) -> u32 {
         match owners {
             [one] => *one,
@@ -289,18 +288,18 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         }
     }
 
-    /// The name of a thread that carries I/O of others.
+    /// The name of a thread that carries others' I/O.
     fn thread(&mut self, tid: TaskId, time: TimeNs) -> Option<String> {
         let (owner, carries) = self.task(tid, time);
         carries.then(|| self.owner(owner).map(|(name, ..)| name.into_owned())).flatten()
     }
 
-    /// An owner for what is of several.
+    /// An owner that stands for several.
     fn several(&mut self) -> u32 {
         self.id(TaskId(u32::MAX - 1), "(several)", OwnerKind::Shared)
     }
 
-    /// The file in which a bio begins, at which byte, and how many bytes of it follow there.
+    /// The file in which a bio begins, its byte there, and how many bytes of the bio follow there.
     fn file_at(&self, block: &BlockEvent) -> Option<(FileId, u64, u64)> {
         if self.extents.is_empty() {
             return None;
@@ -311,22 +310,22 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         }
     }
 
-    /// Whether a thread is a kernel thread that carries I/O of others.
+    /// Whether a thread is a kernel thread that carries others' I/O.
     fn carries(&mut self, tid: TaskId, time: TimeNs) -> bool {
         self.task(tid, time).1
     }
 }
 
 impl<L> Originators<L> {
-    /// Whether the trace says where a file lies.
+    /// Whether the trace has a file's place on its device.
     fn has_extents(&self, device: Device, inode: u64) -> bool {
         self.extents.range((device, 0)..=(device, u64::MAX)).any(|(_, extent)| extent.inode == inode)
     }
 }
 
 impl<W: Watch> Matching<W> {
-    /// The bio that is about to be queued is below those that were issued to this loop device for the same sectors: their owners.
-    /// `ahead`: where there are none it is read-ahead, on behalf of what is in the loop device.
+    /// The next bio is below the bios that were issued to this loop device for the same sectors. Returns their owners. `ahead`: where there
+    /// are none it is read-ahead, for the bios in the loop device.
     fn below_loop(&mut self, device: Device, kind: RequestKind, sectors: Range<u64>, ahead: bool) -> Option<Vec<u32>> {
         let device = self.devices.iter().position(|&known| known == device)? as u16;
         let place = Place::new(device, kind);
@@ -343,7 +342,7 @@ impl<W: Watch> Matching<W> {
             if shared == 0 || uppers.len() == MAX_UPPERS {
                 continue;
             }
-            // A part's name is its bio's.
+            // A part is named by its bio.
             let name = self.splits.name(at, bio);
             uppers.push(Upper { at: name, queued: bio.queued, bytes: shared * 512 });
             show.get_or_insert((bio.in_range, bio.shown));
@@ -369,10 +368,10 @@ impl<W: Watch> Matching<W> {
         named.or_else(|| loops.next().filter(|_| loops.next().is_none())).copied()
     }
 
-    /// The bio that this device's own thread is about to queue does the work of what was issued to the device, wherever its file lies.
+    /// The next bio of this device's own thread works for the bio issued to the device, wherever its file lies.
     fn below_loops_thread(&mut self, device: Device, kind: RequestKind) -> Option<Vec<u32>> {
         let place = Place::new(self.devices.iter().position(|&known| known == device)? as u16, kind);
-        // Of several it is unknown which one.
+        // With several it is unknown which one.
         let sectors = {
             let mut issued = self.bios.rest_in_reserve().filter(|(_, bio)| bio.place == place && bio.issued != NEVER);
             match (issued.next(), issued.next()) {
@@ -383,8 +382,8 @@ impl<W: Watch> Matching<W> {
         self.below_loop(device, kind, sectors, false)
     }
 
-    /// The read that a worker is about to queue does the work of the only one of its size that is in any loop device (5.14 and
-    /// later), where nothing is below that one yet.
+    /// The next read of a worker works for the only read of its size in any loop device (5.14 and later), if that has no bio below it
+    /// yet.
     fn below_loops_worker(&mut self, block: &BlockEvent) -> Option<Vec<u32>> {
         if !self.devices.iter().any(|device| device.major() == LOOP_MAJOR) {
             return None;
@@ -418,7 +417,7 @@ impl<W: Watch> Matching<W> {
         owners
     }
 
-    /// A bio that writes pages which a loop device's worker put into the page cache is about to be queued.
+    /// The next bio writes pages that a loop device's worker added to the page cache.
     fn below_cache(&mut self, device: Device) {
         let device = self.devices.iter().position(|&known| known == device).map(|at| at as u16);
         self.next_below(Vec::new(), device, (self.in_range, self.in_range));

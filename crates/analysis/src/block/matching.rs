@@ -1,33 +1,33 @@
-//! Which bios a step belongs to.
+//! Assigns the steps of a trace to bios.
 //!
 //! Unit: the bio, as it was queued. A request holds the bios whose sectors it covers; each step of a request is a step of
-//! each of its bios. Matching is by device, kind and sectors: bios side by side, from the request's first sector to its
-//! last. A stretch of a request that no known bio covers is passed over, so that one lost queueing costs no neighbour.
+//! each of its bios. Bios are matched by device, kind and sectors: side by side, from the request's first sector to its
+//! last. Sectors of a request that no known bio covers are skipped, so that a lost queueing does not affect the neighbours.
 //!
-//! Which of several bios at one sector a step takes, and what follows from lost events:
+//! Rules for several bios at one sector, and for lost events:
 //!
-//! - Two bios of the same sectors may be on their way at once (direct I/O, reads by two tasks). Where the trace's own counts
-//!   say that nothing is missing, a step takes the oldest bio that has not had it: the block layer keeps their order.
-//! - Else (the counts say so, or cannot say, or a step came that belongs to no bio) an older bio that is still on its way
+//! - Two bios of the same sectors may be in flight at once (direct I/O, reads by two tasks). Where the trace's own counts
+//!   show no loss, a step takes the oldest bio that has not had it: the block layer keeps their order.
+//! - Else (the counts show losses or are missing, or a step came that belongs to no bio) an older bio that is still in flight
 //!   when the same sectors are queued or issued again is *superseded*: the page cache never has two requests for one page,
 //!   and a device is not given a request twice without a requeue. Steps take the newest bio then. A completion is
 //!   undecided until the next event at that sector shows which bio it belongs to (`completing.rs`).
 //! - A thread's requests are made by the thread that queued the bio (`blk_mq_submit_bio`): of several bios, G and M take
 //!   one of the same thread.
-//! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
-//!   other bio takes that.
+//! - An issue without a bio is a request whose queueing is not in the trace: it waits only for its completion, so that no
+//!   other bio takes it.
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
-//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`parts_in_flight.rs`). A split that is not
+//! - A split bio (`X`) is one bio, from its queueing to its last part's completion (`parts_in_flight.rs`). A split that is not
 //!   in the trace shows in its requests (`split_events.rs`).
 //! - A request that the driver gave back (`R`) is issued anew, perhaps with other sectors: `requeues.rs`.
-//! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
-//!   M, and what comes is another's.
+//! - A thread's bios get their requests in the order of queueing. A bio that a later one has overtaken has lost its G or M,
+//!   and the next G or M belongs to another.
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
 //! - Flushes, and bios that flush before or after their data: `flushes.rs`.
 //! - A zone append is completed at the sector that the device chose: `appends.rs`.
 //! - A discard may be merged into another's request without an event: `discards.rs`.
 //!
-//! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
+//! A [`Watch`] receives the results: statistics, distributions, interference.
 
 use super::clock::Clock;
 use super::counts::MatchCounts;
@@ -44,29 +44,29 @@ use flashscope_trace::{BlockAction, BlockEvent, Device, RequestFlags, RequestKin
 use foldhash::{HashMap, HashMapExt as _};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
+/// Most bios in flight; beyond, the oldest is given up and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
-/// Devices that are distinguished; the events of more are counted.
+/// Most devices; the events of further ones are counted.
 const MAX_DEVICES: usize = 1024;
-/// Zones whose begin is remembered.
+/// Most zones whose begin is kept.
 const MAX_ZONES: usize = 1 << 16;
-/// Bios of one sector that wait at a time where events are missing: of more, the oldest is given up.
+/// Most bios of one sector that wait where events are missing; beyond, the oldest is given up.
 const MAX_SUPERSEDED: usize = 8;
-/// Threads, by device and kind, of which the last bio that had a request is remembered.
+/// Most threads, by device and kind, for which the last bio with a request is kept.
 const MAX_SERVED: usize = 1 << 12;
-/// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
+/// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more than this belongs to another bio.
 pub(super) const SKEW_NS: u64 = 1_000_000;
 
-/// Whether a bio is in the time that is reported, and whether it is shown.
+/// Whether a bio is in the reported time, and whether it is shown.
 pub(super) type Show = (bool, bool);
 
-/// A completion that belongs to no bio, for a bio that is queued a moment later.
+/// A completion without a bio, kept for a bio that is queued shortly after.
 #[derive(Clone, Copy)]
 pub(super) struct Stray {
     pub place: Place,
     pub sector: u64,
     pub time: u64,
-    /// It is among the unmatched steps.
+    /// It was counted as an unmatched step.
     pub counted: bool,
 }
 
@@ -81,28 +81,28 @@ pub(super) enum Cause {
     End,
 }
 
-/// Puts steps and bios together; reads block events in order of time.
+/// Matches steps and bios; reads block events in order of time.
 pub(super) struct Matching<W> {
     pub watch: W,
     pub(super) devices: Vec<Device>,
     last: usize,
     pub(super) bios: InFlight,
     pub(super) counts: MatchCounts,
-    /// No event showed yet that others are missing.
+    /// So far no event showed that others are missing.
     pub(super) whole_trace: bool,
-    /// The trace's own counts say that events are missing, or it has none.
+    /// The trace's own counts show missing events, or it has no counts.
     pub(super) missing: bool,
-    /// Events may be missing that nothing counts: the first sign of it is taken for one.
+    /// Events may be missing without a count: the first sign counts as proof.
     pub(super) uncounted: bool,
-    /// Whether the event that comes next is in the time that is reported, and whether a bio or a request that it begins has
-    /// an owner that is reported.
+    /// Whether the next event is in the reported time; below: whether a bio or request that it begins has a reported
+    /// owner.
     pub(super) in_range: bool,
     pub(super) own: bool,
-    /// By device: it has been issued a request (device mapper and md never are).
+    /// By device: it was issued a request (device mapper and md never are).
     pub(super) issues: Vec<bool>,
-    /// By device: it has completed something.
+    /// By device: it completed something.
     pub(super) completes: Vec<bool>,
-    /// By device: commands of its driver without data that are under way.
+    /// By device: number of driver commands without data in flight.
     pub(super) commands: BTreeMap<u16, u64>,
     pub(super) splits: SplitBios,
     /// The trace has no event of splits: none was recorded, or no bio was split.
@@ -110,30 +110,30 @@ pub(super) struct Matching<W> {
     pub(super) flushes: Flushes,
     pub(super) discards: Discards,
     pub(super) given_back: GivenBack,
-    /// Completions without an issue, which may be on its way from a CPU whose clock is late.
+    /// Completions without an issue; the issue may follow from a CPU whose clock is late.
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
-    /// Begins of zones that were appended to, by device. Appends to one without room are counted.
+    /// Begins of zones with appends, by device. Appends to a zone without room here are counted.
     pub(super) zones: BoundedMap<(u16, u64), ()>,
     pub(super) typical: TypicalTimes,
     pub(super) stack: Stack,
-    /// The trace has events of requests that were got.
+    /// The trace has events of allocated requests (G).
     gets: bool,
-    /// By device, kind and thread, where events are missing: when the last of its bios that had a request was queued.
+    /// By device, kind and thread, where events are missing: queueing time of the last of its bios that had a request.
     served: HashMap<(Place, TaskId), u64>,
-    /// The next bio that is queued is below these, and is shown as the first of them is; or it does a loop device's work at another
+    /// The next bio that is queued is below these, and is shown if the first of them is; or it does a loop device's work at another
     /// time.
     pub(super) next_uppers: Vec<Upper>,
     pub(super) next_below: Option<(Option<u16>, Show)>,
-    /// The next request is of a bio at this sector whose queueing was lost, and which is below this one.
+    /// The next request belongs to a bio at this sector whose queueing was lost, and which is below this one.
     next_request: Option<(u64, Upper, Show)>,
-    /// The last parts of bios of devices above others, by name and time: what is below them may come without a remap.
+    /// The last parts of bios of upper devices, by name and time: bios below them may come without a remap.
     pub(super) lately_above: VecDeque<(u32, u64)>,
-    /// A remap says where the next bio is from.
+    /// A remap shows the upper device of the next bio.
     pub(super) is_remapped: bool,
-    /// The device that the next bio was remapped from, where it is below none of that device's bios: found, and decided.
+    /// Upper device and sector that the next bio was remapped from, where no bio of that device is above it.
     pub(super) orphan: Option<(u16, u64)>,
-    /// The last one of those that stands for its upper bio: where that lies, and its own device.
+    /// The leg that counts for an upper bio whose queueing was lost: the upper place, and the leg's own device.
     pub(super) first_leg: Option<((u16, u64), Device)>,
     next_array: Option<u16>,
     pub(super) group: Vec<u32>,
@@ -141,7 +141,7 @@ pub(super) struct Matching<W> {
     pub(super) clock: Clock,
 }
 
-/// Sectors that a step is of.
+/// The sectors of a step.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub place: Place,
@@ -164,7 +164,7 @@ impl Range {
     }
 }
 
-/// Whether a walk over a request's sectors found a bio for each, or ended before ([`InFlight::may_look`]).
+/// Whether a walk over a request's sectors found a bio for each, or ended early ([`InFlight::may_look`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Walk {
     Whole,
@@ -238,8 +238,8 @@ impl<W: Watch> Matching<W> {
         Some(self.last as u16)
     }
 
-    /// Hands the bios of a request to `step`, in order of their sectors: of those at one sector the one that `fits` likes
-    /// best. Stretches without a bio are in `gaps`.
+    /// Passes the bios of a request to `step`, in order of their sectors; of several at one sector the one with the highest `fits`.
+    /// Stretches without a bio go to `gaps`.
     #[inline(always)]
     pub(super) fn walk(
         &mut self,
@@ -261,14 +261,14 @@ impl<W: Watch> Matching<W> {
                     step(&mut self.watch, at, bio);
                     continue;
                 }
-                // Bios of one request lie side by side: this one is of another, and has lost its end.
+                // Bios of one request lie side by side: this one belongs to another, and has lost its end.
                 self.bios.get(at).superseded = true;
             }
             if walk == Walk::Whole {
                 self.gaps.clear();
                 walk = Walk::Gaps;
             }
-            // Without any bio, and any request that came back, there is none behind the gap.
+            // Where no bio was queued and no request was given back, there is none behind the gap.
             let next = match self.counts.all_queued {
                 0 if self.given_back.is_empty() => None,
                 _ => self.bios.next_start(range.place, sector + 1, range.end, &fits),
@@ -286,7 +286,7 @@ impl<W: Watch> Matching<W> {
         self.bios.add(bio)
     }
 
-    /// What is true of a bio that the current event begins.
+    /// The [`Show`] of a bio that the current event begins.
     pub(super) fn show(&self) -> Show {
         (self.in_range, self.in_range && self.own)
     }
@@ -334,7 +334,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// The same sectors are queued or issued anew while bios of them are on their way.
+    /// The same sectors are queued or issued again while bios of them are in flight.
     #[cold]
     pub(super) fn again(&mut self, range: Range, tid: TaskId) {
         self.whole_trace &= !self.uncounted || !self.is_one_overdue(range, tid);
@@ -353,9 +353,9 @@ impl<W: Watch> Matching<W> {
         self.group = group;
     }
 
-    /// The thread that queues these sectors queued them before, and that bio has no later step. A thread that queues a bio allocates
-    /// its request, or merges it, before it returns (blk_mq_submit_bio), so one of these was lost. Devices without requests do neither;
-    /// merges of discards have no event.
+    /// Whether this thread has queued these sectors before, and that bio has no later step. A thread that queues a bio allocates its
+    /// request, or merges it, before it returns (blk_mq_submit_bio), so a step was lost. Devices without requests do neither; merges of
+    /// discards have no event.
     #[cold]
     fn next_step_lost(&mut self, range: Range, tid: TaskId) -> bool {
         if !self.gets || !self.issues[usize::from(range.place.device())] {
@@ -374,13 +374,13 @@ impl<W: Watch> Matching<W> {
         lost
     }
 
-    /// A bio is remapped to a lower device, or a part of one.
+    /// A bio, or a part of one, is remapped to a lower device.
     pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), tid: TaskId, now: u64) {
         let queues = self.devices.contains(&from.0);
         self.stack.remapped(to, from, (queues, tid), now);
     }
 
-    /// The upper bio that lies at a sector of an upper device, or a part of it.
+    /// The upper bio, or part of one, at a sector of an upper device.
     fn upper_at(&mut self, device: u16, block: &BlockEvent, sector: u64) -> Option<u32> {
         let place = Range::of(device, block).place;
         self.bios.newest_at(place, sector).or_else(|| self.bios.newest_around(place, sector))
@@ -404,7 +404,7 @@ impl<W: Watch> Matching<W> {
             };
             let upper = *self.bios.see(at);
             if is_lost {
-                // Its queueing was lost: the request is known alone.
+                // Its queueing was lost: only the request is known.
                 let of = Upper { at: self.splits.name(at, &upper), queued: upper.queued, bytes: block.bytes };
                 self.next_request = Some((sector, of, (upper.in_range, upper.shown)));
                 return;
@@ -425,12 +425,12 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Whether bios that are remapped from this one's device are queued again below it.
+    /// Whether bios that are remapped from this bio's device are queued again below it.
     pub(super) fn queues_again(&self, upper: u32) -> bool {
         self.stack.queues_again(self.devices[usize::from(self.bios.see(upper).device)])
     }
 
-    /// The owner of the upper bio that the next queued bio belongs to, if there is one.
+    /// The owner of the upper bio that the next queued bio belongs to; `None` where there is none.
     pub fn is_below(&mut self, block: &BlockEvent) -> Option<u32> {
         (self.orphan, self.is_remapped) = (None, false);
         let (device, sector) = self.stack.origin((block.device, block.sector))?;
@@ -442,7 +442,7 @@ impl<W: Watch> Matching<W> {
         };
         self.stack.placed(self.devices[usize::from(device)], block.device, block.sector.wrapping_sub(sector) as i64);
         let bio = self.bios.see(at);
-        // A part's name is its bio's.
+        // A part is named by its bio.
         let name = self.splits.name(at, bio);
         let (upper, show) = (Upper { at: name, queued: bio.queued, bytes: block.bytes }, (bio.in_range, bio.shown));
         let owner = bio.owner;
@@ -456,8 +456,8 @@ impl<W: Watch> Matching<W> {
         self.orphan.is_some()
     }
 
-    /// The bio that is about to be queued, by a thread that carries others' work, was remapped from a device and does the work of
-    /// none of its bios alone: whether that is so.
+    /// Whether the bio that is queued next, by a thread that carries others' work, was remapped from a device and belongs to none of that
+    /// device's bios alone.
     pub(super) fn next_of_array(&mut self) -> bool {
         let Some((device, _)) = self.orphan.take() else { return false };
         self.next_uppers.clear();
@@ -465,7 +465,7 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// The bio that is about to be queued does the work of these; of none: of this loop device, at another time.
+    /// Sets the upper bios of the bio that is queued next; without any it works for this loop device, at another time.
     pub(super) fn next_below(&mut self, uppers: Vec<Upper>, device: Option<u16>, show: Show) {
         (self.next_uppers, self.next_below) = (uppers, Some((device, show)));
     }
@@ -496,7 +496,7 @@ impl<W: Watch> Matching<W> {
         self.watch.requested(at, self.bios.get(at), now);
     }
 
-    /// One block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` is the
+    /// Takes one block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` is the
     /// owner of a request whose queueing is not in the trace.
     #[inline]
     pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64, issuer: impl FnOnce() -> u32) {
@@ -611,13 +611,13 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Whether a later bio of its thread has had its request already.
+    /// Whether a later bio of its thread already has its request.
     #[inline]
     fn is_overtaken(served: &HashMap<(Place, TaskId), u64>, bio: &Bio) -> bool {
         !served.is_empty() && served.get(&(bio.place, bio.tid)).is_some_and(|&last| bio.queued < last)
     }
 
-    /// A bio of this thread, queued then, has its request.
+    /// A bio of this thread, queued at `queued`, has its request.
     #[inline]
     fn serves(&mut self, range: Range, tid: TaskId, queued: u64) {
         if self.whole_trace || queued == 0 {
@@ -630,19 +630,19 @@ impl<W: Watch> Matching<W> {
         *last = queued.max(*last);
     }
 
-    /// A request was allocated for sectors that are in the device, or that had one: what is issued for them next may be another's.
+    /// A request was allocated for sectors that are in the device, or that had one: the next issue of them may belong to another.
     #[cold]
     fn allocated_again(&mut self, range: Range, tid: TaskId) {
         let gaps = std::mem::take(&mut self.gaps);
         let mut group = std::mem::take(&mut self.group);
         for &(sector, _) in &gaps {
-            // A completion that came without its issue is not of what is issued next.
+            // A completion that came without its issue does not belong to the next issue.
             self.decide_completion(range.place, sector, Cause::Again { tid });
             self.bios.group(range.place, sector, &mut group);
             for &at in &group {
                 let bio = self.bios.get(at);
                 bio.superseded |= bio.issued != NEVER;
-                // Of these two, the next issue is either's: neither is known to be in the device then.
+                // The next issue may belong to either of the two: neither is known to be in the device then.
                 if Self::waits_for_issue(bio) && bio.undecided == NEVER && u64::from(bio.sectors) <= range.end - sector
                 {
                     self.give_up(at);
@@ -664,7 +664,7 @@ impl<W: Watch> Matching<W> {
                     * (1 + new + requested + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
             },
             |watch, at, bio| {
-                // A merged bio waits from its merge on, as in btt; without either step it may be one whose merge was lost.
+                // A merged bio waits from its merge on, as in btt; without either step its merge may have been lost.
                 if bio.inserted == NEVER && bio.merged == NEVER && (bio.got != NEVER || !gets) {
                     watch.step(at, bio, Step::Inserted, now);
                     bio.inserted = now;
@@ -683,7 +683,7 @@ impl<W: Watch> Matching<W> {
 
     #[inline(always)]
     fn merged(&mut self, range: Range, tid: TaskId, now: u64) {
-        // The range of a request that is merged into another is that of bios which have had their step.
+        // Where a request is merged into another, its bios have had this step already.
         let mut merged = 0;
         let (served, mut last) = (std::mem::take(&mut self.served), 0);
         let walk = self.walk(
@@ -734,14 +734,14 @@ impl<W: Watch> Matching<W> {
         if walk == Walk::Gaps && !any && self.append_written(range) {
             self.issued(device, block, tid, now, issuer);
         } else if walk == Walk::Gaps && !(any && self.discards_merged(range, now)) {
-            // Without splits in the trace, a part of a bio that waits comes before a request that is issued again.
+            // Without splits in the trace, a part of a waiting bio is preferred to a request that is issued again.
             if self.splits_not_shown && self.parts_issued(range, now)
                 || !any && self.issued_again(range, now)
                 || self.parts_issued(range, now)
             {
                 return;
             }
-            // Commands of a driver's own are never queued.
+            // A driver's own commands are never queued.
             if block.kind() != RequestKind::Other {
                 self.counts.unmatched.issued += 1;
                 self.whole_trace = false;
@@ -756,7 +756,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// Parts of bios whose split is not in the trace are issued: whether that is so.
+    /// Whether parts of bios whose split is not in the trace are issued.
     #[cold]
     fn parts_issued(&mut self, range: Range, now: u64) -> bool {
         let parts = self.parts_in_gaps(range);
@@ -766,12 +766,12 @@ impl<W: Watch> Matching<W> {
         !parts.is_empty()
     }
 
-    /// The bios of a request that is issued; whether there is any.
+    /// Issues the bios of a request; returns whether there is any.
     #[inline(always)]
     fn issue_bios(&mut self, range: Range, keeps_fua: bool, now: u64) -> (Walk, bool) {
         let fits = |bio: &Bio| {
             let requested = bio.got != NEVER || bio.merged != NEVER;
-            // One at which a completion was noted before this may have lost its issue: another one of the sector comes first.
+            // If a completion was noted at it before, its issue may have been lost: another bio of the sector is preferred.
             let was_done = bio.undecided.saturating_add(SKEW_NS) < now;
             let rank = match was_done {
                 true => 1,
@@ -842,7 +842,7 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// What is still on its way is handed over, and all that was found.
+    /// Passes on the bios still in flight; returns the results.
     pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts, Flushes, Stack) {
         self.recording_ends();
         if self.counts.events == 0 {

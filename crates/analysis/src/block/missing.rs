@@ -1,4 +1,4 @@
-//! What a recording could not hold, because its kernel lacks the events.
+//! Events that a recording could not have because its kernel lacks them.
 
 use super::analysis::BlockFound;
 use super::counts::Unit;
@@ -7,7 +7,7 @@ use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Events of a recording's facts that are taken over: the table they come from has fewer.
+/// Most events taken from a recording's facts; the table that they come from has fewer.
 const MAX_MISSING: usize = 256;
 
 /// Events that were requested and that the recorded kernel does not have.
@@ -16,12 +16,12 @@ pub struct MissingEvent {
     /// `SYSTEM:EVENT`; alternatives of which one would do are joined by `|`.
     pub event: String,
     pub why: String,
-    /// What is unknown without it.
+    /// The figures that are unknown without it.
     pub loses: String,
 }
 
 impl MissingEvent {
-    /// Those that block I/O and the page cache would have had, from a recording's facts (`recording.absent`).
+    /// Missing events of block I/O and the page cache, from a recording's facts (`recording.absent`).
     pub fn of_facts(facts: &Facts) -> Vec<MissingEvent> {
         let text = |said: &Option<String>| said.clone().unwrap_or_default();
         let absent = facts.recording.absent.iter();
@@ -32,7 +32,7 @@ impl MissingEvent {
             .collect()
     }
 
-    /// `record --device` leaves most calls out: `calls` are those of which the recording has events.
+    /// `record --device` leaves most calls out: `calls` are those that the recording has events of.
     pub fn of_calls<'a>(facts: &Facts, mut calls: impl Iterator<Item = &'a str>) -> Option<MissingEvent> {
         let left_out = !facts.recording.filter.device.is_empty() && calls.all(syncs_or_renames);
         left_out.then(|| MissingEvent {
@@ -46,7 +46,7 @@ impl MissingEvent {
 }
 
 impl MissingEvent {
-    /// Events without which the trace leaves figures unknown, as its own events show.
+    /// Events whose lack leaves figures unknown, found from the trace's own events.
     pub fn of_findings(found: &BlockFound) -> Vec<MissingEvent> {
         let stages = &found.stages;
         let no_issues = stages.requests.known().is_none();

@@ -1,4 +1,4 @@
-//! Block I/O: where the time of a request goes. One file per question.
+//! Block I/O: the time of a request, stage by stage. One file per question.
 
 #[cfg(test)]
 mod ambiguity_tests;
@@ -82,7 +82,7 @@ use serde::{Deserialize, Serialize};
 /// Version of [`BlockReport`].
 pub const BLOCK_REPORT_SCHEMA: u32 = 5;
 
-/// What a trace of block I/O holds.
+/// The report on the block I/O of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockReport {
     pub schema: u32,
@@ -91,19 +91,19 @@ pub struct BlockReport {
     pub system: SystemFacts,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
-    /// Events that its kernel does not have.
+    /// Events that the recorded kernel does not have.
     #[serde(default)]
     pub missing: Vec<MissingEvent>,
-    /// What read-ahead brought in; `None` where the trace has no file reads with the cache's events.
+    /// Accuracy of read-ahead; `None` where the trace has no file reads with page-cache events.
     #[serde(default)]
     pub readahead: Option<crate::Evidence<AccuracyFindings>>,
     /// Names of devices and files; empty where the recording has none.
     #[serde(default, skip_serializing_if = "crate::NamesFound::is_empty")]
     pub names: crate::NamesFound,
-    /// What it answers, what matters most first.
+    /// Findings, the most important first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,
-    /// How long calls took; empty where the trace has none.
+    /// Durations of calls; empty where the trace has none.
     #[serde(default)]
     pub calls: crate::calls::CallsFound,
     #[serde(rename = "block")]

@@ -1,6 +1,6 @@
-//! Over time: how many are on their way, how much is done, how far the device has to move.
+//! Load over time: bios in flight, work done, and distances between requests.
 //!
-//! A request begins where it is issued. A zone append begins where the device wrote it, which its completion says: it counts then.
+//! A request begins at the sector it is issued for. A zone append begins where the device wrote it, which its completion shows, and counts then.
 
 use super::in_flight::{Bio, NEVER};
 use super::lacks::{Lacks, known};
@@ -12,12 +12,12 @@ use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Windows at most: a figure shows no more.
+/// Most windows: more cannot be drawn.
 const MAX_WINDOWS: usize = 512;
 /// The narrowest window, nanoseconds: a power of two.
 const NARROWEST_SHIFT: u32 = 10;
 
-/// One window of time. A figure is `None` (null) where the trace lacks the events that it rests on: the totals beside the
+/// One window of time. A figure is `None` (null) where the trace lacks the events that it needs; the totals beside the
 /// windows have the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockWindow {
@@ -36,7 +36,7 @@ pub struct BlockWindow {
     pub most_in_device: Option<u64>,
 }
 
-/// What is counted in a window.
+/// Counts of one window.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     queued: u64,
@@ -55,11 +55,11 @@ pub struct LoadOverTime {
     /// Begin of the first window.
     pub begin_ns: u64,
     pub window_ns: u64,
-    /// None where one I/O may be two bios of the trace.
+    /// Empty where one I/O may be two bios of the trace.
     pub windows: Vec<BlockWindow>,
     /// Requests that began where the one before on their device had ended.
     pub sequential: Evidence<u64>,
-    /// Distances of the others, in sectors, either way: by nearest rank like times.
+    /// Distances of the other requests, in sectors, in either direction; percentiles by nearest rank.
     pub seek_sectors: Evidence<LatencyNs>,
     pub most_in_flight: Evidence<u64>,
     pub most_in_device: Evidence<u64>,
@@ -68,7 +68,7 @@ pub struct LoadOverTime {
 #[derive(Clone, Copy, Default)]
 struct Sum {
     window: Counts,
-    /// Bios (requests) times nanoseconds.
+    /// Bios (below: requests) times nanoseconds.
     in_flight: u128,
     in_device: u128,
 }
@@ -89,27 +89,27 @@ impl Sum {
     }
 }
 
-/// Windows that double when there are too many, so that the trace's length need not be known.
+/// Windows that double in width when there are too many, so that the trace's length need not be known before.
 #[derive(Default)]
 pub(super) struct OverTime {
     shift: u32,
     first: u64,
     sums: Vec<Sum>,
     last: u64,
-    /// The window of `last`, and where it ends.
+    /// Index of the window of `last`; below: its end.
     here: usize,
     until: u64,
     end: u64,
     flying: u64,
     serving: u64,
     service: InService,
-    /// The last sector, by device: there are no more of them than matching distinguishes.
+    /// The last sector by device, for as many devices as the matching distinguishes.
     heads: Vec<u64>,
     /// Zone appends in the device, by device.
     appends: Vec<u64>,
     sequential: u64,
     shows_merges: bool,
-    /// How far the device moves for the request that is being issued.
+    /// Distance to the request that is being issued.
     moved: Option<u64>,
     /// By bio: the driver gave it back, so that its next issue is no other request's.
     given_back: Vec<bool>,
@@ -124,7 +124,7 @@ impl OverTime {
     fn index(&mut self, time: u64) -> usize {
         let mut at = (time >> self.shift).saturating_sub(self.first) as usize;
         while at >= MAX_WINDOWS {
-            // The first window may be an odd one: it then has no partner before it.
+            // If the first window is an odd one, it has no partner before it.
             let odd = (self.first & 1) as usize;
             let mut halved = vec![Sum::default(); (self.sums.len() + odd).div_ceil(2)];
             for (i, sum) in self.sums.iter().enumerate() {
@@ -141,13 +141,13 @@ impl OverTime {
         at
     }
 
-    /// Begin of the window behind one; the last moment there is, where the clock ends before that.
+    /// End of a window; `u64::MAX` where the clock ends before it.
     fn end_of(&self, at: usize) -> u64 {
         let next = self.first.saturating_add(at as u64 + 1);
         if next > u64::MAX >> self.shift { u64::MAX } else { next << self.shift }
     }
 
-    /// Accounts for the time up to now; the window of now.
+    /// Adds the time up to now. Returns the current window.
     #[inline]
     fn at(&mut self, now: u64) -> &mut Sum {
         if now >= self.until || self.last == NEVER {
@@ -184,7 +184,7 @@ impl OverTime {
         &mut self.sums[here]
     }
 
-    /// Accounts for the time up to `end`, all of it in one window.
+    /// Adds the time up to `end`, all of it in one window.
     #[inline]
     fn pass(&mut self, at: usize, end: u64) {
         let lasted = end - self.last;
@@ -234,7 +234,7 @@ impl OverTime {
         self.moved = (head != NEVER).then(|| head.abs_diff(block.sector));
     }
 
-    /// A zone append is done where the device wrote it. A device above others has none in it.
+    /// A zone append completes: its sector is known now. An upper device has none in flight.
     #[cold]
     fn appended(&mut self, device: usize, block: &BlockEvent) {
         self.moved = None;

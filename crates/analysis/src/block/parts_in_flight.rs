@@ -1,38 +1,38 @@
-//! The bios that were split, while parts of them are on their way (`split_events.rs` says what splits them).
+//! Split bios while parts of them are in flight. The splits themselves are in `split_events.rs`.
 //!
-//! Each part goes its own way in requests of its own. The bio's steps are those of its first part, its issue is the first of
-//! any part, and it is completed with the last one. Where a part's issue or completion is not in the trace, the bio's is
+//! Each part is in requests of its own. The bio's steps are those of its first part, its issue is the first of
+//! any part, and its completion is the last part's. Where a part's issue or completion is not in the trace, the bio's is
 //! unknown.
 
 use super::in_flight::{Bio, NEVER, NONE};
 
 struct SplitBio {
-    /// The first part's name, which is the bio's.
+    /// The first part's name, which is the bio's name.
     root: u32,
-    /// As it was before the split.
+    /// The bio before the split.
     bio: Bio,
-    /// Parts on their way.
+    /// Parts in flight.
     left: u32,
     first_issue: u64,
     all_issued: bool,
     last: u64,
     all_completed: bool,
-    /// Why the way of a part of it was not followed to its end.
+    /// Why a part was not followed to its end.
     lost: Option<Lost>,
 }
 
-/// Why a bio's way was not followed to its end.
+/// Why a bio was not followed to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
     Completion,
     Issue,
     TimeBackwards,
     TooMany,
-    /// The trace ends before.
+    /// The trace ended first.
     Unfinished,
 }
 
-/// The split bios that are on their way.
+/// The split bios in flight.
 #[derive(Default)]
 pub(super) struct SplitBios {
     bios: Vec<SplitBio>,
@@ -44,7 +44,7 @@ impl SplitBios {
         self.bios.len() == self.free.len()
     }
 
-    /// A bio, or a part, is cut in two; the number of the bio.
+    /// A bio, or a part, is split in two. Returns the number of the split bio.
     pub fn split(&mut self, at: u32, bio: &Bio) -> u32 {
         if bio.split_of != NONE {
             self.bios[bio.split_of as usize].left += 1;
@@ -72,7 +72,7 @@ impl SplitBios {
         }
     }
 
-    /// The name that a bio has for others: of a part of a split bio, that of its first part.
+    /// The name of a bio for others: a part of a split bio has that of its first part.
     pub fn name(&self, at: u32, bio: &Bio) -> u32 {
         if bio.split_of == NONE { at } else { self.root(bio.split_of) }
     }
@@ -81,13 +81,13 @@ impl SplitBios {
         self.bios[number as usize].root
     }
 
-    /// A part of it will not be followed to its end; the first reason counts.
+    /// A part will not be followed to its end; the first reason counts.
     pub fn lost(&mut self, number: u32, lost: Lost) {
         let known = &mut self.bios[number as usize].lost;
         *known = known.or(Some(lost));
     }
 
-    /// The bio, its completion, and why that is not known, where this was its last part.
+    /// Ends a part. If it was the last one: returns the bio, its completion, and why that is unknown.
     pub fn part_done(&mut self, part: &Bio, at: u32, completed: u64) -> Option<(Bio, u64, Option<Lost>)> {
         let split = &mut self.bios[part.split_of as usize];
         split.left -= 1;

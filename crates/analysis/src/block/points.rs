@@ -1,4 +1,4 @@
-//! Where and when: the I/O distribution (block and size over time, per process), in bounded memory.
+//! The I/O distribution (block and size over time, per process), in bounded memory.
 
 use super::by_owner::ByOwner;
 use super::in_flight::{Bio, NEVER};
@@ -9,18 +9,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
-/// Points at most: a figure of 900 × 400 dots shows no more.
+/// Most points: a figure of 900 × 400 dots shows no more.
 const MAX_POINTS: usize = 6000;
-/// When bins must grow, they grow first along the axis that is finer than these many bins.
+/// When bins must grow, they grow first along an axis with more bins than this.
 const TIME_BINS: u64 = 512;
 const SECTOR_BINS: u64 = 256;
-/// Owners with a colour of their own, those with most bios; the rest share one.
+/// Most owners with a colour of their own: those with most bios; the rest share one.
 const MAX_OWNERS: usize = 12;
-/// Owners counted separately, because the largest are known only at the end; of more, the smaller half joins the rest.
+/// Most owners counted separately before the largest are known; with more, the smaller half joins the rest.
 const MAX_TOLD: usize = 256;
-/// All that are not counted separately.
+/// All owners that are not counted separately.
 const REST: u16 = u16::MAX;
-/// Devices counted separately.
+/// Most devices counted separately.
 const MAX_DEVICES: u16 = 64;
 
 /// Bios of one owner and direction near one time and sector.
@@ -35,7 +35,7 @@ pub struct IoPoint {
     pub owner: u16,
     pub bios: u32,
     pub bytes: u64,
-    /// Queueing to completion: of all bios together, and the longest.
+    /// Queueing to completion: the sum of all bios; below: the longest.
     #[serde(default)]
     pub q2c_ns: u64,
     #[serde(default)]
@@ -47,14 +47,14 @@ pub struct IoPoint {
 pub struct IoPoints {
     /// Width of a bin; 1 where nothing was binned.
     pub bin_ns: u64,
-    /// Its height, by device: a small device beside a large one keeps its detail.
+    /// Height of a bin, by device: a small device beside a large one keeps its detail.
     pub bin_sectors: Vec<u64>,
     pub devices: Vec<String>,
     /// Most bios first; the last one may be for all others.
     pub owners: Vec<String>,
     /// By device, time, sector, direction, owner.
     pub points: Vec<IoPoint>,
-    /// Completed bios of devices beyond those that are distinguished: in no point.
+    /// Completed bios of devices beyond the most: in no point.
     #[serde(default)]
     pub of_further_devices: u64,
 }
@@ -69,7 +69,7 @@ struct Bin {
 }
 
 impl Hash for Bin {
-    /// In three numbers, not five.
+    /// Hashes three numbers instead of five.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.time);
         state.write_u64(self.sector);
@@ -77,7 +77,7 @@ impl Hash for Bin {
     }
 }
 
-/// Of the bios of a bin.
+/// Sum of a bin's bios.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Sum {
     bios: u32,
@@ -95,7 +95,7 @@ impl Sum {
     }
 }
 
-/// Sectors of a device that were seen, and the bins' height.
+/// Sectors of a device with bios, and the bins' height.
 #[derive(Clone, Copy)]
 struct Sectors {
     first: u64,
@@ -111,19 +111,19 @@ impl Sectors {
     }
 }
 
-/// Bins of this width in a span, which can become fewer: none where they are as wide as 64 bits take.
+/// Number of bins of this width in a span that could still be merged: 0 where they are as wide as 64 bits allow.
 fn bins(span: u64, shift: u32) -> u64 {
     if shift == u64::BITS - 1 { 0 } else { span >> shift }
 }
 
-/// Bins that double when there are too many points.
+/// Bins that double in size when there are too many points.
 pub(super) struct Points {
     time_shift: u32,
     bins: HashMap<Bin, Sum>,
     time: (u64, u64),
-    /// By device.
+    /// Sectors by device.
     sectors: Vec<Sectors>,
-    /// Each with its bios and bytes.
+    /// Owner, number of its bios, and bytes.
     owners: Vec<(u32, u64, u64)>,
     index: ByOwner,
     of_further_devices: u64,
@@ -157,8 +157,8 @@ impl Points {
         at
     }
 
-    /// Owners by their share of the bios or of the bytes, whichever is larger, most first, and the new number of each old one:
-    /// those after the first `kept` are the rest. A few large writes matter as many small ones do.
+    /// Owners by their share of the bios or of the bytes, whichever is larger, most first; and the new number of each old one:
+    /// those after the first `kept` join the rest. Bytes count too, because a few large writes matter as much as many small ones.
     fn ranked(&self, kept: usize) -> (Vec<(u32, u64, u64)>, Vec<u16>) {
         let sum = |of: fn(&(u32, u64, u64)) -> u64| self.owners.iter().map(|one| u128::from(of(one))).sum::<u128>();
         let (all_bios, all_bytes) = (sum(|one| one.1), sum(|one| one.2));
@@ -285,7 +285,7 @@ impl Watch for Points {
             kind: bio.kind(),
             owner: self.owner(bio.owner, u64::from(bio.whole_sectors) * 512),
         };
-        // Of a request whose bios were not seen being queued: from its issue.
+        // For a request without queueing in the trace: from its issue.
         let q2c_ns = completed.saturating_sub(if bio.is_request() { bio.issued } else { bio.queued });
         let sum = Sum { bios: 1, bytes: u64::from(bio.whole_sectors) * 512, q2c_ns, longest_ns: q2c_ns };
         add(&mut self.bins, bin, sum);

@@ -1,6 +1,6 @@
 //! The end of a recording, and several recordings in one trace: `blktrace -o - >> FILE` of two boots.
 //!
-//! The clock of each boot starts anew ([`Clock`](super::clock::Clock)). No bio of the first recording can be completed in the second.
+//! The clock of each boot restarts ([`Clock`](super::clock::Clock)). No bio of the first recording can be completed in the second.
 
 use super::in_flight::NEVER;
 use super::matching::Matching;
@@ -9,7 +9,7 @@ use super::watch::Watch;
 use std::collections::BTreeMap;
 
 impl<W: Watch> Matching<W> {
-    /// The recording that begins with this time, where the clock fell back.
+    /// The clock fell back: a new recording begins with this time.
     #[cold]
     pub(super) fn begins_again(&mut self, now: u64) -> u64 {
         self.recording_ends();
@@ -19,7 +19,7 @@ impl<W: Watch> Matching<W> {
         self.clock.begin_again(now)
     }
 
-    /// What is still on its way is handed over.
+    /// Passes on the bios still in flight.
     pub(super) fn recording_ends(&mut self) {
         self.decide_all();
         self.flushes_end();
@@ -31,7 +31,7 @@ impl<W: Watch> Matching<W> {
             if !bio.is_request() && !self.issues[device] && !self.completes[device] {
                 let bios = stuck.entry(device).or_insert(0u64);
                 *bios += 1;
-                // One alone may be on its way.
+                // A single bio may be in flight.
                 if *bios > 1 {
                     self.counts.endless.get_or_insert(self.devices[device]);
                 }

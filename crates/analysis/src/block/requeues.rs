@@ -1,11 +1,11 @@
 //! Requests that the driver gives back (`R`), and requests that are issued again.
 //!
 //! - I2D ends, and D2C begins, with the last issue.
-//! - A bio of such a request has its steps by its sectors, like any other. A request whose bios' queueing is not in the trace has
-//!   no bios: between its requeue and its next issue others may be merged into it, or it may be split. It takes the sectors of
-//!   that issue then, as far as they belong to no bio. Of two that were merged the lower one takes what lies between them.
-//! - An issue of exactly the bios of a request that is in the device is the same request's, issued again: its requeue was lost,
-//!   or its driver has no such event. It is another's where a request was allocated for those sectors meanwhile.
+//! - The bios of such a request have their steps by their sectors, as others have. A request whose bios' queueing is not in the trace has
+//!   no bios: between its requeue and its next issue others may be merged into it, or it may be split. It then takes the sectors of
+//!   that issue that belong to no bio. Of two that were merged the lower one takes the sectors between them.
+//! - An issue of exactly the bios of a request in the device is the same request, issued again: its requeue was lost,
+//!   or its driver has no such event. It is another request if one was allocated for those sectors meanwhile.
 
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Matching, Range, Walk};
@@ -13,11 +13,11 @@ use super::ranges::is_discard;
 use super::watch::{Step, Watch};
 use flashscope_trace::TaskId;
 
-/// Of so many below the end of an issue it is seen whether they reach into it.
+/// Most requests below the end of an issue for which it is checked whether they reach into it.
 const MOST_LOOKED_AT: usize = 16;
 
 impl<W: Watch> Matching<W> {
-    /// A request is issued: those that were given back before take the stretches without a bio in it. Whether none is left.
+    /// A request is issued: requests given back before take its stretches without a bio. Returns whether none is left.
     #[cold]
     pub(super) fn reshaped(&mut self, range: Range, walk: Walk, (tid, now): (TaskId, u64)) -> bool {
         if walk == Walk::Gaps {
@@ -34,11 +34,11 @@ impl<W: Watch> Matching<W> {
         walk == Walk::Gaps && self.gaps.is_empty()
     }
 
-    /// A request that was given back, and lies at or in this stretch, takes it: whether there is one.
+    /// A request given back that lies at or in this stretch takes it. Returns whether there is one.
     fn takes_gap(&mut self, range: Range, (begin, end): (u64, u64), (tid, now): (TaskId, u64)) -> bool {
         let place = range.place;
         let below = self.given_back.0.range((place, 0)..=(place, end)).rev().take(MOST_LOOKED_AT);
-        // One that it lies in or beside, and that just had its issue; or one that reaches into it.
+        // One that contains or touches the stretch and was just issued; or one that reaches into it.
         let fits = below.filter_map(|(&key, &at)| {
             let bio = self.bios.see(at);
             if !bio.live || !bio.is_request() || (bio.place, bio.sector) != key || bio.superseded {
@@ -75,7 +75,7 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// A request that is in the device is issued again: whether that is so.
+    /// Whether a request in the device is issued again.
     #[cold]
     pub(super) fn issued_again(&mut self, range: Range, now: u64) -> bool {
         let waits = |bio: &Bio| {
@@ -89,7 +89,7 @@ impl<W: Watch> Matching<W> {
                 return true;
             }
             let Some((_, bio)) = self.bios.find(range.from(sector), waits) else { return false };
-            // All were issued together.
+            // All of its bios were issued together.
             if before != NEVER && bio.issued != before {
                 return false;
             }

@@ -1,8 +1,8 @@
-//! Every bio, or every request, as a row: its times, its stages, whose it is, and how it ended.
+//! Every bio, or every request, as a row: its times, stages, owner and result.
 //!
-//! A bio is as it was queued, its parts together. A request is what one issue gave to the driver, with all bios in it; its
-//! steps before the issue are those of the bio that it was made for. Rows come as bios and requests end; what is still on
-//! its way at the end comes last. Memory is bounded by what is in flight.
+//! A bio is taken as it was queued, its parts together. A request is what one issue gave to the driver, with all bios in it; its
+//! steps before the issue are those of the bio that it was made for. Rows come in the order in which bios and requests end; those
+//! still in flight at the end come last. Memory is bounded by what is in flight.
 
 use super::errors::errno_name;
 use super::followed::{BlockSetup, Followed};
@@ -17,18 +17,18 @@ use flashscope_trace::{
     TaskId,
 };
 
-/// What a row is of.
+/// Whether rows are bios or requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsOf {
     Bios,
     Requests,
 }
 
-/// How the way of a bio or a request ended.
+/// The end of a bio or a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStatus {
     Completed,
-    /// Still on its way at the end of the trace.
+    /// Still in flight at the end of the trace.
     Unfinished,
     /// Its completion is not in the trace, or cannot be distinguished from another's.
     GivenUp,
@@ -37,7 +37,7 @@ pub enum RowStatus {
 }
 
 impl RowStatus {
-    /// As tables have it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             RowStatus::Completed => "completed",
@@ -48,7 +48,7 @@ impl RowStatus {
     }
 }
 
-/// The stages that a row has; between two bios (Q2Q) is no bio's own.
+/// The stages of a row; the time between two bios (Q2Q) belongs to no bio.
 const STAGES: [Stage; 8] =
     [Stage::Q2g, Stage::G2i, Stage::Q2m, Stage::I2d, Stage::M2d, Stage::D2c, Stage::Q2c, Stage::Q2d];
 
@@ -71,21 +71,21 @@ pub struct IoRow {
     pub completed_ns: Option<u64>,
     /// In the order of [`STAGES`].
     stages: [Option<u64>; 8],
-    /// Numbers of this analysis; [`NONE`]: not known.
+    /// Numbers within this analysis; [`NONE`]: not known.
     owner: u32,
     carrier: u32,
     issuer: u32,
     /// Device of the file system, and inode.
     pub file: Option<FileId>,
-    /// Of a bio: the parts that it was split into (1: none). Of a request: the bios, or parts of bios, in it; 0 where their
-    /// queueing, or how bios were split, is not in the trace.
+    /// Of a bio: the number of parts it was split into (1: not split). Of a request: the number of bios, or parts of bios, in it; 0 where
+    /// their queueing, or the splits, are not in the trace.
     pub pieces: u64,
-    /// How often the driver gave it back. None: no issue is in the trace, so that it may have been.
+    /// How often the driver gave it back. `None`: unknown, because no issue is in the trace.
     pub requeues: Option<u64>,
-    /// Queued by a device above, for a bio of that device. None: a request of which no queueing is in the trace, or one of a device
+    /// Queued by an upper device, for a bio of that device. `None`: a request without any queueing in the trace, or one of a device
     /// that another may lie on.
     pub below: Option<bool>,
-    /// The kernel's negative number; 0: none.
+    /// The kernel's negative error number; 0: none.
     pub error: i32,
 }
 
@@ -150,7 +150,7 @@ impl RowsOf {
         }
     }
 
-    /// As a command line has it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             RowsOf::Bios => "bios",
@@ -159,7 +159,7 @@ impl RowsOf {
     }
 }
 
-/// A row, and who is who in it.
+/// A row with the names of its owners, files and devices.
 pub struct NamedRow<'a, L> {
     pub row: &'a IoRow,
     originators: &'a Originators<L>,
@@ -167,7 +167,7 @@ pub struct NamedRow<'a, L> {
 }
 
 impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
-    /// Hands the row's cells to `take`, in the order of [`BIO_COLUMNS`] or [`REQUEST_COLUMNS`].
+    /// Passes the row's cells to `take`, in the order of [`BIO_COLUMNS`] or [`REQUEST_COLUMNS`].
     pub fn cells(&self, take: impl FnOnce(&[Cell<'_>])) {
         let row = self.row;
         let (device, flags) = (row.device.to_string(), row.flags.to_string());
@@ -241,7 +241,7 @@ fn owner_kind(kind: OwnerKind) -> &'static str {
     }
 }
 
-/// As JSON reports name it.
+/// The name in JSON reports.
 pub(crate) fn kind_name(kind: RequestKind) -> &'static str {
     match kind {
         RequestKind::Read => "read",
@@ -260,18 +260,18 @@ pub(crate) fn kind_name(kind: RequestKind) -> &'static str {
     }
 }
 
-/// What was found beside the rows.
+/// Counts of the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowsFound {
-    /// Block events, those of them that queue a bio, and those that issue a request.
+    /// Block events; of these the queueings of bios, and the issues of requests.
     pub events: u64,
     pub queued: u64,
     pub issued: u64,
-    /// Events of devices beyond those that are distinguished; no row is of them.
+    /// Events of devices beyond the most; they are in no row.
     pub of_further_devices: u64,
 }
 
-/// Folds the events of a trace into rows; reads them in order of time.
+/// Makes rows from the events of a trace, in order of time.
 pub struct IoRows<L> {
     followed: Followed<L, Collector>,
     names: (FileNames, DeviceNames),
@@ -280,7 +280,7 @@ pub struct IoRows<L> {
 }
 
 impl<L: Lookup<Name: Named>> IoRows<L> {
-    /// `lookup` says what a thread was called at a time.
+    /// `lookup` returns the name of a thread at a time.
     pub fn new(of: RowsOf, lookup: L, setup: impl Into<BlockSetup>) -> Self {
         let mut setup = setup.into();
         let maybe_below = std::mem::take(&mut setup.maybe_below);
@@ -291,18 +291,18 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         IoRows { followed, names: Default::default(), files_are_missing }
     }
 
-    /// Paths of files and names of devices for the rows.
+    /// Sets the paths of files and names of devices for the rows.
     pub fn names(mut self, names: (FileNames, DeviceNames)) -> Self {
         self.names = names;
         self
     }
 
-    /// As [`super::BlockAnalysis::events_are_missing`].
+    /// See [`super::BlockAnalysis::events_are_missing`].
     pub fn events_are_missing(&mut self) {
         self.followed.events_are_missing();
     }
 
-    /// Takes an event in; the rows that it ends go to `sink`.
+    /// Takes an event; the rows that it ends go to `sink`.
     pub fn event(&mut self, event: &Event, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
         let (tid, time) = (event.tid, event.time);
         match &event.kind {
@@ -332,7 +332,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         }
     }
 
-    /// Hands over what is still on its way.
+    /// Passes on the rows still in flight.
     pub fn finish(self, sink: &mut dyn FnMut(NamedRow<'_, L>)) -> RowsFound {
         let Followed { matching, originators, .. } = self.followed;
         let completes = matching.completes.clone();
@@ -355,7 +355,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
     }
 }
 
-/// The originator of a row, and names of what it is of.
+/// The originator of a row, and the names of its file and device.
 type Lookups<'a, L> = (&'a Originators<L>, &'a (FileNames, DeviceNames));
 
 fn emit<L>(done: &mut Vec<IoRow>, (originators, names): Lookups<'_, L>, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
@@ -364,34 +364,34 @@ fn emit<L>(done: &mut Vec<IoRow>, (originators, names): Lookups<'_, L>, sink: &m
     }
 }
 
-/// What is kept of a bio on its way, by its name.
+/// State of a bio in flight, by its name.
 #[derive(Clone, Copy)]
 struct Kept {
     sector: u64,
     sectors: u32,
     carrier: u32,
     file: Option<FileId>,
-    /// The name of the bio that this is a part of: its own, where it is none.
+    /// The name of the bio that this is a part of; its own name, where it is no part.
     root: u32,
     parts: u64,
-    /// Each of them has a request of its own in the trace, as far as splits are not in it.
+    /// Each part has a request of its own in the trace, where the trace has no splits.
     parts_known: bool,
     requeues: u64,
-    /// The request that it is in.
+    /// The request that holds it.
     request: u32,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 struct Request {
     row: IoRow,
-    /// Bios in it: all, and those that are not done.
+    /// Number of bios in it; below: of those not done.
     members: u64,
     left: u64,
-    /// The last completion of a bio in it; where one is not known, none is.
+    /// The last completion of a bio in it; unknown where one of them is unknown.
     completed: u64,
     unknown: bool,
-    /// The bio that it was made for is in `row`.
+    /// `row` has the bio that the request was made for.
     led: bool,
 }
 
@@ -407,7 +407,7 @@ struct Collector {
     /// The request whose bios are being reported.
     current: u32,
     unfinished: bool,
-    /// A completion came.
+    /// A completion was seen.
     completes: bool,
     done: Vec<IoRow>,
     queued: u64,
@@ -422,7 +422,7 @@ fn known(time: u64) -> Option<u64> {
     (time != NEVER).then_some(time)
 }
 
-/// An earliest time that may not be known.
+/// The earlier of two times that may be unknown.
 fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -470,7 +470,7 @@ impl Collector {
         }
     }
 
-    /// The events of an issue are over: what is in the request is known.
+    /// The events of an issue are over: the bios of the request are known.
     fn close(&mut self) {
         let request = std::mem::replace(&mut self.current, NONE);
         if request != NONE && self.requests[request as usize].left == 0 {
@@ -527,7 +527,7 @@ impl Collector {
         }
         let before = self.kept[at as usize].request;
         if before != NONE {
-            // It was given back by the driver: the issue before has come to nothing.
+            // The driver gave it back: the earlier issue had no effect.
             self.leave(before);
         }
         self.kept[at as usize].request = self.current;
@@ -552,7 +552,7 @@ impl Collector {
             (row.owner, row.carrier) = (bio.owner, kept.carrier);
             row.file = kept.file;
         } else {
-            // Of several there is no one.
+            // Where they differ, there is none.
             let same = |a: u32, b: u32| if a == b { a } else { NONE };
             (row.owner, row.carrier) = (same(row.owner, bio.owner), same(row.carrier, kept.carrier));
             row.file = row.file.filter(|file| kept.file == Some(*file));
@@ -568,7 +568,7 @@ impl Collector {
         }
     }
 
-    /// A bio's way in its request is over.
+    /// A bio's part in its request is over.
     fn part_over(&mut self, at: u32, bio: &Bio, completed: u64) {
         let Some(kept) = self.kept.get_mut(at as usize) else { return };
         let request = std::mem::replace(&mut kept.request, NONE);
@@ -611,7 +611,7 @@ impl Collector {
         self.push(row);
     }
 
-    /// Or the trace shows how bios are split without that.
+    /// Whether the bio had a request of its own, or the trace shows its splits anyway.
     fn has_request(&self, bio: &Bio) -> bool {
         !self.splits_not_shown || bio.kind == RequestKind::Flush || bio.got != NEVER || bio.merged != NEVER
     }
@@ -684,7 +684,7 @@ impl Watch for Collector {
 
     fn queued(&mut self, at: u32, bio: &Bio, _now: u64) {
         let (carrier, file) = (std::mem::replace(&mut self.next_carrier, NONE), self.next_file.take());
-        // An empty flush lies at a number of the matching's own.
+        // An empty flush lies at an internal number of the matching.
         let sector = if bio.kind == RequestKind::Flush { 0 } else { bio.sector };
         let kept = Kept {
             sector,
@@ -723,7 +723,7 @@ impl Watch for Collector {
             Step::Requeued => {
                 let kept = &mut self.kept[at as usize];
                 kept.requeues += 1;
-                // When it is issued again is not known yet, and never where that event is lost.
+                // The next issue is not known yet; it stays unknown if that event is lost.
                 if let Some(request) = self.requests.get_mut(kept.request as usize) {
                     request.row.issued_ns = None;
                 }

@@ -1,4 +1,4 @@
-//! Which requests a device has, and how many: bios that were issued together are one request until the last is done.
+//! The requests in a device: bios that were issued together are one request until the last is done.
 
 use super::in_flight::Bio;
 use super::watch::Step;
@@ -6,10 +6,10 @@ use super::watch::Step;
 /// No request.
 const NONE: u32 = u32::MAX;
 
-/// Requests in the device, by the bios that are in them.
+/// Requests in the device, by their bios.
 #[derive(Default)]
 pub(super) struct InService {
-    /// Of each bio that is on its way.
+    /// Request of each bio in flight.
     of_bio: Vec<u32>,
     /// Bios left in each request.
     left: Vec<u32>,
@@ -18,12 +18,12 @@ pub(super) struct InService {
 }
 
 impl InService {
-    /// The bios that are issued next are a request of their own.
+    /// The bios that are issued next form a new request.
     pub fn issue(&mut self) {
         self.now = NONE;
     }
 
-    /// True where the bio is its request's first.
+    /// Returns whether the bio is its request's first.
     fn enter(&mut self, at: u32) -> bool {
         let at = at as usize;
         if self.of_bio.len() <= at {
@@ -42,7 +42,7 @@ impl InService {
         first
     }
 
-    /// True where the bio was its request's last.
+    /// Returns whether the bio was its request's last.
     fn leave(&mut self, at: u32) -> bool {
         let Some(request) = self.of_bio.get_mut(at as usize) else { return false };
         let request = std::mem::replace(request, NONE);
@@ -61,7 +61,7 @@ impl InService {
         last
     }
 
-    /// +1 where a request came into the device with this step, -1 where one left it.
+    /// +1 where a request entered the device with this step, -1 where one left it.
     pub fn step(&mut self, at: u32, step: Step) -> i32 {
         match step {
             Step::Issued => {

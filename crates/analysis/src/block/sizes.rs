@@ -1,9 +1,9 @@
-//! Units of file systems and of the page cache, as recordings state them.
+//! Sizes of pages and of file systems' blocks, from recordings.
 
 use flashscope_trace::{Device, Facts};
 use foldhash::{HashMap, HashMapExt as _};
 
-/// Where nothing states them: what most systems have.
+/// The usual size, where no recording has one.
 const USUAL: u64 = 4096;
 const SECTOR: u64 = 512;
 
@@ -21,7 +21,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// From the facts of recordings (`docs/reference/agent.md`, "Facts"); the page is the first one's that states it.
+    /// From the facts of recordings (`docs/reference/agent.md`, "Facts"); the page size is from the first one that has it.
     pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Facts>) -> Sizes {
         let mut sizes = Sizes::default();
         let mut page = None;
@@ -37,7 +37,7 @@ impl Sizes {
         sizes
     }
 
-    /// The block of the file system on a device.
+    /// Sets the block size of the file system on a device.
     pub fn with_block(mut self, device: Device, bytes: u64) -> Sizes {
         self.blocks.insert(device, bytes.max(SECTOR));
         self

@@ -1,7 +1,7 @@
-//! Events of splits (`X`), and splits that the trace does not show: they cut a bio in flight in two (`parts_in_flight.rs`).
+//! Events of splits (`X`), and splits without an event: they divide a bio in flight in two (`parts_in_flight.rs`).
 //!
-//! A request that begins where a bio does and ends within it shows a split. Where the trace has no splits at all, so does one that begins
-//! within a bio that has no step yet: parts are issued in any order, and merged with other bios.
+//! A request that begins where a bio does and ends within it shows a split. Where the trace has no splits at all, so does a request that
+//! begins within a bio without a step yet: parts are issued in any order, and merged with other bios.
 
 use super::in_flight::{Bio, NEVER, NONE, Wanted};
 use super::matching::{Matching, Range};
@@ -9,7 +9,7 @@ use super::watch::Watch;
 use flashscope_trace::{BlockDetail, BlockEvent, TaskId};
 
 impl<W: Watch> Matching<W> {
-    /// Linux 4.3 to 4.11 queue what is left of a split bio once more: it is no other bio.
+    /// Linux 4.3 to 4.11 queue the rest of a split bio once more: it is no new bio.
     pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: TaskId) -> bool {
         if self.splits.is_empty() {
             return false;
@@ -38,8 +38,8 @@ impl<W: Watch> Matching<W> {
         self.cut(at, sector);
     }
 
-    /// A step of a part of a bio whose split is not in the trace: it was lost, or splits were not recorded. `range` begins where the
-    /// bio does, and no other bio is in it; the step is one of its first part then.
+    /// Whether a step belongs to a part of a bio whose split is not in the trace: it was lost, or splits were not recorded. `range` begins
+    /// where the bio does, and no other bio is in it; so the step belongs to the first part.
     #[cold]
     fn is_part(&mut self, range: Range) -> bool {
         let whole = |bio: &Bio| {
@@ -53,7 +53,7 @@ impl<W: Watch> Matching<W> {
         true
     }
 
-    /// The stretches without a bio of a step that was walked over, where each is a part of a bio.
+    /// The stretches without a bio of a step, if each is a part of a bio.
     #[cold]
     pub(super) fn parts_in_gaps(&mut self, range: Range) -> Vec<Range> {
         let gaps: Vec<Range> = self.gaps.iter().map(|&(sector, end)| Range { sector, end, ..range }).collect();
@@ -66,7 +66,7 @@ impl<W: Watch> Matching<W> {
         if !self.splits_not_shown {
             return Vec::new();
         }
-        // The head of the last bio may be in it, and of the others what is left.
+        // The last stretch may be the head of a bio, the others the rest of one.
         let bios: Vec<_> = gaps.iter().map(|gap| self.bio_around(*gap)).collect();
         let is_head = |at: usize| bios[at].is_none() && at + 1 == gaps.len() && gaps[at].end == range.end;
         if !(0..gaps.len()).all(|at| bios[at].is_some() || is_head(at)) || gaps.is_empty() {
@@ -92,7 +92,7 @@ impl<W: Watch> Matching<W> {
         (fresh && bio.sector < gap.sector && gap.end <= bio.end()).then_some(at)
     }
 
-    /// A completion of a later part comes first, of a device whose issues are not in the trace: that part.
+    /// A later part completes first, on a device whose issues are not in the trace. Returns that part.
     #[cold]
     pub(super) fn part_completed_first(&mut self, range: Range) -> Option<u32> {
         let has_issues = self.issues[usize::from(range.place.device())];
@@ -108,7 +108,7 @@ impl<W: Watch> Matching<W> {
         self.bios.find(gap.from(gap.sector), |bio| u8::from(bio.end() == end)).map(|(at, _)| at)
     }
 
-    /// A bio, or a part, is cut in two at a sector in it.
+    /// Splits a bio, or a part, at a sector within it.
     fn cut(&mut self, at: u32, sector: u64) {
         if self.bios.get(at).flush {
             self.flush_forgotten(at);

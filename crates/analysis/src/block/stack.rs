@@ -1,19 +1,19 @@
-//! Stacked devices: device mapper, md, partitions. One I/O of a program is one bio where the program asked, and one or
-//! more where the hardware did it; remap events connect them.
+//! Stacked devices: device mapper, md, partitions. One I/O of a program is one bio on the upper device, and one or
+//! more on the hardware below; remap events connect them.
 //!
-//! A bio that is queued where a remap leads from a bio on its way is *below* that one. It is not counted again in what
-//! programs did: only in the figures of its own device, and in the table of the stack. The upper bio is in the device while
+//! A bio that is queued where a remap leads from a bio in flight is *below* that one. It is not counted again in the I/O of
+//! programs: only in the figures of its own device, and in the table of the stack. The upper bio is in the device while
 //! those below it are: its D is their first issue, and D2C ends with their last completion.
 //!
-//! Some drivers (NVMe multipath, md before 5.14) hand the bio itself down, and it is not queued again. It is on its way in the
-//! lower device from its remap on, and completed in both at once.
+//! Some drivers (NVMe multipath, md before 5.14) pass the bio itself on, and it is not queued again. It is in flight on the
+//! lower device from its remap on, and completed on both at once.
 //!
-//! A flush of a cache has no sectors by which a remap could name it. One that is queued in a lower device, by the same thread or by a
-//! kernel thread that carries others' work, while a bio of an upper device waits for a flush, is below that bio.
+//! A flush of a cache has no sectors by which a remap could name it. A flush is below a bio of an upper device if it is queued on a lower
+//! device while that bio waits for a flush, by the same thread or by a kernel thread that carries others' work.
 //!
-//! What an array's thread queues below it for none of its bios alone (parity) is below as well, and no program's I/O.
+//! Bios that an array's thread queues below it for no single bio (parity) are below as well, and no program's I/O.
 //!
-//! A partition queues nothing of its own: its remap is a step on the way, and no level.
+//! A partition queues nothing of its own: its remap is an intermediate step, and no level.
 
 use super::in_flight::{Bio, NEVER};
 use crate::bounded::{BoundedMap, Full};
@@ -24,30 +24,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
-/// Remaps that wait for their bio. Of more, the oldest is forgotten, which is counted: its bio then counts as one of its own.
+/// Most remaps that wait for their bio; beyond, the oldest is forgotten and counted: its bio then counts as an I/O of its own.
 const MAX_REMAPS: usize = 1 << 14;
-/// Pairs of devices of which one lies on the other.
+/// Most pairs of upper and lower device.
 const MAX_EDGES: usize = 1024;
 /// A mirror remaps to all its halves in one loop (raid1_write_request).
 const MAX_AT_ONCE_NS: u64 = 1_000_000;
-/// How long an array's thread may take to submit what a program's thread has remapped: later ones of that sector are others'.
+/// Most time for an array's thread to submit what a program's thread has remapped: later bios of that sector are others'.
 const MAX_HANDOVER_NS: u64 = 1_000_000_000;
-/// Remaps that are followed upwards: they may lead in a circle.
+/// Most remaps that are followed upwards: they may form a circle.
 const MAX_LEVELS: usize = 16;
 
-/// What one device adds above another.
+/// The cost of one device that lies on others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StackLevel {
     pub upper: String,
-    /// All that bios of it went to: `8:0, 8:16` of a mirror.
+    /// All lower devices of its bios: `8:0, 8:16` of a mirror.
     pub lower: String,
-    /// The trace has no remaps between them: their bios show it.
+    /// The trace has no remaps between them: the level is inferred from their bios.
     #[serde(default)]
     pub inferred: bool,
-    /// Of a loop device: the file that it lies on.
+    /// Of a loop device: its backing file.
     #[serde(default)]
     pub file: Option<String>,
-    /// Bios of the upper device that had any below them, their bytes, and those below them.
+    /// Bios of the upper device with bios below, and their bytes; then the bios below, and theirs.
     pub upper_bios: u64,
     pub upper_bytes: u64,
     pub lower_bios: u64,
@@ -55,32 +55,32 @@ pub struct StackLevel {
     /// Each lower device's part of these.
     #[serde(default)]
     pub legs: Vec<StackLeg>,
-    /// Of a loop device: bios of the disk that did its work at another time, read ahead or written back from the page cache.
+    /// Of a loop device: bios of the disk that worked for it at another time: read ahead, or written back from the page cache.
     #[serde(default)]
     pub cached_bios: u64,
     #[serde(default)]
     pub cached_bytes: u64,
     /// Means, nanoseconds: from the upper bio's queueing to that of the first below it; from the last completion below to
-    /// its own; and both times of the upper bio's whole.
+    /// its own; the time below; and the upper bio's Q2C.
     pub mean_down_ns: u64,
     pub mean_up_ns: u64,
     pub mean_below_ns: u64,
     pub mean_q2c_ns: u64,
-    /// Of bios that no other one of the level was before: the others may wait for the device below on the way down.
+    /// The same for bios that met no other of the level: others may have waited for the lower device before it got them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<StackAlone>,
 }
 
-/// What a level adds to a bio that waits for no other.
+/// Time that a level adds to a bio that waits for no other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StackAlone {
     pub bios: u64,
-    /// The way down and the way back.
+    /// Time on the way down and on the way back.
     pub mean_own_ns: u64,
     pub mean_q2c_ns: u64,
 }
 
-/// What went to one lower device.
+/// Bios and bytes on one lower device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StackLeg {
     pub device: String,
@@ -88,26 +88,26 @@ pub struct StackLeg {
     pub bytes: u64,
 }
 
-/// What a first reading has found of stacked devices, for a second one.
+/// Results of a first reading about stacked devices, for a second one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackHints {
-    /// Devices and what they lie on, as remaps show.
+    /// Upper and lower devices, from remaps.
     edges: Vec<(Device, Device)>,
-    /// As their bios show (`levels.rs`): upper and lower device, and what is added to the upper one's sectors.
+    /// From their bios (`levels.rs`): upper and lower device, and the offset that is added to the upper one's sectors.
     pub(super) offsets: Vec<(Device, Device, i64)>,
 }
 
-/// A bio whose work another one does, or some of it.
+/// An upper bio that another bio works for, at least in part.
 #[derive(Clone, Copy)]
 pub(super) struct Upper {
-    /// Its name, and its time, because names are given again.
+    /// Its name, and its queueing time, because names are reused.
     pub at: u32,
     pub queued: u64,
-    /// As many of its bytes.
+    /// The number of its bytes that the other bio covers.
     pub bytes: u64,
 }
 
-/// One, and seldom more.
+/// One element, and rarely more.
 struct Few<T> {
     first: T,
     rest: Vec<T>,
@@ -128,20 +128,20 @@ struct Above {
     queued: u64,
     /// By lower device: bios and bytes.
     legs: Few<(u16, u64, u64)>,
-    /// Those of them that are on their way.
+    /// Number of those bios in flight.
     open: u32,
     first_queued: u64,
     first_issue: u64,
     all_issued: bool,
-    /// The last completion in the lowest device, and that of a bio just below.
+    /// The last completion in the lowest device; below: the last of a bio directly below.
     last: u64,
     last_below: u64,
     all_completed: bool,
-    /// None was below when it came there, nor ended there since it was queued.
+    /// No other was below when it came there, and none ended there since it was queued.
     alone: bool,
 }
 
-/// Upper bios that have something on a lower device, and when the last of them was over.
+/// Number of upper bios with a bio on a lower device, and the end of the last one.
 #[derive(Clone, Copy, Default)]
 struct Company {
     open: u32,
@@ -164,33 +164,33 @@ struct Sums {
     alone_q2c: u128,
 }
 
-/// Where a remapped bio comes from, and when it was remapped.
+/// The origin of a remapped bio, and the time of the remap.
 #[derive(Clone, Copy)]
 struct Remap {
     from: (Device, u64),
-    /// Who did it.
+    /// The thread that remapped it.
     tid: TaskId,
     time: u64,
-    /// So many at once, of a mirror with halves at the same sector of partitions of one disk.
+    /// Number of such remaps at once, for a mirror with halves at the same sector of partitions of one disk.
     legs: u32,
 }
 
 pub(super) struct Stack {
     remaps: BoundedMap<(Device, u64), Remap>,
-    /// Bios that were remapped without being queued again, by the name of that below: the upper one's name and time.
+    /// Bios that were remapped without being queued again, by the lower name: the upper one's name and time.
     moved: HashMap<u32, (u32, u64)>,
-    /// By the upper bio's name.
+    /// Upper bios, by name.
     above: HashMap<u32, Above>,
-    /// The upper bios of each that is below any.
+    /// The upper bios of each lower bio.
     below: HashMap<u32, Few<Upper>>,
-    /// By the number of the upper device, of which the matching gives out a bounded number.
+    /// By the number of the upper device; the matching limits these numbers.
     levels: BTreeMap<u16, Sums>,
     /// By lower device.
     company: HashMap<u16, Company>,
-    /// Devices and what they lie on, as remaps show, or a first reading.
+    /// Upper and lower devices, from remaps or from a first reading.
     edges: Vec<(Device, Device)>,
     pub(super) known: Option<StackHints>,
-    /// Upper and lower devices of bios that were queued below others, and what was added to the sectors of the last one.
+    /// Upper and lower devices of bios that were queued below others, and the offset of the last one's sectors.
     placed: Vec<(Device, Device, i64)>,
 }
 
@@ -220,8 +220,8 @@ impl Stack {
         }
     }
 
-    /// Whether bios that are remapped from this device are queued again in a lower one, as those of device mapper and md are and a
-    /// partition's are not.
+    /// Whether bios that are remapped from this device are queued again on a lower one: so it is for device mapper and md, and not for
+    /// a partition.
     pub fn queues_again(&self, upper: Device) -> bool {
         self.placed.iter().any(|one| one.0 == upper)
     }
@@ -231,15 +231,15 @@ impl Stack {
         self.edges.iter().any(|edge| edge.0 == device)
     }
 
-    /// Where a bio of this device may lie above it, without a remap: upper devices, and what was added to their sectors.
-    /// `lost`: remaps may be missing.
+    /// Places above this device without a remap: upper devices, and the offset added to their sectors. `lost`: remaps may be
+    /// missing.
     pub fn places_of(&self, lower: Device, lost: bool) -> Vec<(Device, i64)> {
         let known = self.known.iter().flat_map(|known| &known.offsets);
         let all = known.chain(self.placed.iter().filter(|_| lost));
         all.filter(|one| one.1 == lower).map(|one| (one.0, one.2)).collect()
     }
 
-    /// What a first reading has found.
+    /// Takes the results of a first reading.
     pub fn learn(&mut self, hints: StackHints) {
         self.edges.clone_from(&hints.edges);
         hints.offsets.iter().for_each(|&(upper, lower, _)| self.edge(upper, lower));
@@ -250,7 +250,7 @@ impl Stack {
         &self.edges
     }
 
-    /// What a second reading has to know, if one is needed: of levels that no remap shows, or of flushes (`doubtful`: upper and lower
+    /// Hints for a second reading, if one is needed: for levels that no remap shows, or for flushes (`doubtful`: upper and lower
     /// device) that came before the first remap between their devices.
     pub fn again(&self, offsets: Vec<(Device, Device, i64)>, doubtful: &[(Device, Device)]) -> Option<StackHints> {
         let late = || doubtful.iter().any(|&(upper, lower)| self.uppers_of(lower).contains(&upper));
@@ -284,7 +284,7 @@ impl Stack {
         found
     }
 
-    /// When the upper bio of this one was queued.
+    /// Queueing time of this bio's upper bio.
     pub fn upper_of(&self, at: u32) -> Option<u64> {
         self.below.get(&at).map(|uppers| uppers.first.queued)
     }
@@ -295,7 +295,7 @@ impl Stack {
         uppers.into_iter().any(|one| (one.at, one.queued) == (upper, queued))
     }
 
-    /// When the last of the bios below an upper one ended; 0: none has.
+    /// End of the last bio below an upper one; 0: none has ended.
     pub fn ended_below(&self, at: u32, queued: u64) -> u64 {
         self.above.get(&at).filter(|above| above.queued == queued).map_or(0, |above| above.last_below)
     }
@@ -306,7 +306,7 @@ impl Stack {
         known.is_some_and(|above| above.legs.all().any(|leg| leg.0 == device))
     }
 
-    /// A bio moves to a lower device. `queues`: the upper device is one to which bios are queued.
+    /// A bio is remapped to a lower device. `queues`: bios are queued to the upper device.
     pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), (queues, tid): (bool, TaskId), time: u64) {
         self.edge(from.0, to.0);
         if !queues && (self.remaps.is_empty() || !self.leads_to(from, to.0, (tid, time))) {
@@ -339,25 +339,25 @@ impl Stack {
         true
     }
 
-    /// Where a bio that is queued here comes from: the highest device and sector to which remaps lead.
+    /// The origin of a bio that is queued here: the highest device and sector from which remaps lead here.
     pub fn origin(&mut self, at: (Device, u64)) -> Option<(Device, u64)> {
         self.remap(at).map(|(from, _)| from)
     }
 
-    /// The same, and when the first of these remaps was.
+    /// The same, with the time of the first of these remaps. It removes the remaps.
     pub fn remap(&mut self, at: (Device, u64)) -> Option<((Device, u64), u64)> {
         if self.remaps.is_empty() {
             return None;
         }
         let Remap { mut from, mut time, .. } = self.remaps.remove(&at)?;
-        // A partition lies between.
+        // A partition may lie between.
         while let Some(higher) = self.remaps.remove(&from) {
             (from, time) = (higher.from, higher.time);
         }
         Some((from, time))
     }
 
-    /// Where a bio that is here comes from, as [`Self::origin`] would say.
+    /// The same as [`Self::origin`], without removing the remaps.
     pub fn highest(&self, at: (Device, u64)) -> Option<(Device, u64)> {
         let mut from = self.remaps.get(&at)?.from;
         for _ in 0..MAX_LEVELS {
@@ -367,7 +367,7 @@ impl Stack {
         Some(from)
     }
 
-    /// Remaps are known whose bios were not queued again.
+    /// Whether there are remaps whose bios were not queued again.
     pub fn has_remaps(&self) -> bool {
         !self.remaps.is_empty()
     }
@@ -377,12 +377,12 @@ impl Stack {
         self.remaps.lost()
     }
 
-    /// The bio `at` is the upper bio itself, as it was remapped.
+    /// The bio `at` is the upper bio itself, remapped.
     pub fn moved(&mut self, at: u32, upper: u32, queued: u64) {
         self.moved.insert(at, (upper, queued));
     }
 
-    /// The upper bio that a bio is, where it is one: they are completed together.
+    /// The upper bio that this bio is itself: both are completed together.
     pub fn take_moved(&mut self, at: u32) -> Option<(u32, u64)> {
         if self.moved.is_empty() { None } else { self.moved.remove(&at) }
     }
@@ -391,7 +391,7 @@ impl Stack {
         self.below.is_empty() && self.above.is_empty()
     }
 
-    /// A bio below others was queued. What it has more than their bytes counts with the first.
+    /// A bio below others was queued. Bytes beyond theirs count for the first one.
     pub fn add(&mut self, uppers: &[Upper], at: u32, bio: &Bio) {
         let all = u64::from(bio.whole_sectors) * 512;
         let more = all.saturating_sub(uppers.iter().skip(1).map(|upper| upper.bytes).sum());
@@ -414,13 +414,13 @@ impl Stack {
         }
     }
 
-    /// When the last of the bios that do this one's work was completed; `None`: not all are, or it is above none.
+    /// Completion of the last bio below this one; `None`: some are still in flight, or it has none below.
     pub fn done_below(&self, at: u32, queued: u64) -> Option<u64> {
         let above = self.above.get(&at).filter(|above| above.queued == queued)?;
         (above.open == 0 && above.all_completed).then_some(above.last_below)
     }
 
-    /// A bio was queued that does a loop device's work at another time than that device's bios are on their way.
+    /// A bio was queued that works for a loop device at another time than the device's own bios.
     pub fn add_cached(&mut self, upper: u16, bio: &Bio) {
         let sums = self.levels.entry(upper).or_default();
         sums.cached_bios += 1;
@@ -428,13 +428,13 @@ impl Stack {
         sums.legs.entry(bio.device).or_default();
     }
 
-    /// A bio was queued for a device above, and for none of that device's bios alone: parity of an array.
+    /// A bio was queued for an upper device, but for no single bio of it: parity of an array.
     pub fn add_other(&mut self, upper: u16, bio: &Bio) {
         let leg = self.levels.entry(upper).or_default().legs.entry(bio.device).or_default();
         *leg = (leg.0 + 1, leg.1 + u64::from(bio.whole_sectors) * 512);
     }
 
-    /// A bio is over: what it was above gives it its time in the device, and it gives its own to those above it. Whether it was above any.
+    /// A bio ends. It takes its time in the device from those below it, and passes its own to those above. Returns whether any was below.
     pub fn over(&mut self, at: u32, bio: &mut Bio, completed: u64) -> bool {
         let above = self.above.remove(&at).filter(|above| above.queued == bio.queued);
         let was_above = above.is_some();
@@ -491,7 +491,7 @@ impl Stack {
         sums.q2c += u128::from(completed.saturating_sub(bio.queued));
     }
 
-    /// `file` names what a loop device lies on.
+    /// `file` returns the backing file of a loop device.
     pub fn finish(&self, devices: &[Device], file: impl Fn(Device) -> Option<String>) -> Vec<StackLevel> {
         let level = |(&upper, sums): (&u16, &Sums)| {
             let mean = |sum: u128| (sum / u128::from(sums.upper_bios.max(1))) as u64;

@@ -1,4 +1,4 @@
-//! Where the time of block I/O goes: what `btt` prints, and reads and writes apart.
+//! Times of block I/O by stage, as `btt` prints them, and separately for reads and writes.
 
 use super::counts::{GivenUp, MatchCounts, Unit, UnmatchedSteps};
 use super::in_flight::{Bio, NEVER};
@@ -10,17 +10,17 @@ use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// From one step to another. Q queued, G request allocated, I inserted, M merged, D issued to the driver, C completed.
+/// A stage: the time from one step to another. Q queued, G request allocated, I inserted, M merged, D issued to the driver, C completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Between two bios that were queued on one device; flushes without data aside, as in btt.
+    /// Between two bios that were queued on one device; flushes without data are left out, as in btt.
     Q2q,
     Q2g,
     G2i,
     Q2m,
     I2d,
-    /// Of a bio that was merged into a request.
+    /// For a bio that was merged into a request.
     M2d,
     D2c,
     Q2c,
@@ -31,7 +31,7 @@ impl Stage {
     pub const ALL: [Stage; 9] =
         [Stage::Q2q, Stage::Q2g, Stage::G2i, Stage::Q2m, Stage::I2d, Stage::M2d, Stage::D2c, Stage::Q2c, Stage::Q2d];
 
-    /// As btt prints it.
+    /// The name that btt prints.
     pub fn name(self) -> &'static str {
         ["Q2Q", "Q2G", "G2I", "Q2M", "I2D", "M2D", "D2C", "Q2C", "Q2D"][self as usize]
     }
@@ -115,10 +115,10 @@ impl Sum {
 
 type Sums = [Sum; 9];
 
-/// The stages of a bio whose way is over, at `completed` or (`NEVER`) as far as the trace goes; Q2Q is no bio's own.
+/// The stages of a bio that ended at `completed`, or (`NEVER`) without a known end. Q2Q belongs to no single bio.
 #[inline(always)]
 pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u64)) {
-    // A step that is stamped before the one that it follows (the clock was set back) has no time.
+    // A step with a time before that of the preceding step (the clock was set back) has no duration.
     let mut add = |stage: Stage, from: u64, to: u64| {
         if let Some(time) = to.checked_sub(from) {
             add(stage, time);
@@ -155,7 +155,7 @@ pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u
     }
 }
 
-/// Stages of one device, by what was asked of it. The stages are in the order of [`Stage::ALL`].
+/// Stages of one device by operation. The stages are in the order of [`Stage::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceStages {
     pub device: String,
@@ -163,7 +163,7 @@ pub struct DeviceStages {
     pub reads: Vec<StageStats>,
     pub writes: Vec<StageStats>,
     pub discards: Vec<StageStats>,
-    /// All other kinds that there were.
+    /// All other kinds of operation that occurred.
     pub others: Vec<KindStages>,
 }
 
@@ -174,7 +174,7 @@ pub struct KindStages {
     pub stages: Vec<StageStats>,
 }
 
-/// What one pass finds.
+/// Results of one pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StagesFound {
     /// Names of the stages in all lists.
@@ -183,41 +183,41 @@ pub struct StagesFound {
     pub events: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// What all figures of this report count.
+    /// The unit of all figures of this report.
     pub unit: Unit,
     /// All devices together.
     pub all: Vec<StageStats>,
     pub devices: Vec<DeviceStages>,
     pub bios_queued: Evidence<u64>,
     pub bios_completed: Evidence<u64>,
-    /// Bios of lower devices that did the work of those, and are not among them.
+    /// Bios of lower devices that worked for these; not included above.
     pub bios_below: Evidence<u64>,
-    /// Requests whose queueing is not in the trace, and those of them that were completed.
+    /// Requests whose queueing is not in the trace; below: those of them that were completed.
     pub requests: Evidence<u64>,
     pub requests_completed: Evidence<u64>,
     /// Parts that splits added to the bios.
     pub parts: Evidence<u64>,
     pub requeues: Evidence<u64>,
-    /// Issues of a request that was in the device already, without a requeue: D2C is from the last one.
+    /// Issues of a request that was already in the device, without a requeue: D2C counts from the last one.
     #[serde(default)]
     pub reissued: Evidence<u64>,
-    /// Commands of a driver's own without data, which are in no stage.
+    /// Commands of a driver's own without data; they are in no stage.
     pub without_data: u64,
-    /// Bios that were still on their way at the end.
+    /// Bios still in flight at the end.
     pub unfinished: Evidence<u64>,
     /// Completed bios whose issue is not in the trace: their Q2C is known, their D2C is not.
     pub without_issue: Evidence<u64>,
-    /// Bios whose end is not known, by what was lost.
+    /// Bios whose end is not known, by the step that was lost.
     pub given_up: GivenUp,
-    /// Events of devices beyond those that are distinguished; their bios are in no stage.
+    /// Events of devices beyond the most; their bios are in no stage.
     #[serde(default)]
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
-    /// Steps that name more bios than are looked at for one event, after others that did: some of their bios lack the step.
+    /// Steps that name more bios than may be looked at for one event: some of their bios lack the step.
     #[serde(default)]
     pub steps_given_up: u64,
-    /// Remaps (`block_bio_remap`) that were forgotten before their bio was queued, because more than 16,384 waited for theirs: a bio
-    /// that still comes counts as an I/O of its own.
+    /// Remaps (`block_bio_remap`) that were forgotten before their bio was queued, because more than 16,384 waited: such a bio counts as
+    /// an I/O of its own.
     #[serde(default)]
     pub remaps_forgotten: u64,
     /// Zone appends to zones beyond the first 65,536: their completions belong to no bio.
@@ -230,9 +230,9 @@ struct OneDevice {
     last_queue: u64,
     q2q: [Sum; KINDS],
     sums: [Sums; KINDS],
-    /// Of requests whose queueing is not in the trace.
+    /// Sums of requests whose queueing is not in the trace.
     requests: [Sums; KINDS],
-    /// Of bios below others: no other device's, and no program's.
+    /// Sums of bios below others: they count neither for the upper device nor for a program.
     below: [Sums; KINDS],
 }
 
@@ -312,7 +312,7 @@ impl Watch for StageSums {
     }
 }
 
-/// Folds block events into stage statistics; reads them in order of time.
+/// Makes stage statistics from block events, in order of time.
 pub struct Stages(Matching<StageSums>);
 
 impl Default for Stages {
@@ -392,7 +392,7 @@ pub(super) fn stages_found(
             }
         })
         .collect();
-    // Between any two bios, whichever their devices.
+    // Between any two bios, on any devices.
     all[Stage::Q2q as usize] = sums.q2q;
     StagesFound {
         stages: Stage::ALL.iter().map(|stage| stage.name().to_owned()).collect(),
@@ -416,7 +416,7 @@ pub(super) fn stages_found(
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,
         unmatched: match unit {
-            // No issue has a bio there: that is no loss.
+            // There no issue has a bio: that is no loss.
             Unit::Request => UnmatchedSteps { issued: 0, ..counts.unmatched },
             Unit::Bio => counts.unmatched,
         },

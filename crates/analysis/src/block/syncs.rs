@@ -1,9 +1,9 @@
-//! What `fsync` and similar calls waited for: the task's own data, the journal, the device's flushes.
+//! Waits of `fsync` and similar calls: the task's own data, the journal, the device's flushes.
 //!
 //! A call begins and ends with its system call's events, or with the file system's own (`ext4_sync_file_enter`). Each moment
-//! of it belongs to a flush that is in the device, else to a bio of the journal, else to a bio that the task itself queued, or for
-//! `sync`, which writes what all programs have changed, to any that writes. What is left is the processor's, locks' and other
-//! threads'. Bios count that were completed before the call returned.
+//! of it belongs to a flush in the device, else to a bio of the journal, else to a bio that the task itself queued. For `sync`, which
+//! writes the changes of all programs, it belongs to any bio that writes. The rest is time of the processor, of locks and of other
+//! threads. Only bios that completed before the call returned count.
 
 use super::counts::Unit;
 use super::in_flight::{Bio, NEVER};
@@ -16,15 +16,15 @@ use foldhash::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Calls that are listed, the longest ones.
+/// Most calls in the list: the longest ones.
 const MAX_LISTED: usize = 64;
-/// Tasks whose calls are counted apart; of more there is one row.
+/// Most tasks whose calls are counted separately; further ones share one row.
 const MAX_TASKS: usize = 4096;
-/// Calls on their way at one time, owners of journals, and bios of one call, that are followed.
+/// Most calls at one time, and most owners of journals; below: most bios of one call.
 const MAX_OPEN: usize = 4096;
 const MAX_WAITS: usize = 4096;
 
-/// What a call waited for.
+/// The kind of I/O that a call waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncWait {
@@ -44,15 +44,15 @@ pub struct LongestWait {
     pub flags: String,
     pub queued_ns: u64,
     pub q2c_ns: u64,
-    /// In the device; `null` where its issue is not in the trace.
+    /// Time in the device; `null` where its issue is not in the trace.
     pub d2c_ns: Option<u64>,
 }
 
-/// Nanoseconds of a call, or of all calls, by what they were waited for.
+/// Nanoseconds of a call, or of all calls, by the kind of wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncTimes {
     pub data_ns: u64,
-    /// Flushes that the trace does not show apart are in the bios that requested them.
+    /// Flushes that the trace does not show separately are in the bios that requested them.
     pub journal_ns: u64,
     pub flush_ns: Evidence<u64>,
     pub rest_ns: u64,
@@ -64,7 +64,7 @@ pub struct SyncTimes {
 pub struct SyncCall {
     /// `fsync`, `ext4_sync_file`, …
     pub call: String,
-    /// Which one of all in the trace, from 1, in order of their begin.
+    /// Number among all calls in the trace, from 1, by begin.
     pub number: u64,
     pub task: String,
     pub begin_ns: u64,
@@ -72,7 +72,7 @@ pub struct SyncCall {
     pub waits: Evidence<SyncTimes>,
 }
 
-/// How many calls a task made.
+/// Number of calls of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncTask {
     pub task: String,
@@ -83,12 +83,12 @@ pub struct SyncTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncsFound {
     pub durations: LatencyNs,
-    /// Of all calls together; unknown where there are none, or where the trace does not show the bios that they waited for.
+    /// Sums of all calls; unknown where there are none, or where the trace does not show the bios that they waited for.
     pub data_ns: Evidence<u64>,
     pub journal_ns: Evidence<u64>,
     pub flush_ns: Evidence<u64>,
     pub rest_ns: Evidence<u64>,
-    /// Most calls first.
+    /// Tasks with most calls first.
     #[serde(default)]
     pub by_task: Vec<SyncTask>,
     /// The longest first.
@@ -112,7 +112,7 @@ struct Open {
 }
 
 impl Open {
-    /// A wait that goes on where the last one of its kind ended is the same one.
+    /// A wait that begins where the last one of its kind ended extends that one.
     fn wait(&mut self, span: Span) {
         let mut last = self.spans.iter_mut().rev().take(3);
         if let Some(last) = last.find(|last| last.how == span.how && span.from <= last.to) {
@@ -135,20 +135,20 @@ pub(super) struct Syncs {
     open: HashMap<TaskId, Open>,
     journals: HashSet<u32>,
     begun: u64,
-    /// Flushes were seen; bios that request one were seen.
+    /// Flushes were seen; below: bios that request one were seen.
     flushes: bool,
     bios_flush: bool,
-    /// Devices that were issued a write with FUA: they need no flush behind it (`blk_flush_policy` in block/blk-flush.c).
+    /// Devices that were issued a write with FUA: they need no flush after it (`blk_flush_policy` in block/blk-flush.c).
     keep_fua: HashSet<u16>,
     durations: LatencyHistogram,
     times: [u64; 3],
-    /// Calls by owner; those of further owners.
+    /// Calls by owner; below: those of further owners.
     counts: HashMap<u32, u64>,
     further: u64,
     closed: Vec<Closed>,
 }
 
-/// A call by its event's name, and whether the event is its begin.
+/// The call of an event's name, and whether the event is its begin.
 fn call(name: &str) -> Option<(&str, bool)> {
     if let Some(call) = name.strip_prefix("sys_enter_") {
         return is_sync(call).then_some((call, true));
@@ -177,14 +177,14 @@ impl Syncs {
         !self.open.is_empty()
     }
 
-    /// This owner's bios are the file system's own, whichever thread carries them.
+    /// Bios of this owner are the file system's own, whichever thread carries them.
     pub fn is_journal(&mut self, owner: u32) {
         if self.journals.len() < MAX_OPEN {
             self.journals.insert(owner);
         }
     }
 
-    /// An event of any name; `owner` numbers the task that it is of, where its calls are shown.
+    /// Takes an event of any name; `owner` returns the number of its task, if that task's calls are shown.
     pub fn event(&mut self, name: &str, tid: TaskId, now: u64, owner: impl FnOnce() -> Option<u32>) {
         let Some((call, begins)) = call(name) else { return };
         if begins {
@@ -225,7 +225,7 @@ impl Syncs {
         self.closed.truncate(MAX_LISTED);
     }
 
-    /// Where bios ask for flushes and the trace shows none, their time is not known apart.
+    /// Time of flushes; unknown where bios request flushes and the trace shows none.
     fn flush_time(&self, ns: u64) -> Evidence<u64> {
         if self.flushes || !self.bios_flush {
             return ns.into();
@@ -304,7 +304,7 @@ impl Closed {
     }
 }
 
-/// Time under each kind of wait, none of it twice: a flush before the journal before data.
+/// Time under each kind of wait, each moment once: a flush counts before the journal, the journal before data.
 fn shares(spans: &[Span]) -> [u64; 3] {
     let mut edges: Vec<u64> = spans.iter().flat_map(|span| [span.from, span.to]).collect();
     edges.sort_unstable();

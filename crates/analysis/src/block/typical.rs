@@ -1,4 +1,4 @@
-//! How long devices usually take for a request, by device and kind: a running median of bios that were alone at their sector.
+//! The usual time of a request by device and kind: a running median of bios that were alone at their sector.
 
 use flashscope_trace::{RequestKind, RunningMedian};
 
@@ -16,7 +16,7 @@ impl TypicalTimes {
         self.0[usize::from(device)][kind].add(ns);
     }
 
-    /// The time of this kind of request; where the device has had none of it, that of the kind that it has had most.
+    /// The time of this kind of request; where the device has had none of it, the time of the kind that it has had most.
     pub fn of(&self, device: u16, kind: usize) -> Option<u64> {
         let of_device = &self.0[usize::from(device)];
         RunningMedian::of_kind(of_device, kind)

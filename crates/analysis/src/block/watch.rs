@@ -3,7 +3,7 @@
 use super::in_flight::Bio;
 use flashscope_trace::BlockEvent;
 
-/// What a bio has just had.
+/// A step of a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Got,
@@ -14,34 +14,34 @@ pub(super) enum Step {
     Requeued,
 }
 
-/// Sees every bio's way. `at` names the bio from `queued` to `ended`, then it may name another one.
+/// Receives every bio's steps. `at` names the bio from `queued` to `ended`, then it may name another one.
 pub(super) trait Watch {
-    /// Any event that has a device and data, before its bios have had their step.
+    /// Any event with a device and data, before its bios have their step.
     fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64, _shown: bool) {}
     fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
     /// A request was issued whose queueing is not in the trace: `ended` gets it too.
     fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
-    /// Its times are those before the step.
+    /// `bio` has the times before the step.
     fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
-    /// A request whose queueing is not in the trace was given back, and is issued with other sectors.
+    /// A request whose queueing is not in the trace was given back, and is now issued with other sectors.
     fn reshaped(&mut self, _at: u32, _before: &Bio, _bio: &Bio) {}
-    /// A second part has the name `to`; both are what they have become.
+    /// A bio was split: `to` names the second part; both bios are in their new state.
     fn split(&mut self, _from: u32, _to: u32) {}
-    /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
+    /// A part of a split bio ended, at `completed`, or without a known end (`NEVER`).
     fn part_ended(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
-    /// So many sectors of it failed, from its first one on; what is left of it goes on.
+    /// The first `sectors` sectors of it failed; the rest continues.
     fn failed_part(&mut self, _at: u32, _bio: &Bio, _sectors: u64) {}
-    /// A completion with an error came whose bio or request is not known: of these sectors, without an owner and a begin.
+    /// A completion with an error whose bio or request is not known: it has sectors, but no owner and no begin.
     fn failed_alone(&mut self, _bio: &Bio, _now: u64) {}
-    /// Its data is written, at `completed`; what flushes the cache after it is not done.
+    /// Its data was written, at `completed`; the flush after it is not done.
     fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
-    /// Bios below it did its work; `ended` follows.
+    /// Bios below it worked for it; `ended` follows.
     fn was_above(&mut self, _at: u32, _bio: &Bio) {}
-    /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
+    /// The bio ended, at `completed`, or without a known end (`NEVER`).
     fn ended(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
-    /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
+    /// The trace ended. The bios passed on next were still in flight (`unfinished`), or their completion was lost.
     fn at_end(&mut self, _unfinished: bool) {}
-    /// Another recording begins; how long after the one before is not known.
+    /// Another recording begins; the time since the one before is not known.
     fn begins_again(&mut self) {}
 }
 
@@ -62,7 +62,7 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.1.requested(at, bio, now);
     }
 
-    // Which step it is is known where it is called: what a step is nothing to costs nothing.
+    // The step is a constant at each call, so a watch that ignores it costs nothing.
     #[inline(always)]
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         self.0.step(at, bio, step, now);
@@ -120,7 +120,7 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     }
 }
 
-/// Sees the ways of those bios and requests alone that are shown, and every event.
+/// Receives the steps of only those bios and requests that are shown, and every event.
 pub(super) struct Shown<W>(pub W);
 
 impl<W: Watch> Watch for Shown<W> {
