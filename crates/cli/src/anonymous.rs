@@ -1,4 +1,4 @@
-//! `--anonymize`: traces whose names are replaced by pseudonyms before anything else sees them.
+//! `--anonymize`: replaces names in traces by pseudonyms before any other code reads them.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use flashscope_trace::{Session, Trace};
 use crate::args::{AnonymizeArgs, ClockArgs};
 use crate::failure::Failure;
 
-/// Longest key file that is read: a key is short, and a device has no end.
+/// Longest key file: a key is short, and a device may have no end.
 const MAX_KEY: u64 = 1 << 20;
 
-/// The key that pseudonyms are made with: the file's content, or one of this run alone. `None`: names stay.
+/// The key for pseudonyms: the file's content, or a random key for this run. `None`: names stay.
 pub fn key(args: &AnonymizeArgs) -> Result<Option<Key>, Failure> {
     match &args.anonymize_key {
         Some(path) => of_file(path).map(Some),
@@ -22,7 +22,7 @@ pub fn key(args: &AnonymizeArgs) -> Result<Option<Key>, Failure> {
     }
 }
 
-/// The key that a file holds.
+/// The key in a file.
 pub fn of_file(path: &Path) -> Result<Key, Failure> {
     let cannot = |error: &dyn std::fmt::Display| Failure::new(format!("--anonymize-key {}: {error}", path.display()));
     let mut bytes = Vec::new();
@@ -41,13 +41,13 @@ pub fn random() -> Result<Key, Failure> {
     Ok(Key::of(format!("{}{}", half()?, half()?).as_bytes()))
 }
 
-/// Copies of traces with pseudonyms; dropping this deletes them.
+/// Copies of traces with pseudonyms; they are deleted on drop.
 pub struct Copies {
     _dir: ScratchDir,
     pub traces: Vec<PathBuf>,
 }
 
-/// `None` where names stay. `recording`: of a stream that holds several.
+/// `None` if names stay. `recording`: index, for a stream with several recordings.
 pub fn copies(
     args: &AnonymizeArgs,
     traces: &[PathBuf],
@@ -60,7 +60,7 @@ pub fn copies(
     }
     let dir = ScratchDir::new("anonymous")?;
     let one = |(number, path): (usize, &PathBuf)| {
-        // The names of files are the user's as well.
+        // File names are private too.
         let copy = dir.path().join(format!("trace-{}.dat", number + 1));
         write(&open(path, recording)?, &copy, Rules::default(), &key)?;
         Ok(copy)

@@ -1,5 +1,5 @@
-//! `record --boot`: prepares a machine so that its next boot is recorded, collects the recording, and undoes the preparation.
-//! The work is the agent's (`agent/record/at_boot.c`). Limits: what the kernel does before init is not recorded.
+//! `record --boot`: prepares a machine so that its next boot is recorded, collects the recording, and undoes the preparation. The agent
+//! does the work (`agent/record/at_boot.c`). Limits: the kernel's work before init is not recorded.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::progress::Terminal;
 use crate::recover::Pending;
 use crate::{record, target};
 
-/// Seconds of a boot that are recorded where nothing else is requested.
+/// Default recording time of a boot, seconds.
 const SECONDS: u64 = 60;
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
@@ -37,9 +37,9 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The recorder's options, without its command's name.
+/// The recorder's options, without the name of its command.
 fn recorder(args: &RecordArgs) -> Vec<String> {
-    // Who starts it there is the kernel.
+    // The kernel starts the recorder there.
     let mut argv: Vec<String> = record::argv(args).into_iter().skip(1).filter(|word| word != "--own-parent").collect();
     for (option, value, given) in
         [("-d", SECONDS.to_string(), args.duration.is_some()), ("--name", "boot".to_owned(), args.name.is_some())]
@@ -51,7 +51,7 @@ fn recorder(args: &RecordArgs) -> Vec<String> {
     argv
 }
 
-/// What an agent's command of `boot` printed.
+/// Runs one of the agent's `boot` commands; returns its output.
 fn ask(target: &dyn Target, words: Vec<String>) -> Result<Vec<u8>, Failure> {
     let mut out = target::Answer::default();
     let argv = ["boot".to_owned()].into_iter().chain(words).collect();
@@ -62,7 +62,7 @@ fn ask(target: &dyn Target, words: Vec<String>) -> Result<Vec<u8>, Failure> {
     Ok(out.bytes)
 }
 
-/// The recording is on this disk before anything is undone there.
+/// Stores the recording on this disk before anything is undone on the machine.
 fn collect(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Result<(), Failure> {
     let mut pending = Pending::begin(&args.output, record::way(args)?)?;
     let job = Job { argv: vec!["boot".to_owned(), "collect".to_owned()], ..Job::default() };

@@ -1,4 +1,4 @@
-//! What I/O is counted for, and which is shown: a thread, its process or its application (`report --by`, `--process`).
+//! Attributes I/O to a thread, its process or its application, and selects the I/O to show (`report --by`, `--process`).
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub struct Attribution<'i> {
     pub inputs: &'i Inputs,
     by: ReportBy,
     wanted: Option<&'i str>,
-    /// The same, where it is a label of a table: `tar (500, 2nd)`.
+    /// `wanted` as a label of a table: `tar (500, 2nd)`; `None` for other text.
     label: Option<(&'i str, TaskId, u32)>,
 }
 
@@ -24,12 +24,12 @@ impl<'i> Attribution<'i> {
         Attribution { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted, label }
     }
 
-    /// The same, where I/O is counted for something else.
+    /// The same selection with another attribution.
     pub fn by(self, by: ReportBy) -> Attribution<'i> {
         Attribution { by, ..self }
     }
 
-    /// Whether a thread is of what is shown, by any of its names.
+    /// Whether a thread is selected, by any of its names.
     pub fn is_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> bool {
         let Some(wanted) = self.wanted else { return true };
         self.inputs.comm(source, tid, time) == Some(wanted)
@@ -37,7 +37,7 @@ impl<'i> Attribution<'i> {
             || self.label.is_some_and(|label| self.is_labelled(label, source, tid, time))
     }
 
-    /// Whether a table calls this thread, or its process, so.
+    /// Whether a table has this label for the thread or its process.
     fn is_labelled(
         &self,
         (name, number, ordinal): (&str, TaskId, u32),
@@ -54,12 +54,12 @@ impl<'i> Attribution<'i> {
         (tid == number || of_process()) && is(number)
     }
 
-    /// What a thread is counted as; `None` where the trace has no name for it.
+    /// The member that a thread's I/O counts for; `None` if the trace has no name for the thread.
     pub fn member(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let (name, key) = self.named(source, tid, time)?;
         let is_wanted = self.wanted.is_some() && self.is_wanted(source, tid, time);
         let ordinal = match key {
-            // All of an application.
+            // The whole application.
             Some(TaskId(0)) => 1,
             _ if name == OWN_RECORDING => 1,
             key => self.inputs.task_ordinal(source, key.unwrap_or(tid), time),
@@ -67,7 +67,7 @@ impl<'i> Attribution<'i> {
         Some(Member { name, key, ordinal, is_wanted, holds: 0..0 })
     }
 
-    /// The same, with the times for which it is the answer.
+    /// Like `member`, with the range of time that it holds for.
     pub fn lasting_member(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let member = self.member(source, tid, time)?;
         let by_names = self.wanted.is_none() && !matches!(self.by, ReportBy::App | ReportBy::Process);
@@ -75,19 +75,19 @@ impl<'i> Attribution<'i> {
         Some(Member { holds, ..member })
     }
 
-    /// The name alone.
+    /// Only the member's name.
     pub fn group(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'i, str>> {
         self.named(source, tid, time).map(|(name, _)| name)
     }
 
-    /// The same for calls.
+    /// The member for calls: the thread, or the selected name.
     pub fn thread_or_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let name = Cow::Borrowed(self.name_or_wanted(source, tid, time)?);
         let ordinal = self.inputs.task_ordinal(source, tid, time);
         Some(Member { name, key: None, ordinal, is_wanted: false, holds: 0..0 })
     }
 
-    /// The thread's name; of what is shown, the name that was requested.
+    /// The thread's name; for selected threads, the requested name.
     pub fn name_or_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&'i str> {
         match self.wanted {
             Some(wanted) if self.is_wanted(source, tid, time) => Some(wanted),
@@ -105,10 +105,10 @@ impl<'i> Attribution<'i> {
         }
         let Some(process) = self.inputs.process(source, tid, time) else { return thread() };
         match (self.by, process.app) {
-            // The work of a kernel thread goes by its own name.
+            // A kernel thread keeps its own name.
             (_, Some(app)) if app.kind == AppKind::Kernel => thread(),
             (ReportBy::App, Some(app)) => Some((Cow::Owned(app.to_string()), Some(TaskId(0)))),
-            // Processes of one name, as a shell's, are one application.
+            // Processes with one name, such as shells, are one application.
             (ReportBy::App, None) => process.name.map(|name| (Cow::Borrowed(name), Some(TaskId(0)))).or_else(thread),
             (_, _) => process.name.map(|name| (Cow::Borrowed(name), Some(process.pid.first_thread()))).or_else(thread),
         }

@@ -1,4 +1,4 @@
-//! `board`: what virtual boards there are, and a way in.
+//! `board`: lists, fetches and boots virtual boards, and opens a shell on them.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Listed {
     name: String,
     description: String,
     arch: String,
-    /// The one that `--on board` means.
+    /// The board that `--on board` selects.
     default: bool,
     clock: String,
     /// Its NAND chip, or null.
@@ -47,7 +47,7 @@ pub struct ListedKernel {
     suites: Vec<String>,
     package: String,
     default: bool,
-    /// Release of the kernel that is fetched; null where none is.
+    /// Release of the fetched kernel; null if none is fetched.
     cached: Option<String>,
 }
 
@@ -124,7 +124,7 @@ fn fetch(
     Ok(())
 }
 
-/// What a board boots with: its kernel, and an image that has the chip and the packages.
+/// The kernel and the image for a boot; the image has the chip and the packages.
 struct Prepared {
     board: Board,
     kernel: Kernel,
@@ -149,7 +149,7 @@ fn prepare(name: &str, options: &BoardOptions, terminal: &Terminal) -> Result<Pr
 
 fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<Terminal>) -> Result<(), Failure> {
     let Prepared { board, kernel, mut builder, mut lines } = prepare(name, options, terminal)?;
-    // Not before: the preparation may wait for what a flag does not end, such as a FIFO that nobody writes.
+    // Not earlier: the preparation may wait for something that the flag does not end, such as a FIFO without a writer.
     let stop = stop::flag()?;
     let words = match command.is_empty() {
         true => "/flashscope/agent probe".to_owned(),

@@ -1,4 +1,4 @@
-//! `report --call NUMBER`: one call, its way through the layers, and who delayed it.
+//! `report --call NUMBER`: one call, its time by layer, and the causes of its delay.
 
 use std::cell::Cell as Current;
 
@@ -32,7 +32,7 @@ pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failur
     Ok(())
 }
 
-/// The call with this number, and when the trace begins.
+/// The call with this number, and the beginning of the trace.
 fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u64), Failure> {
     let at = Current::new(0);
     let mut calls = Calls::new(|tid, time| inputs.thread(at.get(), tid, time))
@@ -80,7 +80,7 @@ fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
     Ok(bios)
 }
 
-/// Numbers and texts of a bio's row, by the names of their columns.
+/// Numbers and texts in a bio's row, by column name.
 pub fn by_name<'a>(cells: &'a [Cell<'_>]) -> (impl Fn(&str) -> Option<u64> + 'a, impl Fn(&str) -> String + 'a) {
     let cell = move |name: &str| BIO_COLUMNS.iter().position(|column| column.name == name).and_then(|at| cells.get(at));
     let number = move |name: &str| match cell(name) {
@@ -121,7 +121,7 @@ fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
     })
 }
 
-/// The layers of the call, as far as the trace has boundaries.
+/// The layers of the call, if the trace has boundaries.
 fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
     let unknown = |why: &str| Evidence::unknown(why, "record with `flashscope record --events layers`");
     let crossings = trace.crossings();
@@ -131,7 +131,7 @@ fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u6
     let mut layers = Layers::new(|tid, time| trace.last_name(tid, time), crossings.sleep());
     let end = call.begin_ns + call.duration_ns;
     trace.for_each_pair(&mut |pair| {
-        // What is under way when the call begins is the device's too; calls before it would be joined with it.
+        // I/O in flight at the call's beginning also uses the device. Boundaries of earlier calls would be joined with this call.
         if let Some(event) = pair.event
             && event.time.0 <= end
         {

@@ -1,4 +1,4 @@
-//! `--fail-if`: what conditions came to, as lines, exit status and JUnit XML.
+//! `--fail-if`: the results of conditions as lines, exit status and JUnit XML.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::output;
 /// A condition holds.
 const CONDITION_HOLDS: u8 = 3;
 
-/// Conditions with names are refused where names are replaced (`anonymize`).
+/// Refuses conditions with names if names are replaced (`anonymize`).
 pub fn without_names(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
     match limits.fail_if.iter().find(|condition| anonymize && condition.names_somebody()) {
         Some(named) => Err(Failure::usage(format!(
@@ -26,7 +26,7 @@ pub fn without_names(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure>
     }
 }
 
-/// Conditions that one report cannot be compared with are refused before it is made. `anonymize`: names are replaced in it.
+/// Refuses conditions that cannot be checked with one report, before the report is made. `anonymize`: names in it are replaced.
 pub fn of_one_report(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
     without_names(limits, anonymize)?;
     match limits.fail_if.iter().find(|condition| condition.is_of_a_change()) {
@@ -38,13 +38,13 @@ pub fn of_one_report(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure>
     }
 }
 
-/// Looks at one report.
+/// Checks the conditions with one report.
 pub fn checked(limits: &LimitArgs, run: &RunFigures) -> Vec<Checked> {
     limits.fail_if.iter().for_each(|condition| of_nobody(condition, run));
     limits.fail_if.iter().map(|condition| condition.check(run)).collect()
 }
 
-/// Says where nobody has the name that a condition asks for: its bytes are 0, and it may be misspelt.
+/// Prints a note if no originator has the name in a condition: its bytes are 0, and the name may be misspelt.
 pub fn of_nobody(condition: &Condition, run: &RunFigures) {
     if let Some(name) = condition.missing_name(run) {
         flashscope_output::note(&format!(
@@ -62,7 +62,7 @@ pub fn write(limits: &LimitArgs, checked: &[Checked], inputs: &[PathBuf]) -> Res
     }
 }
 
-/// Says what they came to, and ends the command with 3 where one holds, 1 where one could not be checked.
+/// Prints the results. Ends the command with 3 if a condition holds, and with 1 if one could not be checked.
 pub fn end(checked: &[Checked]) -> Result<(), Failure> {
     let mut status = 0;
     for one in checked {
@@ -81,7 +81,7 @@ pub fn end(checked: &[Checked]) -> Result<(), Failure> {
     if status == 0 { Ok(()) } else { Err(Failure::reported(status)) }
 }
 
-/// The figures that break the limit.
+/// The figures that exceed the limit.
 fn seen(checked: &Checked) -> String {
     let seen = checked.seen.iter().filter(|one| one.met).map(flashscope_report::outcome);
     seen.collect::<Vec<_>>().join(", ")

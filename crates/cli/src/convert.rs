@@ -1,4 +1,4 @@
-//! How a recorded stream becomes the file that was requested.
+//! Converts a recorded stream to the requested file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use flashscope_trace::{Session, Trace};
 use crate::anonymous;
 use crate::failure::Failure;
 
-/// How a stream becomes what was requested.
+/// The kind of file that a stream becomes.
 #[derive(Clone)]
 pub enum Way {
-    /// A trace.dat is made of it.
+    /// A trace.dat.
     Convert,
-    /// The stream itself takes the name.
+    /// The stream itself, renamed.
     Stream,
-    /// A trace.dat with pseudonyms, and nothing else under that name. `file`: where the key came from.
+    /// A trace.dat with pseudonyms; the name is used for nothing else. `file`: the source of the key.
     Anonymize { key: Key, file: Option<PathBuf> },
 }
 
-/// A recording that is a trace.dat now.
+/// A finished recording.
 pub struct Finished {
     pub path: PathBuf,
-    /// What the agent wanted people to know, and what became of an earlier file of that name, one line each.
+    /// Messages of the agent, and the fate of an earlier file with this name, one line each.
     pub says: Vec<String>,
 }
 
-/// Why there is no trace to write: the filters let nothing through. What the agent says of it.
+/// The agent's message if the filters matched nothing, so that there is no trace to write.
 pub fn matched_nothing(stream: &Path) -> Option<String> {
     let session = Session::open(stream).ok()?;
     let trace = session.recording(0).ok()?;
@@ -40,10 +40,10 @@ pub fn matched_nothing(stream: &Path) -> Option<String> {
     Some(format!("{}; no file was written", said.map_or("no event matched the filters", |line| line.text.as_str())))
 }
 
-/// Turns a stream into what the user requested. The stream is left alone where that fails. A file that has the name already is
-/// kept as `NAME.old`, as perf does; what was cut short never takes the place of one.
+/// Converts a stream. If that fails, the stream is kept. An existing file with the name is kept as `NAME.old`, as in perf; an incomplete
+/// file never replaces one.
 ///
-/// By [`Way::Stream`] the stream itself takes the name: no second copy is made.
+/// With [`Way::Stream`] the stream is renamed, so there is no second copy.
 pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Result<Finished, Failure> {
     let session = Session::open(stream)?;
     let says = session.logs.iter().filter(|line| line.level <= 1);
@@ -57,7 +57,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
     let rules = Rules { existing, ..rules };
     let through = Output::is_through(output);
     let there = !through && std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
-    // A link stays: the file that it leads to is the one that is kept.
+    // A link stays: the file behind it is kept under another name.
     let earlier = std::fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
     let (path, no_room) = match way {
         Way::Anonymize { key, .. } => (anonymous::write(&trace, output, rules, key)?, None),
@@ -87,7 +87,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
     Ok(Finished { path, says })
 }
 
-/// Writes a trace.dat. Where there is no room for it the stream takes the name: why.
+/// Writes a trace.dat. Without enough space, the stream gets the name instead, and the reason is returned.
 fn copy(trace: &Trace, stream: &Path, output: &Path, rules: Rules<'_>) -> Result<(PathBuf, Option<String>), Failure> {
     let through = Output::is_through(output);
     let why = match if through { Ok(()) } else { room_for_a_copy(stream) } {
@@ -103,13 +103,13 @@ fn copy(trace: &Trace, stream: &Path, output: &Path, rules: Rules<'_>) -> Result
     Ok((flashscope_output::adopt(stream, output, rules)?, Some(why)))
 }
 
-/// KiB that a trace.dat of a stream needs at most, and those that are free, where these are fewer. Its sub-buffers have their
-/// whole size: it is some 7 % larger than the stream.
+/// Checks the space for a trace.dat. The error has the KiB that it needs at most, and the free KiB. Its sub-buffers have their full size,
+/// so it is about 7 % larger than the stream.
 fn room_for_a_copy(stream: &Path) -> Result<(), (u64, u64)> {
     let Ok(file) = File::open(stream) else { return Ok(()) };
     let bytes = file.metadata().map_or(0, |meta| meta.len());
     let needed = bytes.saturating_add(bytes / 8);
-    // A file system that does not say is tried.
+    // If the file system does not tell its free space, try.
     match flashscope_output::free_bytes_of(&file) {
         Ok(free) if free < needed => Err((needed >> 10, free >> 10)),
         _ => Ok(()),

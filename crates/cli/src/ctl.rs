@@ -1,4 +1,4 @@
-//! `ctl`: a recorder that another shell started.
+//! `ctl`: controls a recorder that was started in another shell.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `demo`: the main job on real input, from boot to verdict.
+//! `demo`: the complete job on real input, from boot to verdict.
 
 use flashscope_study::{Filesystem, Study};
 
@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::progress::{StudyLines, Terminal};
 use crate::study;
 
-/// The same file that `flashscope study` takes, without what has to be built as a kernel module first: the demo's boards are
-/// Debian's kernels as they come.
+/// The file that `flashscope study` takes, without file systems that need a kernel module built first: the demo's boards use Debian's
+/// kernels unchanged.
 const STUDY: &str = include_str!("../../../studies/readahead-reads.toml");
 
 pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failure> {

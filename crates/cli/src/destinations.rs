@@ -1,5 +1,5 @@
-//! Where a command's files go, looked at before its work: nothing is read, measured or printed for a file that cannot be
-//! written. Limits: a disk that fills up later; `record` has rules of its own (`recover.rs`).
+//! Checks a command's output files before its work, so that nothing is read, measured or printed if a file cannot be written. Limits: a
+//! disk that fills up later; `record` has its own rules (`recover.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use crate::args::{Bench, Cli, Command};
 use crate::failure::Failure;
 use crate::{output, replay};
 
-/// What a command writes, and what it reads.
+/// The output and input files of a command.
 #[derive(Default)]
 struct Destinations<'a> {
-    /// Each with the option that names it.
+    /// Each file with its option.
     files: Vec<(&'a Path, &'static str)>,
-    /// Made where there is none, and a file that is written there.
+    /// A directory that is created if missing, and a file in it.
     directory: Option<(&'a Path, &'static str)>,
     inputs: Vec<PathBuf>,
 }
 
-/// Refuses a destination that cannot be written, is an input, or is that of another option too.
+/// Refuses an output file that cannot be written, is an input, or is another option's output too.
 pub fn check(cli: &Cli) -> Result<(), Failure> {
     if let Command::Record(args) = &cli.command {
         is_file(&args.output, "--output")?;
@@ -35,7 +35,7 @@ pub fn check(cli: &Cli) -> Result<(), Failure> {
                 path.display()
             )));
         }
-        // A file in the directory that the command makes can be written if the directory can be made.
+        // A file in a directory that will be created can be written if the directory can be created.
         if directory.is_some_and(|(directory, _)| path.parent() == Some(directory) && !directory.exists()) {
             continue;
         }
@@ -45,7 +45,7 @@ pub fn check(cli: &Cli) -> Result<(), Failure> {
     directory.map_or(Ok(()), |(directory, name)| check_directory(directory, name))
 }
 
-/// `-` is not taken for a file's name: who types it means standard output.
+/// Refuses `-` as a file name: the user means standard output.
 fn is_file(path: &Path, option: &str) -> Result<(), Failure> {
     match path.as_os_str() == "-" {
         false => Ok(()),
@@ -107,20 +107,20 @@ fn of(command: &Command) -> Destinations<'_> {
 }
 
 impl<'a> Destinations<'a> {
-    /// A file, where one is named.
+    /// Adds a file, if the option is used.
     fn add(&mut self, path: impl IntoIterator<Item = &'a PathBuf>, option: &'static str) -> &mut Self {
         self.files.extend(path.into_iter().map(|path| (path.as_path(), option)));
         self
     }
 
-    /// The same of an option whose `-` is standard output.
+    /// The same for an option whose `-` is standard output.
     fn add_or_standard(&mut self, path: impl IntoIterator<Item = &'a PathBuf>, option: &'static str) -> &mut Self {
         let named = path.into_iter().filter(|path| path.as_os_str() != "-");
         self.add(named, option)
     }
 }
 
-/// Two names of one file. What is written through (a device, a FIFO) may be two outputs.
+/// Whether two names are one file. A device or FIFO may be two outputs.
 fn are_one_file(a: &Path, b: &Path) -> bool {
     if Output::is_through(a) {
         return false;
@@ -138,7 +138,7 @@ fn are_one_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Whether a directory can be made, or a file in it that is there.
+/// Whether a directory can be created, or an existing file in it can be written.
 fn check_directory(directory: &Path, name: &str) -> Result<(), Failure> {
     let file = directory.join(name);
     let first_missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists()).last();

@@ -1,4 +1,4 @@
-//! `diff`: what changed between two sides.
+//! `diff`: shows the changes between two sides.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,17 +18,17 @@ use crate::output;
 use crate::report;
 use crate::study::style;
 
-/// A JSON result is read whole; a trace is not.
+/// Largest JSON result: it is read into memory, a trace is not.
 const MOST_JSON_BYTES: u64 = 256 << 20;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize, JsonSchema)]
 pub struct Printed<'a> {
     #[serde(flatten)]
     comparison: &'a Comparison,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: &'a Vec<Checked>,
-    /// What of a JSON result is not compared.
+    /// Parts of a JSON result that are not compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: &'a Vec<String>,
 }
@@ -37,7 +37,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let (before, after) = sides(args)?;
     conditions::without_names(&args.limits, args.anonymize.is_asked_for())?;
     let given: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
-    // One key for both sides: what is the same has the same pseudonym.
+    // One key for both sides, so that equal names have equal pseudonyms.
     let copies = match args.anonymize.is_asked_for() {
         true => {
             for path in &given {
@@ -76,7 +76,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
             after[0].display()
         )));
     }
-    // Of a side with several recordings each one has to keep a limit.
+    // On a side with several recordings, each one must keep a limit.
     let checked: Vec<Checked> = args
         .limits
         .fail_if
@@ -114,7 +114,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     conditions::end(&checked)
 }
 
-/// The files of each side.
+/// The files of both sides.
 fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     match (&args.before[..], &args.against[..]) {
         ([_, _], []) => Ok(args.before.split_at(1)),
@@ -123,7 +123,8 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     }
 }
 
-/// The requests of recordings of which not all have queueing: those that have it are read again without their bios, and named in `left_out`.
+/// If not all recordings have queueing, requests are compared: recordings with queueing are read again without their bios and named in
+/// `left_out`.
 fn as_requests(
     (paths, runs): (&[PathBuf], &[RunFigures]),
     without: &str,
@@ -144,13 +145,13 @@ fn as_requests(
             }
             _ => run.clone(),
         };
-        // A rule that needs bios says nothing of the others.
+        // Rules that need bios do not apply to the others.
         Ok(RunFigures { findings: Vec::new(), ..run })
     };
     paths.iter().zip(runs).map(request).collect()
 }
 
-/// The figures of a trace or of a kept result.
+/// The figures of a trace or of a stored result.
 fn run_figures(path: &Path, requests_alone: bool) -> Result<RunFigures, Failure> {
     if let Some(run) = json(path)? {
         return Ok(run);
@@ -164,7 +165,7 @@ fn run_figures(path: &Path, requests_alone: bool) -> Result<RunFigures, Failure>
     }
 }
 
-/// The figures of a JSON result; `None` where the file is a trace.
+/// The figures of a JSON result; `None` if the file is a trace.
 fn json(path: &Path) -> Result<Option<RunFigures>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     if !path.is_file() {
@@ -180,7 +181,7 @@ fn json(path: &Path) -> Result<Option<RunFigures>, Failure> {
     if text.len() as u64 > MOST_JSON_BYTES {
         return Err(Failure::new(format!("{}: a JSON result of more than 256 MiB", path.display())));
     }
-    // A line of events may begin so too.
+    // A line of events may begin in the same way.
     let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     run_of_json(&title, &text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! `doctor`: what a target can record, what is missing, and what would add it.
+//! `doctor`: shows what a target can record, what is missing, and how to add it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// At most ten lines: what can be recorded, best first, and the command that does it.
+/// At most ten lines: what can be recorded, best first, with the command for it.
 fn summary(facts: &Facts, target: &str) -> String {
     let mut out = format!("Linux {} on {}\n", text(&facts.kernel.release), text(&facts.kernel.machine));
     let capabilities = capabilities(facts);
     let some = capabilities.iter().any(|capability| capability.missing.is_none());
     let on = if target == "local" { String::new() } else { format!("--on {} ", shell(target)) };
     if some {
-        // A virtual board ends with its command.
+        // On a virtual board, a recording ends with its command.
         let end = if target.starts_with("board:") { "-- COMMAND" } else { "-d 10" };
         let _ = writeln!(out, "record with:  flashscope record {on}{end}");
     } else {
@@ -48,7 +48,7 @@ fn summary(facts: &Facts, target: &str) -> String {
             None => {
                 let _ = writeln!(out, "  yes  {what}");
             }
-            // A cause of several problems is printed once.
+            // A common cause of several problems is printed once.
             Some((reason, _)) if reasons.contains(&reason.as_str()) => {
                 let _ = writeln!(out, "  no   {what}: the same");
             }
@@ -70,22 +70,22 @@ fn summary(facts: &Facts, target: &str) -> String {
     out
 }
 
-/// The target, as it was typed, in a command.
+/// The target as typed, quoted for a command.
 fn shell(target: &str) -> String {
     flashscope_output::quote::shell(target).unwrap_or_else(|| "TARGET".to_owned())
 }
 
-/// A text of the facts, harmless on a terminal.
+/// A text in the facts, safe for a terminal.
 fn text(said: &Option<String>) -> std::borrow::Cow<'_, str> {
     visible(said.as_deref().unwrap_or("?"))
 }
 
-/// A number of the facts; one that is not there is unknown.
+/// A number in the facts, or "unknown".
 fn number(said: Option<u64>) -> String {
     said.map_or_else(|| "?".to_owned(), |number| number.to_string())
 }
 
-/// The facts for a person: first what works, then what does not and the next step.
+/// The facts for people: first what works, then what does not, with the next step.
 pub fn advice(facts: &Facts) -> String {
     let mut out = String::new();
 
@@ -159,7 +159,7 @@ pub fn advice(facts: &Facts) -> String {
     out
 }
 
-/// What each part of a recording needs of rights, and whether this user has it.
+/// The rights that each part of a recording needs, and whether this user has them.
 fn access(facts: &Facts) -> String {
     let access = facts.access.clone().unwrap_or_default();
     let Some(needs) = access.needs else { return String::new() };
@@ -192,7 +192,7 @@ type Missing = (String, String);
 
 struct Capability {
     what: &'static str,
-    /// Of `record --events`.
+    /// The group's name in `record --events`.
     group: &'static str,
     missing: Option<Missing>,
 }
@@ -267,7 +267,7 @@ fn capabilities(facts: &Facts) -> Vec<Capability> {
             missing: base.or_else(|| lacks(facts, "layers")),
         },
     ];
-    // What works comes first.
+    // Working capabilities come first.
     all.sort_by_key(|capability| capability.missing.is_some());
     all
 }
@@ -276,18 +276,18 @@ fn of_group<'a>(facts: &'a Facts, name: &str) -> Option<&'a Group> {
     facts.groups.iter().find(|group| group.group.as_deref() == Some(name))
 }
 
-/// The next step where a kernel has nothing of a group.
+/// The next step if the kernel has no event of a group.
 fn lacks(facts: &Facts, name: &str) -> Option<(String, String)> {
     let step = of_group(facts, name)?.lacks.as_deref()?;
     Some(("this kernel has none of its events".to_owned(), visible(step).into_owned()))
 }
 
-/// What a recording of a group would do without here.
+/// Events of a group that a recording on this machine lacks.
 fn absent_of<'a>(facts: &'a Facts, name: &str) -> impl Iterator<Item = &'a Absent> {
     of_group(facts, name).into_iter().flat_map(|group| &group.absent)
 }
 
-/// A point was proved on one MTD device; it stands for every partition of the same chip.
+/// A point was proved on one MTD device, which stands for all partitions of its chip.
 fn proves(point: &ProbePoint, mtd: &Mtd) -> bool {
     let same = |a: Option<u64>, b: Option<u64>| a.is_some() && a == b;
     same(point.mtd, mtd.index) || same(point.chip, mtd.chip)

@@ -1,5 +1,5 @@
-//! The JSON of `doctor`, which the agent writes in C (docs/reference/agent.md, "Facts"). These types are its schema alone: a test
-//! validates what agents print by it.
+//! The schema of `doctor`'s JSON, which the agent writes in C (docs/reference/agent.md, "Facts"). These types are only for the schema: a
+//! test validates the agents' output with it.
 #![allow(dead_code)]
 
 use schemars::JsonSchema;

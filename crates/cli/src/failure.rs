@@ -1,22 +1,22 @@
-//! How a command ends: one line that names the thing and the next step, and an exit status.
+//! The end of a command after an error: one line that names the thing and the next step, and an exit status.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use flashscope_output::OutputError;
 
-/// An error as the user sees it. Usage errors exit with 2, all others with 1.
+/// An error for the user. Usage errors exit with 2, all others with 1.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
-    /// Lines below the message: the last ones of a board's console.
+    /// Lines below the message: the end of a board's console.
     below: Vec<String>,
     status: u8,
     /// The message was printed already.
     reported: bool,
 }
 
-/// flashscope's own failure where the exit status is a command's (`record -- CMD`), as of `timeout` and `env`.
+/// Exit status of flashscope's own failure if the exit status is otherwise a command's (`record -- CMD`), as in `timeout` and `env`.
 pub const OWN_FAILURE: u8 = 125;
 
 impl Failure {
@@ -28,23 +28,23 @@ impl Failure {
         Failure { message: message.into(), below: Vec::new(), status: 1, reported: false }
     }
 
-    /// The end of a command that has printed its message.
+    /// Ends a command that has printed its message.
     pub fn reported(status: u8) -> Self {
         Failure { message: String::new(), below: Vec::new(), status, reported: true }
     }
 
-    /// The command under trace has ended with a status other than 0, and has said why.
+    /// The traced command ended with a status other than 0 and has printed the reason.
     pub fn of_command(status: i32) -> Self {
         Failure::reported(u8::try_from(status).unwrap_or(OWN_FAILURE))
     }
 
-    /// The same failure where 1 and 2 are a command's.
+    /// The same failure with status 125, because 1 and 2 may be the command's.
     pub fn beside_a_command(self) -> Self {
         let status = if self.reported { self.status } else { OWN_FAILURE };
         Failure { status, ..self }
     }
 
-    /// The same failure, in which a file that was put on a target under this name has the name that the user knows.
+    /// The same failure, with the user's name for a file that was put on the target under the name `staged`.
     pub fn naming(self, staged: &str, name: &str) -> Self {
         let end = format!("/{staged}: ");
         let Some(at) = self.message.find(&end) else { return self };
@@ -53,17 +53,17 @@ impl Failure {
         Failure { message, ..self }
     }
 
-    /// The same failure, and what more is to be said of it: one line.
+    /// The same failure with more text, still one line.
     pub fn adding(self, more: &str) -> Self {
         Failure { message: format!("{}{more}", self.message), ..self }
     }
 
-    /// The same failure, and what followed from it: one line.
+    /// The same failure with a failure that followed from it, in one line.
     pub fn and(self, then: &Failure) -> Self {
         self.adding(&format!("; {then}"))
     }
 
-    /// One line on standard error, and what belongs below it; nothing in them acts on a terminal.
+    /// Prints one line on standard error and the lines below it, without terminal control characters.
     pub fn tell(&self) {
         if !self.reported {
             flashscope_output::note_with(&self.message, &self.below);
@@ -78,14 +78,14 @@ impl Failure {
 impl From<flashscope_output::StdoutError> for Failure {
     fn from(error: flashscope_output::StdoutError) -> Self {
         match error {
-            // Whoever reads has had enough: `report t | head -1` is no failure.
+            // The reader stopped early: `report t | head -1` is not a failure.
             flashscope_output::StdoutError::Closed => Failure::reported(0),
             error => Failure::new(error.to_string()),
         }
     }
 }
 
-/// The next step has the option that names another file; empty: an argument does.
+/// The next step names the option for another file; empty: the file is an argument.
 pub fn with_option(option: &str) -> impl Fn(OutputError) -> Failure {
     move |error| Failure::new(if option.is_empty() { error.to_string() } else { format!("{error} with {option}") })
 }

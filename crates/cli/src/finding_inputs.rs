@@ -1,4 +1,4 @@
-//! Findings of a report: what rules look at beside the report's own figures.
+//! Inputs of the findings that are not in the report itself.
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::BlockReport;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::inputs::Inputs;
 
-/// Takes the events of a report in beside its own analysis.
+/// Analyses events for the findings, besides the report's own analysis.
 pub struct FindingInputs<L> {
     calls: Calls<L>,
     usage: Usage,
@@ -23,7 +23,7 @@ pub struct FindingInputs<L> {
 impl<L: Lookup<Name: Named>> FindingInputs<L> {
     pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
         let calls = Calls::new(lookup).only(process).files(&inputs.names().0).of_device(inputs.is_of_device());
-        // A recording of one device leaves out what comes into that device's own cache.
+        // A recording of one device lacks pages of that device's own cache.
         let has_pages =
             inputs.traces().any(|trace| trace.schemas().any(|one| one.name == "mm_filemap_add_to_page_cache"));
         let usage = Usage::default().of_files_alone(inputs.is_of_device() && has_pages);
@@ -32,7 +32,7 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
 
     #[inline]
     pub fn event(&mut self, event: &Event, shown: bool) {
-        // Of a bio's way, calls look at its two ends alone, and usage at its queueing and at requests of the class idle.
+        // For calls, only a bio's queueing and completion matter; for usage, its queueing and requests of the class idle.
         let (for_calls, for_usage) = match &event.kind {
             EventKind::Block(block) => {
                 let queued = block.action == BlockAction::Queue;
@@ -54,7 +54,7 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
         }
     }
 
-    /// Calls, usage and the length of what is shown.
+    /// Calls, usage and the length of the shown range.
     fn finish(self, inputs: &Inputs) -> OfTrace {
         let (begin, end) = self.span.unwrap_or((0, 0));
         let mut calls = self.calls.finish();
@@ -94,7 +94,7 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
     }
 }
 
-/// What findings rest on in every trace.
+/// The inputs of findings that all traces have.
 struct OfTrace {
     storage: StorageFacts,
     calls: CallsFound,
@@ -104,7 +104,7 @@ struct OfTrace {
 }
 
 impl OfTrace {
-    /// What calls and usage had no room for.
+    /// Calls and usage above the limits.
     fn losses(&self) -> Vec<LossCount> {
         [self.calls.losses(), self.usage.losses()].concat()
     }
@@ -126,7 +126,7 @@ impl OfTrace {
     }
 }
 
-/// Of the threads with calls: their processes, as they were last.
+/// For threads with calls: their last known processes.
 fn processes(inputs: &Inputs, calls: &CallsFound) -> BTreeMap<TaskId, ProcessId> {
     let threads = calls.by_process.iter().filter_map(|group| split_task_label(&group.name));
     threads.filter_map(|(_, tid, _)| Some((tid, inputs.process(0, tid, TimeNs::MAX)?.pid))).collect()

@@ -1,8 +1,7 @@
-//! `bench import-strace`: a replay script of what `strace -f -ttt -T -y` wrote.
+//! `bench import-strace`: makes a replay script from the output of `strace -f -ttt -T -y`.
 //!
-//! Input: calls on files below the directories that are requested. Output: a script of version 2. Limits: a task of the replay
-//! has one descriptor a file; faults of mapped files and calls by io_uring are none of strace's; `sendfile` and `splice` are
-//! left out and counted.
+//! Input: calls on files below the requested directories. Output: a script of version 2. Limits: a task of the replay has one descriptor
+//! per file. strace does not show faults of mapped files and calls by io_uring. `sendfile` and `splice` are left out and counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,16 +12,16 @@ use crate::args::BenchImportStraceArgs;
 use crate::failure::Failure;
 use crate::output;
 
-/// Longest text that is read of strace.
+/// Longest text of strace.
 const MAX_TEXT: u64 = 1 << 30;
-/// What a script takes: a century, and files of 64 TiB. Sums of such numbers do not wrap.
+/// Limits of a script: a century, and files of 64 TiB. Sums of such numbers do not overflow.
 const MOST_NS: u64 = 3_155_760_000_000_000_000;
 const MOST_BYTES: u64 = 1 << 46;
-/// What one call of a script reads or writes at most.
+/// Largest read or write in one call of a script.
 const MOST_REQUEST: u64 = 256 << 20;
-/// What one call of Linux moves at most (MAX_RW_COUNT with pages of 4 KiB).
+/// Largest transfer in one call of Linux (MAX_RW_COUNT with pages of 4 KiB).
 const MOST_MOVED: u64 = 0x7fff_f000;
-/// What joined reads come to at most: the read-ahead that block devices have as shipped.
+/// Largest size of joined reads: the default read-ahead of block devices.
 const MAX_JOINED: u64 = 128 << 10;
 
 pub fn run(args: &BenchImportStraceArgs) -> Result<(), Failure> {
@@ -64,12 +63,12 @@ struct Line<'a> {
     call: &'a str,
     arguments: Vec<&'a str>,
     result: i64,
-    /// What -y prints behind a descriptor that is returned.
+    /// The path that -y prints after a returned descriptor.
     result_path: Option<&'a str>,
     took_ns: u64,
 }
 
-/// Decimal seconds as nanoseconds, without the rounding of a float.
+/// Decimal seconds as ns, without float rounding.
 fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let fraction = format!("{fraction:0<9}");
@@ -78,7 +77,7 @@ fn nanoseconds(text: &str) -> Option<u64> {
     (time <= MOST_NS).then_some(time)
 }
 
-/// Pid and name, time, and the rest.
+/// Pid and name, time, and the rest of the line.
 fn head(line: &str) -> Option<(u32, Option<&str>, u64, &str)> {
     let line = line.trim_start_matches("[pid ").trim_start();
     let mut rest = line;
@@ -98,7 +97,7 @@ fn head(line: &str) -> Option<(u32, Option<&str>, u64, &str)> {
     Some((pid, name, nanoseconds(time)?, rest))
 }
 
-/// Arguments at the commas between them; those in strings, brackets and braces are none.
+/// Splits arguments at commas, but not in strings, brackets and braces.
 fn arguments(text: &str) -> Vec<&str> {
     let (mut depth, mut quoted, mut begin, mut escaped) = (0i32, false, 0, false);
     let mut found = Vec::new();
@@ -125,7 +124,7 @@ impl<'a> Line<'a> {
     fn parse(line: &'a str) -> Option<Line<'a>> {
         let (pid, name, time_ns, rest) = head(line)?;
         let (call, rest) = rest.split_once('(')?;
-        // The last one behind the call's bracket and before a number: paths, also that of the result, may hold it as well.
+        // The last " = " after the call's bracket and before a number: paths, also the result's path, may contain it too.
         let (inside, result) = rest.rmatch_indices(" = ").find_map(|(at, equals)| {
             let (inside, result) = (rest[..at].trim_end(), &rest[at + equals.len()..]);
             let number = result.starts_with(|c: char| c == '-' || c == '?' || c.is_ascii_digit());
@@ -160,7 +159,7 @@ fn descriptor(argument: &str) -> Option<(i32, &str)> {
     Some((number.parse().ok()?, path.strip_suffix('>')?.trim_end_matches("(deleted)").trim_end()))
 }
 
-/// A path in quotes; relative to `directory` (`AT_FDCWD</home>`), where -y prints that.
+/// A path in quotes. It is relative to `directory` (`AT_FDCWD</home>`), if -y prints that.
 fn path(argument: &str, directory: Option<&str>) -> Option<String> {
     let path = argument.strip_prefix('"')?.strip_suffix('"')?;
     if path.starts_with('/') {
@@ -170,7 +169,7 @@ fn path(argument: &str, directory: Option<&str>) -> Option<String> {
     Some(format!("{}/{}", directory.strip_suffix('>')?, path.trim_start_matches("./")))
 }
 
-/// The modes of an open() as a script has them.
+/// The modes of an open(), in the script's form.
 fn modes(flags: &str) -> String {
     let has = |flag: &str| flags.split('|').any(|word| word == flag);
     let mut modes = match () {
@@ -187,34 +186,34 @@ fn modes(flags: &str) -> String {
     modes
 }
 
-/// One call, before the recordings are put together.
+/// One call, before the recordings are combined.
 struct Found {
     call: Call,
-    /// Whether reads may be joined to it.
+    /// Where a joined read must begin; `None` if no read may be joined.
     read_end: Option<u64>,
 }
 
 struct Import<'a> {
     args: &'a BenchImportStraceArgs,
     files: Vec<File>,
-    /// By path.
+    /// File numbers by path.
     numbers: BTreeMap<String, usize>,
     tasks: Vec<Task>,
     found: Vec<Found>,
     left_out: u64,
-    /// Where each file ends, as far as is known: where O_APPEND writes.
+    /// The known end of each file, where O_APPEND writes.
     ends: Vec<u64>,
 }
 
-/// What one recording has of descriptors and tasks.
+/// Descriptors and tasks of one recording.
 struct Recording<'n> {
     name: Option<&'n str>,
     begin_ns: Option<u64>,
     tasks: HashMap<u32, usize>,
     opened: Descriptors,
-    /// What a task has open of a file.
+    /// Descriptors by task and file.
     open: HashMap<(usize, usize), Open>,
-    /// Calls that have not returned yet, by pid.
+    /// Calls that have not returned, by pid.
     unfinished: HashMap<u32, String>,
 }
 
@@ -222,11 +221,11 @@ struct Recording<'n> {
 #[derive(Default)]
 struct Open {
     descriptors: u32,
-    /// Modes that make other requests of the same call (`sync`, `dsync`, `direct`), as the replay has the file open.
+    /// Modes that change a call's requests (`sync`, `dsync`, `direct`), with which the replay has the file open.
     modes: String,
 }
 
-/// What an open() made: its position, whether it writes at the end (O_APPEND), and its modes.
+/// An open file description: its position, whether it appends (O_APPEND), and its modes.
 struct Description {
     position: u64,
     appends: bool,
@@ -235,8 +234,8 @@ struct Description {
 
 const PLAIN: &str = "read,write";
 
-/// Open files by process, descriptor and path. strace does not say which processes are threads of one: a descriptor that a process
-/// has not opened is the one that was opened last with that number and path.
+/// Open files by process, descriptor and path. strace does not tell which processes are threads of one process. A descriptor that a process
+/// has not opened is the last one opened with that number and path.
 #[derive(Default)]
 struct Descriptors {
     all: Vec<Description>,
@@ -256,7 +255,7 @@ impl Descriptors {
         self.put(pid, fd, path, self.all.len() - 1);
     }
 
-    /// The place of its description, which is a new one where nothing has opened it.
+    /// The index of the descriptor's description; a new one if the descriptor was not opened.
     fn find(&mut self, pid: u32, fd: i32, path: &str) -> usize {
         let known = self.own.get(&(pid, fd, path.to_owned())).or_else(|| self.last.get(&(fd, path.to_owned())));
         if let Some(&at) = known {
@@ -266,7 +265,7 @@ impl Descriptors {
         self.all.len() - 1
     }
 
-    /// Of the descriptor that is a call's first argument.
+    /// The modes of the descriptor in a call's first argument.
     fn modes_of(&mut self, line: &Line<'_>) -> String {
         let Some((fd, path)) = line.arguments.first().and_then(|argument| descriptor(argument)) else {
             return PLAIN.to_owned();
@@ -284,7 +283,7 @@ impl Descriptors {
     }
 }
 
-/// The modes of a call that make other requests of the device.
+/// The modes of a call that change its requests to the device.
 fn lasting(modes: &str) -> String {
     modes.split(',').filter(|mode| ["sync", "dsync", "direct"].contains(mode)).collect::<Vec<_>>().join(",")
 }
@@ -351,8 +350,8 @@ impl<'a> Import<'a> {
             self.tasks.push(Task { name, ..Task::default() });
             self.tasks.len() - 1
         });
-        // A task of the replay has one descriptor a file: the first open() and the last close() count, and so does one that
-        // follows in another mode.
+        // A task of the replay has one descriptor per file: only the first open() and the last close() count, and an open() in another mode
+        // after them.
         let open = recording.open.entry((task, file)).or_default();
         match &verb {
             Verb::Open(modes) | Verb::Create(modes) => {
@@ -370,7 +369,7 @@ impl<'a> Import<'a> {
                 open.modes.clear();
             }
             Verb::Read { .. } | Verb::Write { .. } => {
-                // Through a descriptor that another task has opened, or through another one of its own.
+                // Through a descriptor that another task has opened, or through another descriptor of this task.
                 let modes = recording.opened.modes_of(&line);
                 if lasting(&modes) != open.modes {
                     open.modes = lasting(&modes);
@@ -387,7 +386,7 @@ impl<'a> Import<'a> {
         self.found.push(Found { call: Call { time_ns, took_ns: line.took_ns, task, file, verb }, read_end });
     }
 
-    /// The file's number, where it is one of those requested.
+    /// The file's number, if the file is requested.
     fn file(&mut self, path: &str) -> Option<usize> {
         if !self.args.under.iter().any(|under| Path::new(path).starts_with(under)) {
             return None;
@@ -395,7 +394,7 @@ impl<'a> Import<'a> {
         if let Some(&number) = self.numbers.get(path) {
             return Some(number);
         }
-        // What it holds beyond what was read shows what read-ahead would find.
+        // Data beyond the bytes that were read matters for read-ahead.
         let there = std::fs::metadata(path).ok();
         if there.as_ref().is_some_and(|meta| !meta.is_file()) {
             return None;
@@ -408,7 +407,7 @@ impl<'a> Import<'a> {
         Some(self.files.len() - 1)
     }
 
-    /// dup() and its like: another descriptor of the same open file. `None`: the line is none of them, or of another file.
+    /// dup() and similar calls: another descriptor of an open file. `None` for other calls and other files.
     fn duplicated(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<()> {
         let is_fcntl = matches!(line.call, "fcntl" | "fcntl64") && line.arguments.get(1)?.starts_with("F_DUPFD");
         if !matches!(line.call, "dup" | "dup2" | "dup3") && !is_fcntl {
@@ -440,13 +439,13 @@ impl<'a> Import<'a> {
                 let existed = self.numbers.contains_key(&to);
                 let to = self.file(&to).filter(|&to| to != from)?;
                 if !existed {
-                    // What lies there now is what was renamed.
+                    // The path now has the renamed file.
                     self.files[to].size = None;
                 }
                 self.ends[to] = self.ends[from];
                 Some((from, Verb::Rename(to)))
             }
-            // A 32-bit program's have 64 at the end.
+            // Names of 32-bit programs' calls end in 64.
             "truncate" | "truncate64" => {
                 let file = self.file(&path(line.arguments.first()?, None)?)?;
                 self.ends[file] = line.number(1)?;
@@ -529,13 +528,13 @@ impl<'a> Import<'a> {
             "write" | "writev" | "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => Verb::Write { offset, length },
             _ => return None,
         };
-        // No file is that long, and no call moves as much: the line is not strace's.
+        // No file is that long, and no call moves so much: the line is not from strace.
         let end = offset.checked_add(length).filter(|&end| end <= MOST_BYTES && length <= MOST_MOVED)?;
         if moves {
             *position = position.saturating_add(length);
         }
         match verb {
-            // At the end of the file: nothing came.
+            // At the end of the file: no data.
             Verb::Read { length: 0, .. } | Verb::Write { length: 0, .. } => return None,
             Verb::Truncate(size) => self.ends[file] = size,
             _ => self.ends[file] = self.ends[file].max(end),
@@ -543,14 +542,14 @@ impl<'a> Import<'a> {
         Some((file, verb))
     }
 
-    /// Puts the recordings together, in order of time. And how many calls are left out.
+    /// Combines the recordings in order of time. Returns the number of calls that are left out, too.
     fn finish(mut self) -> Result<(Script, u64), Failure> {
         if self.found.is_empty() {
             return Err(Failure::usage(
                 "no call on a file below --under is in it; is it recorded with -y, and is the path as strace prints it?",
             ));
         }
-        // A call is printed when it returns; its place is that of its begin.
+        // strace prints a call when it returns; it is sorted by its beginning.
         self.found.sort_by_key(|found| found.call.time_ns);
         let mut calls: Vec<Found> = Vec::new();
         let mut last: HashMap<usize, usize> = HashMap::new();
@@ -569,7 +568,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// A call in pieces that a script takes, which follow each other at once.
+/// Splits a call into consecutive calls that a script accepts.
 fn pieces(call: Call) -> Vec<Call> {
     let (Verb::Read { offset, length } | Verb::Write { offset, length }) = call.verb else { return vec![call] };
     let writes = matches!(call.verb, Verb::Write { .. });
@@ -583,11 +582,11 @@ fn pieces(call: Call) -> Vec<Call> {
     begins.map(piece).collect()
 }
 
-/// Makes each file as long as what is read of it, where it was there before the recording, under this name or an earlier one. What else
-/// is read beyond what was written came by calls that a script does not have, or from elsewhere: these reads are left out, and counted.
+/// Gives each file the length that was read of it, if it existed before the recording under this or an earlier name. Other reads beyond the
+/// written data come from calls that a script lacks, or from elsewhere: these reads are left out and counted.
 fn provide(files: &mut [File], calls: &mut Vec<Call>) -> u64 {
     let mut ends: Vec<u64> = files.iter().map(|file| file.size.unwrap_or(0)).collect();
-    // The file whose contents each has.
+    // The file whose contents each file has.
     let mut origins: Vec<usize> = (0..files.len()).collect();
     let all = calls.len();
     calls.retain(|call| {
@@ -611,7 +610,7 @@ fn provide(files: &mut [File], calls: &mut Vec<Call>) -> u64 {
     (all - calls.len()) as u64
 }
 
-/// Adds a read to the one before it, where it goes on there.
+/// Adds a read to the previous one, if it continues there.
 fn join(before: &mut Found, next: &Found, pause_us: u64) -> bool {
     let end_ns = before.call.time_ns + before.call.took_ns;
     let (Verb::Read { length, .. }, Verb::Read { offset: next_offset, length: next_length }) =
@@ -637,7 +636,7 @@ fn join(before: &mut Found, next: &Found, pause_us: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// strace 6.1 with -f -ttt -T -y -Y, on ext4; the paths are none of this host's.
+    /// Output of strace 6.1 with -f -ttt -T -y -Y, on ext4; the paths are not from this host.
     const STRACE: &str = "\
 7<vlc> 100.000000 openat(AT_FDCWD</nowhere>, \"/films/a = (b).mp4\", O_RDONLY|O_CLOEXEC) = 3</films/a = (b).mp4> <0.000010>
 7<vlc> 100.000100 read(3</films/a = (b).mp4>, \"\\0\\0\\\", ftyp\"..., 4096) = 4096 <0.000100>
@@ -701,7 +700,7 @@ mod tests {
         text
     }
 
-    /// coreutils' dd: it opens its output, makes it descriptor 1, and closes the first one.
+    /// coreutils' dd: it opens its output, makes it descriptor 1, and closes the first descriptor.
     #[test]
     fn a_descriptor_that_is_duplicated_stays_open_as_it_was() {
         for dup in [
@@ -782,7 +781,7 @@ mod tests {
         assert!(import.finish().unwrap_err().to_string().contains("no call on a file below --under"));
     }
 
-    /// `cat a > b; cat b` of coreutils 9, a file that is read under another name, one that becomes itself, and a read of 600 MiB.
+    /// `cat a > b; cat b` of coreutils 9, a file that is read under another name, a file renamed to itself, and a read of 600 MiB.
     #[test]
     fn what_is_read_is_there() {
         let text = "\
@@ -808,7 +807,7 @@ mod tests {
         assert_eq!(Script::parse("s", &text).unwrap().calls, script.calls);
     }
 
-    /// Lines that are nearly strace's: no panic, no overflow, and a script that can be read or one line of error.
+    /// Lines that resemble strace's: no panic and no overflow; the result is a readable script or one line of error.
     /// `FLASHSCOPE_MUTATIONS=N` asks for more.
     #[test]
     #[expect(clippy::print_stdout, reason = "a test says how many inputs it tried")]

@@ -1,4 +1,4 @@
-//! The traces that a command is given: one, or several in one order of time.
+//! The input traces of a command: one, or several in order of time.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,14 +20,14 @@ pub struct Offset {
     ns: i64,
 }
 
-/// Reads one of them.
+/// Parses an offset.
 pub fn offset(text: &str) -> Result<Offset, String> {
     let (name, ns) = text.rsplit_once('=').ok_or("a trace's name, an equals sign and nanoseconds are needed")?;
     let ns = ns.parse().map_err(|_| format!("\"{ns}\" is not a number of nanoseconds"))?;
     Ok(Offset { name: name.to_owned(), ns })
 }
 
-/// The pattern of `bench`, as the command line takes it.
+/// Parses the pattern of `bench`.
 pub fn pattern(text: &str) -> Result<Pattern, String> {
     match text {
         "sequential" => Ok(Pattern::Sequential),
@@ -39,19 +39,19 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
 /// Traces on the clock of the first.
 pub struct Inputs {
     merged: MergedTrace,
-    /// The first source of the same machine, by source.
+    /// For each source, the first source from the same machine.
     machines: Vec<usize>,
-    /// Tasks of the recorder itself, by source: the recording's facts name them.
+    /// For each source, the tasks of the recorder itself, from the recording's facts.
     own: Vec<Vec<TaskId>>,
-    /// By source: which files a recording with `--device` is of.
+    /// For each source, the files that a recording with `--device` is about.
     recorded: Vec<Option<RecordedFiles>>,
 }
 
-/// Events of writeback name a whole disk: a recording of a partition, or of a loop device in a file, has those of the disk's other files
-/// as well, which are no part of it.
+/// Events of writeback name a whole disk. So a recording of a partition, or of a loop device in a file, also has events of the disk's other
+/// files, which do not belong to it.
 struct RecordedFiles {
     devices: HashSet<Device>,
-    /// Files that loop devices lie in.
+    /// Files of loop devices.
     backing: HashSet<FileId>,
 }
 
@@ -69,7 +69,8 @@ impl RecordedFiles {
         (!devices.is_empty()).then(|| RecordedFiles { devices, backing: backing.collect() })
     }
 
-    /// Not of a file on another disk. A file system without a device of its own (btrfs) has a number that no device has.
+    /// Whether an event belongs to the recording, and not to a file on another disk. File systems like btrfs have a device number without a
+    /// device.
     fn has(&self, event: &Event) -> bool {
         let EventKind::File(file) = &event.kind else { return true };
         let Some(device) = file.device.filter(|device| device.major() > 0) else { return true };
@@ -78,7 +79,7 @@ impl RecordedFiles {
 }
 
 impl Inputs {
-    /// Opens what is given. Several traces are refused where nothing connects their clocks.
+    /// Opens the given traces. Several traces are refused if nothing ties their clocks together.
     pub fn open(paths: &[PathBuf], offsets: &[Offset]) -> Result<Inputs, Failure> {
         let mut alignments = vec![Alignment::Auto; paths.len()];
         for Offset { name, ns } in offsets {
@@ -103,7 +104,7 @@ impl Inputs {
         Ok(Inputs::of(MergedTrace::new(traces?)?))
     }
 
-    /// One trace that is open.
+    /// A single open trace.
     pub fn one(trace: Trace) -> Result<Inputs, Failure> {
         Ok(Inputs::of(MergedTrace::new(vec![(trace, Alignment::Auto)])?))
     }
@@ -122,7 +123,7 @@ impl Inputs {
         &self.merged
     }
 
-    /// The only trace; `None` where there are several.
+    /// The only trace; `None` if there are several.
     pub fn only(&self) -> Option<&Trace> {
         match self.merged.sources() {
             [one] if one.offset_ns == 0 => Some(&one.trace),
@@ -134,17 +135,17 @@ impl Inputs {
         self.merged.sources().iter().map(|s| &s.trace)
     }
 
-    /// The first trace of the machine of each, by number.
+    /// The first trace from the same machine, by index.
     pub fn machine(&self, source: usize) -> usize {
         self.machines[source]
     }
 
-    /// Whether they were recorded on machines that are not known to be one.
+    /// Whether the traces may be from different machines.
     pub fn of_several_machines(&self) -> bool {
         self.machines.iter().any(|&machine| machine > 0)
     }
 
-    /// Every event with the number of its trace.
+    /// Every event with the index of its trace.
     pub fn for_each(&self, f: &mut dyn FnMut(usize, &Event)) -> Result<(), Failure> {
         if self.recorded.iter().all(Option::is_none) {
             return self.for_each_of_all(f);
@@ -164,7 +165,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// The last name of a thread: it is one thread, under whatever names it did its I/O.
+    /// The last name of a thread, for all I/O of the thread under any name.
     pub fn comm(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
         if self.recorder(source, tid).is_some() {
             Some(OWN_RECORDING)
@@ -173,19 +174,19 @@ impl Inputs {
         }
     }
 
-    /// Which of the tasks with a thread's number and last name it is, from 1.
+    /// The ordinal, from 1, among the tasks with a thread's number and last name.
     pub fn task_ordinal(&self, source: usize, tid: TaskId, time: TimeNs) -> u32 {
         self.merged.task_ordinal(source, tid, time)
     }
 
-    /// A thread for the tables of threads: its last name, and which of those with its number it is.
+    /// A thread for the tables of threads: its last name and its ordinal.
     pub fn thread(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'_>> {
         let name = Cow::Borrowed(self.comm(source, tid, time)?);
         let ordinal = self.task_ordinal(source, tid, time);
         Some(Member { name, key: None, ordinal, is_wanted: false, holds: 0..0 })
     }
 
-    /// What a task of the first machine was called before it was called `name`, which may have its number behind it.
+    /// Earlier names of a task of the first machine. `name` may end with the task's number.
     pub fn former_names(&self, tid: TaskId, name: &str) -> Vec<String> {
         let name = task_name(name);
         let traces = self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0);
@@ -193,28 +194,28 @@ impl Inputs {
         found.unwrap_or_default().into_iter().map(str::to_owned).collect()
     }
 
-    /// Whether events of some devices alone were recorded (`record --device`).
+    /// Whether only events of some devices were recorded (`record --device`).
     pub fn is_of_device(&self) -> bool {
         self.traces().any(|trace| !trace.facts().recording.filter.device.is_empty())
     }
 
-    /// Whether any of them knows the recorder's own threads.
+    /// Whether any trace names the recorder's own threads.
     pub fn has_recorder(&self) -> bool {
         self.own.iter().any(|own| !own.is_empty())
     }
 
-    /// The recorder's number, where a thread is the recorder's own.
+    /// The recorder's number, if the thread is one of the recorder's.
     pub fn recorder(&self, source: usize, tid: TaskId) -> Option<TaskId> {
         let own = self.own.get(source)?;
         own.contains(&tid).then(|| own[0])
     }
 
-    /// The process of a thread; `None` where its trace does not show it.
+    /// The process of a thread; `None` if its trace does not show it.
     pub fn process(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Process<'_>> {
         self.merged.process(source, tid, time)
     }
 
-    /// Paths of files of the first trace's machine, and names of its devices.
+    /// Paths of files on the first trace's machine, and names of its devices.
     pub fn names(&self) -> (FileNames, DeviceNames) {
         let (mut files, mut devices) = (FileNames::default(), DeviceNames::default());
         for (source, trace) in self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0) {
@@ -224,12 +225,12 @@ impl Inputs {
         (files, devices)
     }
 
-    /// CPUs that blktrace's sets have no file of.
+    /// CPUs without a file in blktrace's sets.
     pub fn cpus_missing(&self) -> Vec<u64> {
         self.traces().flat_map(|trace| trace.facts().blktrace.cpus_missing.clone()).collect()
     }
 
-    /// Every counter of what they miss together, zero ones included.
+    /// All loss counters of the traces together, zero counts included.
     pub fn losses(&self) -> Vec<LossCount> {
         let losses: Losses = self.merged.losses();
         let count = |(loss, count): (Loss, u64)| LossCount {
@@ -246,7 +247,7 @@ impl Inputs {
         losses.iter().map(count).collect()
     }
 
-    /// Their names, and what is added to the times of those whose clock is another.
+    /// Names of the traces, and offsets of those with another clock.
     pub fn title(&self) -> String {
         let names = self.merged.sources().iter().map(|source| {
             let path = source.trace.path();
@@ -276,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Lines of ftrace's text: a task reads a page each second.
+    /// Lines of ftrace's text: a task that reads a page each second.
     fn text(dir: &std::path::Path, name: &str, begin: u32, marker: &str) -> PathBuf {
         let mut text = String::from("# tracer: nop\n");
         let line = |time: u32, what: &str| format!("         {name}-7       [000] .....     {time}.000000: {what}\n");

@@ -1,31 +1,31 @@
-//! When a recording ends by itself: at `--max-size`, and before its disk is full.
+//! Ends a recording by itself: at `--max-size`, or before its disk is full.
 //!
-//! The recorder is asked to end, as by Ctrl-C; what its rings still hold comes after that, and is kept too.
+//! The recorder is asked to end, like by Ctrl-C. The data in its rings comes after that and is kept.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Space that is left free, where the disk has 16 times as much.
+/// Space that is left free on disks with at least 16 times as much.
 const MARGIN: u64 = 64 << 20;
-/// What the rings still hold and the names come after the end: so much stays free of a disk of some megabytes, or half of what it has
-/// beyond the first.
+/// The rings' data and the names are written after the end. So this much stays free on a small disk, or half of its size beyond the first
+/// MiB.
 const LEAST: u64 = 4 << 20;
 
 fn margin(total: u64) -> u64 {
     MARGIN.min((total / 16).max(LEAST.min(total.saturating_sub(1 << 20) / 2)))
 }
 
-/// Why a recording was ended.
+/// The limit that ended a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
     MaxSize,
-    /// So many bytes were free.
+    /// Number of free bytes.
     Disk(u64),
 }
 
-/// The stream's file, which asks the recorder to end when a limit is reached.
+/// The stream's file. It asks the recorder to end at a limit.
 pub struct Limited {
     file: File,
     bytes: u64,
@@ -49,7 +49,7 @@ impl Limited {
         if self.reached.is_some() {
             return;
         }
-        // A file system that does not say is not guarded; a full one is an error then.
+        // A file system that does not tell its free space is not guarded; if it becomes full, writing fails.
         let free = flashscope_output::free_bytes_of(&self.file).unwrap_or(u64::MAX);
         if self.max.is_some_and(|max| self.bytes >= max) {
             self.reached = Some(Reached::MaxSize);

@@ -1,4 +1,4 @@
-//! The line of a running recording: elapsed time, events, size and losses. All but the size come in the agent's stream.
+//! The status line of a running recording: elapsed time, events, size and losses. All but the size come from the agent's stream.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use crate::progress::Terminal;
 use flashscope_targets::{FS_PROGRESS, Frames};
 
-/// Passes a stream on, and shows on a terminal what it says of itself.
+/// Passes a stream on, and shows its progress reports on a terminal.
 pub struct Live<'a, W> {
     out: W,
     terminal: &'a Terminal,
     frames: Frames,
-    /// Printed when the recorder begins to write: before that, it may refuse the request.
+    /// Printed when the recorder begins to write, because it may refuse the request before that.
     begins: Option<String>,
     bytes: u64,
     began: Instant,
-    /// Events and losses, as last reported.
+    /// Last reported events and losses.
     reported: Option<(u64, u64)>,
 }
 

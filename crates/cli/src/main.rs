@@ -14,15 +14,15 @@
 //! | [`flashscope_output`] | how does it get into a file or a terminal without harm? | [`flashscope_output::Output`] |
 //!
 //! The map of the repository is `docs/explanation/architecture.md`; `CONTRIBUTING.md` walks through three changes.
-// Standard output has one writer, which knows a reader that has gone from a full disk: `out!` and `outln!`.
+// Only `out!` and `outln!` write to standard output. They distinguish a reader that has gone from a full disk.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-/// As `print!`, in a function whose error is a [`failure::Failure`].
+/// Like `print!`, in a function whose error is a [`failure::Failure`].
 macro_rules! out {
     ($($text:tt)*) => { flashscope_output::print(format_args!($($text)*))? };
 }
 
-/// As `println!`, in a function whose error is a [`failure::Failure`].
+/// Like `println!`, in a function whose error is a [`failure::Failure`].
 macro_rules! outln {
     () => { out!("\n") };
     ($($text:tt)+) => { out!("{}\n", format_args!($($text)+)) };
@@ -91,20 +91,20 @@ fn main() -> ExitCode {
 fn begin(cli: &Cli) -> Result<(), Failure> {
     stop::limit_of_files_is_an_error()?;
     cli.agent.as_deref().map(flashscope_targets::use_agents).transpose()?;
-    // First what earlier runs left, if they were killed: docs/reference/files.md.
+    // First clean up after earlier runs that were killed: docs/reference/files.md.
     recover::recover(cli.quiet);
     destinations::check(cli)?;
     run(cli)
 }
 
-/// What clap has to say: help, on standard output, or what is wrong with the arguments.
+/// clap's result: help, on standard output, or an error in the arguments.
 fn usage(error: clap::Error) -> Failure {
     use std::io::IsTerminal as _;
     let text = error.render();
     let text = |colour: bool| if colour { text.ansi().to_string() } else { text.to_string() };
     let colour = std::env::var_os("NO_COLOR").is_none();
     if error.use_stderr() {
-        // An argument is quoted in it, and a file's name may have been chosen by somebody else.
+        // clap quotes an argument, which may be a file name that another user chose.
         let acting: Vec<String> = std::env::args_os()
             .map(|word| word.to_string_lossy().into_owned())
             .filter(|word| word.chars().any(flashscope_output::acts))
@@ -114,7 +114,7 @@ fn usage(error: clap::Error) -> Failure {
             text = text.replace(word.as_str(), &flashscope_output::visible(word));
         }
         if !acting.is_empty() {
-            // What is quoted in part only.
+            // Arguments that are quoted only in part.
             let lines = text.lines().map(flashscope_output::visible);
             text = lines.collect::<Vec<_>>().join("\n") + "\n";
         }
@@ -132,7 +132,7 @@ fn runs_a_command(cli: &Cli) -> bool {
     matches!(&cli.command, Command::Record(args) if !args.command.is_empty())
 }
 
-/// The same of arguments that cannot be understood.
+/// The same for arguments that cannot be parsed.
 fn would_run_a_command() -> bool {
     let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     words.len() + 1 < std::env::args_os().len() && words.iter().any(|word| word == "record")

@@ -1,4 +1,4 @@
-//! Completions and man pages, from the same definitions as the command line itself.
+//! Writes completions, man pages and reference documents from the definition of the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use crate::failure::Failure;
 use crate::output;
 
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
-    // In memory first: clap's own writer panics where standard output fails.
+    // To memory first, because clap's own writer panics if standard output fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "flashscope", &mut script);
     Ok(flashscope_output::print_bytes(&script)?)
 }
 
-/// One page of each command, and of each below it.
+/// One page for each command and subcommand.
 pub fn man_pages(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(|error| {
         Failure::new(format!("{}: {error}; name a directory that can be written", directory.display()))
@@ -49,7 +49,7 @@ fn command_line() -> String {
     out
 }
 
-/// What is generated in `docs/reference`: the command line, and the table of formats.
+/// The generated documents in `docs/reference`: the command line, and the table of formats.
 fn reference(directory: &Path) -> Result<[(PathBuf, String); 2], Failure> {
     let path = directory.join("formats.md");
     let text = std::fs::read_to_string(&path)
@@ -59,7 +59,7 @@ fn reference(directory: &Path) -> Result<[(PathBuf, String); 2], Failure> {
     Ok([(directory.join("command-line.md"), command_line()), (path, formats)])
 }
 
-/// A document with the table of formats as it is.
+/// A document with the current table of formats.
 fn with_formats(text: &str) -> Option<String> {
     let (before, table) = text.split_once("\n| format |")?;
     let (_, after) = table.split_once("|\n\n")?;
@@ -100,7 +100,7 @@ fn section(command: &clap::Command, out: &mut String) {
 /// Options that every command has.
 const BUILT_IN: [&str; 2] = ["help", "version"];
 
-/// With a full stop, which clap takes off.
+/// The text with a final full stop, which clap removes.
 fn sentence(text: &str) -> String {
     if text.is_empty() || text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
 }

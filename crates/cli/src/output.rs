@@ -1,5 +1,5 @@
-//! The files that a command writes, all by the rules of `flashscope_output`. A note in the cache leads the next command to
-//! what is left of one that is killed meanwhile.
+//! Writes a command's files by the rules of `flashscope_output`. A note in the cache tells the next command which file is left over if this
+//! one is killed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,31 +16,31 @@ pub struct Noted<'a> {
 }
 
 impl<'a> Noted<'a> {
-    /// Opens `path`, which must be none of `inputs`; `option` is the one that named it.
+    /// Opens `path`, which must not be one of `inputs`; `option` is the option that named it.
     pub fn create(path: &Path, inputs: &'a [HostFile], option: &str) -> Result<Noted<'a>, Failure> {
         let note = note(path);
         let file = Output::create(path, Rules { inputs, ..Rules::default() }).map_err(with_option(option))?;
         Ok(Noted { file, _note: note })
     }
 
-    /// Makes the file appear, whole.
+    /// Makes the complete file appear.
     pub fn publish(self) -> Result<PathBuf, Failure> {
         Ok(self.file.publish()?)
     }
 }
 
-/// The note about a file that is being written. Without a cache there is none: a leftover is then removed by the next command
-/// that writes the same file.
+/// The note about a file that is being written. Without a cache there is none: then the next command that writes the same file removes the
+/// leftover.
 pub fn note(path: &Path) -> Option<ScratchDir> {
     if Output::is_through(path) { None } else { recover::note_partial(path).ok() }
 }
 
-/// What the inputs of a command are, whatever they are called: the files that traces of these names are read from.
+/// The input files of a command: all files that the traces with these names are read from.
 pub fn inputs(paths: &[PathBuf]) -> Vec<HostFile> {
     paths.iter().flat_map(|path| flashscope_trace::files_of(path)).filter_map(|file| HostFile::of(&file)).collect()
 }
 
-/// Writes a page or a table: it is there whole, or as it was before.
+/// Writes a page or a table: either completely, or not at all.
 pub fn write(path: &Path, bytes: &[u8], inputs: &[HostFile], option: &str) -> Result<(), Failure> {
     use std::io::Write as _;
     let mut noted = Noted::create(path, inputs, option)?;
@@ -48,12 +48,12 @@ pub fn write(path: &Path, bytes: &[u8], inputs: &[HostFile], option: &str) -> Re
     noted.publish().map(drop)
 }
 
-/// What a file that cannot be written leads to. `option` names it.
+/// The error for a file that cannot be written, with the option that named it.
 pub fn cannot(path: &Path, error: &std::io::Error, option: &str) -> Failure {
     Failure::new(format!("{}: {error}; free some space or name another file with {option}", path.display()))
 }
 
-/// The same of an export: its error names the trace, and the file that has no room is another one.
+/// The same for an export: its error names the trace, but the file without space is another one.
 pub fn not_exported(path: &Path, error: flashscope_trace::Error, option: &str) -> Failure {
     match error {
         flashscope_trace::Error::Io { action: "write the export of", source, .. } => cannot(path, &source, option),

@@ -1,4 +1,4 @@
-//! `report --perfetto`: the trace for Perfetto, with what the report found in it: findings, calls, and bios by owner and device.
+//! `report --perfetto`: writes the trace for Perfetto with the report's results: findings, calls, and bios by owner and device.
 
 use std::cell::{Cell as Current, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -19,14 +19,14 @@ use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::output;
 
-/// Flows from calls to their bios: bios that are in flight at one time.
+/// Largest number of flows from calls to their bios: bios that are in flight at one time.
 const MOST_FLOWS: usize = 1 << 16;
-/// Bios of one call that flows lead to.
+/// Largest number of bios with flows from one call.
 const MOST_OF_A_CALL: usize = 256;
-/// Windows of the counters of bytes, of all devices together.
+/// Largest number of windows of the byte counters, for all devices together.
 const MOST_WINDOWS: usize = 1 << 18;
 
-/// Writes the file. Findings are those of the whole report.
+/// Writes the file. `findings`: those of the whole report.
 pub fn write(path: &Path, inputs: &Inputs, args: &ReportArgs, findings: &[Finding]) -> Result<(), Failure> {
     let Some(trace) = inputs.only() else {
         return Err(Failure::usage("--perfetto: takes one trace"));
@@ -44,7 +44,7 @@ pub fn write(path: &Path, inputs: &Inputs, args: &ReportArgs, findings: &[Findin
     file.publish().map(drop)
 }
 
-/// A finding is about the whole trace: a slice from its begin to its end.
+/// A finding concerns the whole trace: a slice over the whole trace.
 fn add_finding(tracks: &mut PerfettoTracks<'_, '_>, number: usize, finding: &Finding, begin_ns: u64, end_ns: u64) {
     let evidence = findings_view::sources(finding).join("; ");
     let rule =
@@ -80,7 +80,7 @@ fn add_finding(tracks: &mut PerfettoTracks<'_, '_>, number: usize, finding: &Fin
     tracks.slice(&["findings"], &slice);
 }
 
-/// The flow that leads to a bio.
+/// Id of the flow to a bio.
 type Flow = u64;
 
 fn flow(device: &str, sector: u64, queued_ns: u64) -> Flow {
@@ -90,7 +90,7 @@ fn flow(device: &str, sector: u64, queued_ns: u64) -> Flow {
     hasher.finish()
 }
 
-/// Calls on the tracks of their threads, bios on tracks by owner and device, flows between them, and bytes a second.
+/// Calls on the tracks of their threads, bios on tracks by owner and device, flows between them, and bytes per second.
 fn add_io(
     tracks: &mut PerfettoTracks<'_, '_>,
     inputs: &Inputs,
@@ -155,7 +155,7 @@ fn add_call(tracks: &mut PerfettoTracks<'_, '_>, call: &SlowCall, flows: &[Flow]
     tracks.of_thread(call.tid, &slice);
 }
 
-/// A bio that ended.
+/// A completed bio.
 struct Ended {
     device: String,
     owner: String,
@@ -168,18 +168,18 @@ struct Ended {
     error: String,
 }
 
-/// Bios that ended and are not written yet, and what they add up to.
+/// Completed bios that are not yet written, and their sums.
 #[derive(Default)]
 struct Bios {
     waiting: VecDeque<Ended>,
     flows: HashSet<Flow>,
     /// Bytes read and written by device and window.
     windows: BTreeMap<(String, u64), [u64; 2]>,
-    /// Width of a window as a power of two of nanoseconds.
+    /// log2 of a window's width in ns.
     shift: u32,
 }
 
-/// How long a bio that ended waits for the call that queued it: a call that lasts longer has no flow to it.
+/// How long a completed bio waits for the call that queued it: a longer call has no flow to it.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 impl Bios {
@@ -212,7 +212,7 @@ impl Bios {
         self.waiting.push_back(bio);
     }
 
-    /// Windows of twice the width where there are too many.
+    /// Doubles the width of windows if there are too many.
     fn bound(&mut self) {
         if self.windows.len() <= MOST_WINDOWS {
             return;
@@ -250,7 +250,7 @@ impl Bios {
         }
     }
 
-    /// Bytes a second, at the begin of each window and 0 where the next one is empty.
+    /// Bytes per second at the beginning of each window, and 0 after a window without a successor.
     fn write_counters(&self, tracks: &mut PerfettoTracks<'_, '_>) {
         let shift = self.shift.max(20);
         let per_second = |bytes: u64| ((u128::from(bytes) * 1_000_000_000) >> shift).try_into().unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! `predict`: what a recorded workload would have read under other settings of read-ahead, without running it again.
+//! `predict`: what a recorded workload would have read with other read-ahead settings, without running it again.
 
 use std::collections::HashSet;
 
@@ -112,7 +112,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What times and flash reads, or requests, may be off by. With bulk_read it was validated apart (tests/readahead/mod.rs).
+/// The error of times and flash reads, or requests. bulk_read was validated separately (tests/readahead/mod.rs).
 pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, model: &ModelArgs) -> Option<ErrorBar> {
     if predictor.queue().is_some() {
         return ErrorBar::of_queue(kernel, filesystem);
@@ -124,7 +124,7 @@ pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, mo
     ErrorBar::of(kernel, validated, model.layout.is_some())
 }
 
-/// The same of UBIFS mounted otherwise than it was recorded, or of squashfs in other blocks.
+/// The same for UBIFS with other mount options than in the recording, or for squashfs with another block size.
 pub fn error_bar_other_options(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelArgs) -> Option<ErrorBar> {
     let filesystem = match predictor.on_ubifs() {
         Some(true) => "ubifs",
@@ -134,7 +134,7 @@ pub fn error_bar_other_options(kernel: Kernel, predictor: &Predictor<'_>, model:
     ErrorBar::of_other_options(kernel, filesystem, model.layout.is_some())
 }
 
-/// Where the model had more open files than it keeps windows of.
+/// A note if the workload has more open files than the model keeps windows of.
 pub fn windows_note(predictor: &Predictor<'_>) -> Option<String> {
     let forgotten = predictor.windows_forgotten();
     (forgotten > 0).then(|| {
@@ -144,7 +144,7 @@ pub fn windows_note(predictor: &Predictor<'_>) -> Option<String> {
     })
 }
 
-/// How calls that overlap are played, and where their error bound is from.
+/// How overlapping calls are modelled, and the source of their error bound.
 pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     let files = if files == 1 { "one file".to_owned() } else { format!("each of {files} files") };
     format!(
@@ -152,12 +152,12 @@ pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     )
 }
 
-/// Notes about so many of something, where there are any.
+/// Notes with a count above zero.
 fn counted<'a>(counts: &'a [(u64, &str)]) -> impl Iterator<Item = String> + 'a {
     counts.iter().filter(|(n, _)| *n > 0).map(|(n, note)| note.replacen("{}", &n.to_string(), 1))
 }
 
-/// What is modelled behind a block queue; `lacking`: of some settings no time is predicted.
+/// Notes about the model of a block queue. `lacking`: some settings have no predicted time.
 pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
         "Times are a model. It assumes that each task pauses as recorded, that there is one CPU, that files are contiguous unless the trace shows otherwise, and that no other program uses the device. Measured errors: docs/explanation/readahead.md."
@@ -194,7 +194,7 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     notes
 }
 
-/// What a read of a page takes on a chip, and on the one of the recording: ns.
+/// Time to read a page on a chip, and on the chip of the recording, ns.
 fn chips_read_ns(chip: &str, recorded: &str, workload: &Workload) -> Result<[u64; 2], Failure> {
     if workload.flash_reads == 0 {
         return Err(Failure::usage(
@@ -225,7 +225,7 @@ fn chips_read_ns(chip: &str, recorded: &str, workload: &Workload) -> Result<[u64
     Ok([there.page_read_ns(), page_ns])
 }
 
-/// Mean power of such reads without and with read-ahead, watts. A profile that does not know them is an error, not a blank.
+/// Mean power of such reads without and with read-ahead, watts. A profile without such reads is an error.
 pub fn watts(name: &str, filesystem: &str, predictor: &Predictor<'_>) -> Result<(f64, f64), Failure> {
     let profile = flashscope_study::load_power(name)?;
     let pattern = if predictor.is_sequential() { "sequential" } else { "random" };
@@ -242,12 +242,12 @@ pub fn watts(name: &str, filesystem: &str, predictor: &Predictor<'_>) -> Result<
     })
 }
 
-/// What is read, from the option or from the mounts in the trace; empty where neither has it (it was mounted while it was recorded).
+/// The file system that is read, from the option or from the mounts in the trace; empty if neither has it (mounted during the recording).
 pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> String {
     said.filesystem.clone().or_else(|| mounted(trace, workload)).unwrap_or_default()
 }
 
-/// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
+/// The storage of the file that is read most, by the name of the validation's error bars: `squashfs-mtdblock` if it is not on MTD itself.
 pub fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
     let mount = trace.facts().mount_of(most.device?)?;
@@ -278,13 +278,13 @@ impl Labels {
         self.devices.file_label(path.as_deref(), device, file.inode)
     }
 
-    /// The same for a terminal.
+    /// The same, safe for a terminal.
     pub fn visible(&self, file: FileId) -> String {
         flashscope_report::visible(&self.file(file)).into_owned()
     }
 }
 
-/// The accesses of a trace, and what another says of how its files lie. An error says what is missing and what to record.
+/// The accesses in a trace, and the layout of its files from another trace. An error says what is missing and what to record.
 pub fn workload(trace: &Trace, model: &ModelArgs) -> Result<Workload, Failure> {
     let mut workload = recorded(trace)?;
     if let Some(path) = &model.layout
@@ -330,11 +330,11 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     Ok(workload)
 }
 
-/// Largest request of a block device over MTD or UBI, pages: 255 sectors (`BLK_SAFE_MAX_SECTORS`, include/linux/blkdev.h), since
-/// their drivers set no limit.
+/// Largest request of a block device over MTD or UBI, pages: 255 sectors (`BLK_SAFE_MAX_SECTORS`, include/linux/blkdev.h), because their
+/// drivers set no limit.
 const MTD_BLOCK_PAGES: u64 = 31;
 
-/// What the files that are read lie on, from the trace's mounts.
+/// The storage of the files that are read, from the trace's mounts.
 pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Option<u64>) -> Storage {
     let mut storage = Storage::new(kernel);
     let devices: HashSet<Device> = workload.sizes.keys().filter_map(|file| file.device).collect();
@@ -363,7 +363,7 @@ pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Optio
     storage
 }
 
-/// The model that is requested, or the one of the recording's kernel; and whether it is of that kernel's line.
+/// The requested model, or the model of the recording's kernel; and whether it is for that kernel line.
 pub fn model(trace: &Trace, asked: Option<&str>) -> Result<(Kernel, bool), Failure> {
     let names = || Kernel::ALL.map(Kernel::name).join(", ");
     if let Some(asked) = asked {
@@ -382,7 +382,7 @@ pub fn model(trace: &Trace, asked: Option<&str>) -> Result<(Kernel, bool), Failu
     }
 }
 
-/// What bounds the prediction, said plainly.
+/// Sentences about the limits of the prediction.
 pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {

@@ -1,4 +1,4 @@
-//! Progress on standard error: one line a step, and on a terminal a line that changes while a step goes on.
+//! Progress on standard error: one line per step, and on a terminal a line that changes during a step.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use flashscope_study::RunProgress;
 use flashscope_targets::Progress;
 
-/// Steps as lines; byte counts only where the line can be rewritten.
+/// Steps as lines; byte counts only if the line can be rewritten.
 pub struct Terminal {
     quiet: bool,
     live: bool,
@@ -17,7 +17,7 @@ pub struct Terminal {
 
 #[derive(Default)]
 struct State {
-    /// Columns of a live line that the next line has to clear.
+    /// Number of columns of a live line that the next line must clear.
     live_columns: usize,
     step: String,
     last_live: Option<Instant>,
@@ -41,20 +41,20 @@ impl Terminal {
         let clear = std::mem::take(&mut state.live_columns);
         let mut err = std::io::stderr().lock();
         if clear > 0 {
-            // The terminal may be gone; progress is not worth failing for.
+            // The terminal may be gone; a failure to show progress is ignored.
             let _ = write!(err, "\r{:clear$}\r", "");
         }
-        // A step may name a file or quote a board.
+        // A step may contain a file name or a board's text.
         let text = flashscope_output::visible(text);
         let _ = writeln!(err, "[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
     }
 
-    /// Whether a line of it can be rewritten, and progress is shown at all.
+    /// Whether a line can be rewritten, and progress is shown.
     pub fn is_live(&self) -> bool {
         self.live && !self.quiet
     }
 
-    /// A line that the next one replaces.
+    /// Prints a line that the next one replaces.
     pub fn live(&self, text: &str) {
         if self.quiet {
             return;
@@ -97,11 +97,11 @@ impl Progress for Terminal {
     }
 }
 
-/// The groups of one study on the terminal, under its name where several run together.
+/// Progress of one study's groups on the terminal, with the study's name if several run together.
 pub struct StudyLines<'a> {
     terminal: &'a Terminal,
     prefix: String,
-    /// Finished groups, and all.
+    /// Number of finished groups, and of all groups.
     groups: Mutex<(usize, usize)>,
 }
 
@@ -143,7 +143,7 @@ impl RunProgress for StudyLines<'_> {
         if self.terminal.live {
             self.terminal.live(&format!("{}{id}: cell {cell} of {cells}", self.prefix));
         } else if cell == 1 || cell == cells || cell.is_multiple_of(10) {
-            // Where lines stay, every tenth is enough.
+            // If lines cannot be rewritten, every tenth is enough.
             self.line(&format!("{id}: cell {cell} of {cells}"));
         }
     }

@@ -1,4 +1,4 @@
-//! What a killed run left: found and put right by whichever command runs next.
+//! Cleans up after killed runs: any later command finds their files and completes or removes them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::anonymous;
 use crate::convert::{Finished, Way, convert, matched_nothing};
 use crate::failure::{Failure, with_option};
 
-/// Where the scratch directory of a recording says what it belongs to: the stream's path, NUL, the output's. A path may hold any
-/// other byte, line feeds too.
+/// The note in a recording's scratch directory: the stream's path, NUL, the output's path. A path may contain any other byte, also line
+/// feeds.
 const NOTE: &str = "recording";
 
-/// A recording that is not yet a trace.dat: a stream file beside the output, and a note that leads to it.
+/// A recording that is not yet a trace.dat: a stream file beside the output, and a note about it.
 pub struct Pending {
     note: Option<ScratchDir>,
     stream: PathBuf,
@@ -25,15 +25,15 @@ pub struct Pending {
     way: Way,
 }
 
-/// Ends a note, where the recording may get its name with pseudonyms alone.
+/// End of a note if the recording may get its name only with pseudonyms.
 const ANONYMIZE: &str = "\0anonymize";
 
 impl Pending {
-    /// `way`: how it becomes what was requested.
+    /// `way`: the kind of file that it becomes.
     pub fn begin(output: &Path, way: Way) -> Result<Pending, Failure> {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
-        // Before anything is recorded: whether it can be written at all.
+        // Check before recording that the output can be written.
         Output::check(&absolute, Rules { existing: Existing::KeepAsOld, ..rules() })
             .map_err(with_option("--output"))?;
         let note = ScratchDir::new(flashscope_targets::RECORDING)?;
@@ -55,14 +55,14 @@ impl Pending {
             _ => ("", None),
         };
         let key = key.map(|key| std::path::absolute(key).unwrap_or_else(|_| key.to_owned()));
-        // The file's name, not the key: the note must not reveal pseudonyms.
+        // The key file's name, not the key: the note must not reveal pseudonyms.
         let key = key.as_deref().and_then(Path::to_str).unwrap_or_default();
         std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}{mark}{key}"))
             .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
         Ok(Pending { note: Some(note), stream, output: absolute, way })
     }
 
-    /// What was recorded, until it is finished.
+    /// The recorded stream, until it is finished.
     pub fn stream(&self) -> &Path {
         &self.stream
     }
@@ -73,15 +73,15 @@ impl Pending {
         })
     }
 
-    /// Makes the trace.dat and removes the stream. Where that fails (a full disk, say) the stream is kept under a name
-    /// of its own, and the error says so.
+    /// Makes the trace.dat and removes the stream. If that fails (for example on a full disk), the stream is kept under its own name, which
+    /// the error has.
     pub fn finish(mut self) -> Result<Finished, Failure> {
         let result = finish(&self.stream, &self.output, &self.way);
         drop(self.note.take());
         result
     }
 
-    /// Forgets the stream: it holds no recording.
+    /// Discards the stream, which has no recording.
     pub fn discard(mut self) -> Option<Session> {
         let session = Session::open(&self.stream).ok();
         std::fs::remove_file(&self.stream).ok();
@@ -89,19 +89,19 @@ impl Pending {
         session
     }
 
-    /// Whether the stream holds a recording that a trigger had written.
+    /// Whether the stream has a recording that a trigger wrote.
     pub fn is_capture(&self) -> bool {
         let trace = Session::open(&self.stream).ok().and_then(|session| session.recording(0).ok());
         trace.is_some_and(|trace| trace.facts().recording.trigger.is_some())
     }
 }
 
-/// What root records, root reads: it shows what every user of the machine does.
+/// Only root may read what root records, because it shows the activity of all users.
 fn rules() -> Rules<'static> {
     Rules { private: flashscope_output::is_root(), ..Rules::default() }
 }
 
-/// Notes that a trace.dat is being written, so that half of one is removed should this process be killed.
+/// Notes that a trace.dat is being written, so that an incomplete one is removed if this process is killed.
 pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
@@ -127,26 +127,25 @@ fn finish(stream: &Path, output: &Path, way: &Way) -> Result<Finished, Failure> 
             Ok(finished)
         }
         Err(error) => {
-            // Beside the output, unless that is a device. One that was kept before stays.
+            // Beside the output, unless that is a device. An earlier kept stream is not replaced.
             let kept = if stream.parent() == output.parent() {
                 flashscope_output::set_aside(stream, output, "stream").unwrap_or_else(|_| stream.to_owned())
             } else {
                 stream.to_owned()
             };
-            // By the name that it has from now on.
+            // With the file's new name.
             let error = error.to_string().replace(&stream.display().to_string(), &kept.display().to_string());
             Err(Failure::new(format!("{error}; the recording itself is kept: flashscope report {}", shell_path(&kept))))
         }
     }
 }
 
-/// A note of versions up to 0.1, which wrote a line feed between the two: where a path has one as well, it says nothing.
+/// A note of versions up to 0.1, with a line feed between the paths. If a path has a line feed too, the note is ignored.
 fn earlier_note(note: &str) -> Option<(&str, &str)> {
     note.split_once('\n').filter(|(_, output)| !output.contains('\n'))
 }
 
-/// The key of a recording that was killed, from its file. A key without a file went with the process that had it: another one hides
-/// the names as well.
+/// The key of a killed recording, from its file. A key without a file is lost with its process; another key hides the names as well.
 fn key_again(file: &str, say: &dyn Fn(&str)) -> Result<Key, Failure> {
     if file.is_empty() {
         return anonymous::random();
@@ -157,8 +156,8 @@ fn key_again(file: &str, say: &dyn Fn(&str)) -> Result<Key, Failure> {
     })
 }
 
-/// The trace that was made of a stream by somebody who was killed before the stream was removed: a second one would take the place
-/// of the first, or stand beside it.
+/// The trace that was already made from a stream by a process that was killed before it removed the stream. A second one would replace the
+/// first, or duplicate it.
 fn made_before(stream: &Path, output: &Path) -> Option<PathBuf> {
     let name = |n: u32| {
         let mut name = output.as_os_str().to_owned();
@@ -170,7 +169,7 @@ fn made_before(stream: &Path, output: &Path) -> Option<PathBuf> {
         PathBuf::from(name)
     };
     let written = |path: &Path| std::fs::symlink_metadata(path).ok()?.modified().ok();
-    // When and by which process it was begun. Boots of a virtual board are alike to the nanosecond: so it must not be older, too.
+    // Start time and process. Boots of a virtual board are equal to the nanosecond, so the trace must not be older either.
     let begun = |path: &Path| {
         let trace = Trace::open(path).ok()?;
         let facts = trace.facts_json();
@@ -191,7 +190,7 @@ fn is_fifo(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Runs before every command. Says what it put right; what it cannot put right must not stop the command.
+/// Runs before every command. Prints what it cleaned up. A failure must not stop the command.
 pub fn recover(quiet: bool) {
     let say = |text: &str| {
         if !quiet {
@@ -214,11 +213,11 @@ pub fn recover(quiet: bool) {
         };
         let (stream, output) = (Path::new(stream), Path::new(output));
         flashscope_output::remove_leftovers(output);
-        // Who can write to its directory could have put anything there.
+        // A user who can write to its directory could have put any file there.
         if !flashscope_output::is_own(stream) {
             continue;
         }
-        // Nobody may ever read that FIFO, and every command would wait for it.
+        // The FIFO may never get a reader, and every command would wait for it.
         if is_fifo(output) {
             let (output, stream) = (output.display(), shell_path(stream));
             say(&format!(
@@ -247,8 +246,8 @@ pub fn recover(quiet: bool) {
     }
 }
 
-/// Probes, instances and knobs of a killed local agent: the agent itself knows how to undo them. What it undid, if anything:
-/// a living recorder's own are no reason for a line.
+/// Probes, instances and knobs of a killed local agent, which the agent itself can undo. Returns a line about what it undid; a running
+/// recorder's own are not reported.
 fn sweep_this_machine() -> Option<String> {
     let traces = ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances", "/run/flashscope"]
         .iter()
@@ -266,7 +265,7 @@ fn sweep_this_machine() -> Option<String> {
     let output =
         sweep.arg("sweep").stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit()).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
-    // The first line is what was undone; what belongs to other PID namespaces is no news.
+    // The first line is about what was undone; leftovers of other PID namespaces are not reported.
     let said = said.lines().next().unwrap_or_default();
     said.contains(|c: char| ('1'..='9').contains(&c)).then(|| format!("left by an earlier run, {said}"))
 }

@@ -1,4 +1,4 @@
-//! The script of `bench replay` (docs/reference/replay-script.md), made from the file reads and faults of a trace.
+//! Makes the script of `bench replay` (docs/reference/replay-script.md) from the file reads and faults in a trace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,34 +9,34 @@ use flashscope_trace::{EventKind, FileEvent, FileId, FileStep, TaskId, TimeNs, T
 use crate::args::BenchReplayArgs;
 use crate::failure::Failure;
 
-/// What the agent takes (agent/bench/bench_replay.c).
+/// Largest script that the agent accepts (agent/bench/bench_replay.c).
 pub const MAX_SCRIPT_BYTES: usize = 16 << 20;
 const MAX_TASKS: usize = 256;
 const MAX_READ_BYTES: u64 = 256 << 20;
 const MAX_READS: usize = 1_000_000;
 
-/// Which reads are wanted.
+/// The selected reads.
 #[derive(Debug, Default)]
 pub struct Wanted<'a> {
     pub process: Option<&'a str>,
     /// `MAJOR:MINOR`.
     pub device: Option<&'a str>,
-    /// Room behind the last byte that is known of a file whose end the trace does not show.
+    /// Bytes after the last known byte of a file whose end the trace does not show.
     pub beyond: u64,
 }
 
-/// A script, and what it does not hold.
+/// A script, and counts of what it lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
     pub text: String,
     pub reads: usize,
-    /// Of pages of mapped files.
+    /// Faults on pages of mapped files.
     pub faults: usize,
-    /// Files whose size is not known, but at least what was read.
+    /// Files of unknown size, which is at least what was read.
     pub open_ended: usize,
-    /// Reads that got nothing, being at the end of their file or refused.
+    /// Reads that got nothing, because they were at the end of the file or failed.
     pub empty: usize,
-    /// Reads of which the trace says what was requested only.
+    /// Reads for which the trace has only the requested size.
     pub unconfirmed: usize,
 }
 
@@ -48,7 +48,7 @@ struct Read {
     file: FileId,
     offset: u64,
     requested: u64,
-    /// What the call returned; `None` where the trace does not say it.
+    /// The return value of the call; `None` if the trace does not have it.
     got: Option<u64>,
 }
 
@@ -63,16 +63,16 @@ struct Fault {
     writes: bool,
 }
 
-/// What a trace has of files in the page cache.
+/// File accesses in a trace.
 #[derive(Default)]
 struct Found {
     reads: Vec<Read>,
     faults: Vec<Fault>,
-    /// The end of the last page of a file that came into the cache.
+    /// End of the last page of each file that entered the cache.
     cached: HashMap<FileId, u64>,
-    /// A file's bytes, where events of its faults say them.
+    /// File sizes from events of faults.
     sizes: HashMap<FileId, u64>,
-    /// By task and inode: the place of its last fault.
+    /// Index of the last fault, by task and inode.
     last: HashMap<(TaskId, u64), usize>,
 }
 
@@ -86,8 +86,8 @@ impl Found {
         self.faults.push(fault);
     }
 
-    /// A page became dirty outside of a call: the task wrote to a mapped file. The event names the whole disk's device, so the file is
-    /// the one of this number that the task has mapped.
+    /// A page became dirty outside of a call: the task wrote to a mapped file. The event names the whole disk, so the file is the one with
+    /// this inode number that the task has mapped.
     fn dirtied(&mut self, tid: TaskId, time: TimeNs, event: &FileEvent) {
         let Some(&at) = self.last.get(&(tid, event.inode)) else { return };
         let Fault { file, offset, .. } = self.faults[at];
@@ -99,7 +99,7 @@ impl Found {
     }
 }
 
-/// Scripts that cannot be are refused before a board is booted for them.
+/// Invalid scripts are refused before a board is booted.
 impl From<ScriptError> for Failure {
     fn from(error: ScriptError) -> Self {
         Failure::usage(error.to_string())
@@ -112,7 +112,7 @@ pub fn inputs(args: &BenchReplayArgs) -> Vec<PathBuf> {
     beside.map(PathBuf::from).chain([args.trace.clone()]).collect()
 }
 
-/// The script, checked; with `--beside`, one with the others' tasks.
+/// The checked script; with `--beside`, including the other scripts' tasks.
 pub fn with_neighbours(args: &BenchReplayArgs, text: &str) -> Result<String, Failure> {
     let mut whole = flashscope_study::replays::Script::parse(&args.trace.display().to_string(), text)?;
     if args.beside.is_empty() {
@@ -131,7 +131,7 @@ pub fn with_neighbours(args: &BenchReplayArgs, text: &str) -> Result<String, Fai
         whole.beside(flashscope_study::replays::Script::parse(path, &text)?, start_ns);
     }
     let text = whole.text();
-    // Sums of what each may have are checked as well.
+    // Checks the limits of the sums too.
     flashscope_study::replays::Script::parse("--beside", &text)?;
     Ok(text)
 }
@@ -140,16 +140,16 @@ pub fn with_neighbours(args: &BenchReplayArgs, text: &str) -> Result<String, Fai
 pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
     let in_ram = devices_in_ram(trace);
     let mut found = Found::default();
-    // The reads of the call that a task is in, by their places in `reads`: sendfile() and its like read piece by piece.
+    // Indexes in `reads` of the reads in a task's current call: sendfile() and similar calls read in pieces.
     let mut inside: HashMap<TaskId, Vec<usize>> = HashMap::new();
-    // Tasks that are in a call, once there are calls: pages that they make dirty are the call's.
+    // Tasks in a call, if the trace has calls: pages that they make dirty belong to the call.
     let mut calling: Option<HashSet<TaskId>> = None;
     let mut too_many = false;
     trace.for_each_access(&mut |pair| {
         if let Some(record) = pair.record
             && record.schema.name.starts_with("sys_")
         {
-            // The first return after a read is the read's own: a task is in one call at a time.
+            // The first return after a read belongs to the read: a task is in one call at a time.
             let of_call = inside.remove(&record.tid()).unwrap_or_default();
             let calling = calling.get_or_insert_default();
             if record.schema.name.starts_with("sys_enter") {
@@ -160,7 +160,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
             if record.schema.name.starts_with("sys_exit") {
                 let ret = match record.get("ret") {
                     Some(Value::Signed(ret)) => Some(u64::try_from(ret).unwrap_or(0)),
-                    // 32-bit kernels' `long`, and formats that call it unsigned: an error is above every length.
+                    // A 32-bit kernel's `long`, or a format that calls it unsigned: an error is above every length.
                     Some(Value::Unsigned(ret)) => Some(if ret > u64::from(u32::MAX) - 4096 { 0 } else { ret }),
                     _ => None,
                 };
@@ -222,7 +222,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
     write(found, wanted.beyond, |tid, time| trace.last_name(tid, time))
 }
 
-/// File systems that lie in memory: reading them again says nothing of storage.
+/// File systems in memory: reading them again shows nothing about storage.
 pub fn devices_in_ram(trace: &Trace) -> HashSet<String> {
     let mounts = trace.facts().mounts.iter();
     mounts
@@ -234,8 +234,7 @@ pub fn devices_in_ram(trace: &Trace) -> HashSet<String> {
         .collect()
 }
 
-/// A call returned the sum of what its reads got: each but the last one got what it requested, or the next one would not have
-/// been.
+/// A call returned the sum of its reads. Each read but the last one got all that it requested; otherwise there would be no next one.
 fn returned(reads: &mut [Read], of_call: &[usize], ret: u64) {
     let mut left = ret;
     for &at in of_call {
@@ -243,14 +242,14 @@ fn returned(reads: &mut [Read], of_call: &[usize], ret: u64) {
         reads[at].got = Some(got);
         left -= got;
     }
-    // More than all of them requested is not theirs: an address, a count of something else.
+    // A value above the total request does not belong to these reads: an address, or another kind of count.
     if left > 0 {
         of_call.iter().for_each(|&at| reads[at].got = None);
     }
 }
 
-/// Where the trace does not say what calls returned, a later read of the same task and file that begins within the one
-/// before does: that one ended there, at the end of the file.
+/// If the trace lacks return values, a later read of the same task and file that begins inside the previous one shows where that one ended:
+/// at the end of the file.
 fn infer(reads: &mut [Read]) {
     let mut last: HashMap<(TaskId, FileId), usize> = HashMap::new();
     for at in 0..reads.len() {
@@ -265,13 +264,13 @@ fn infer(reads: &mut [Read]) {
     }
 }
 
-/// The last byte that is known of each file, and the sizes that are known.
+/// The last known byte of each file, and the known sizes.
 struct Sizes {
     ends: BTreeMap<FileId, u64>,
     known: HashMap<FileId, u64>,
 }
 
-/// A read that got less than it requested met the end of its file. Where the end is known, one at it or beyond got nothing.
+/// A read that got less than it requested reached the end of its file. If the end is known, a read at or after it got nothing.
 fn sizes(found: &mut Found) -> Sizes {
     let (mut ends, mut known) = (BTreeMap::<FileId, u64>::new(), std::mem::take(&mut found.sizes));
     for read in &found.reads {
@@ -295,11 +294,10 @@ fn sizes(found: &mut Found) -> Sizes {
     Sizes { ends, known }
 }
 
-/// What a task did with a file at a time.
+/// A task's access to a file at a time.
 type Step = (TimeNs, TaskId, FileId, Verb);
 
-/// The reads that got something and the faults, in order of time. A read is as long as the agent's calls may be; what asks for more
-/// asks more than once.
+/// Successful reads and faults in order of time. A read is limited to the size of the agent's calls; a larger one becomes several.
 fn steps(found: &Found) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for read in &found.reads {
@@ -401,7 +399,7 @@ mod tests {
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (3, 1, 1, 0));
     }
 
-    /// `cat` without the events of its calls: the end of a read is where the next one begins.
+    /// `cat` without events of its calls: a read ends where the next one begins.
     #[test]
     fn a_next_read_tells_where_the_file_ended() {
         let reads = vec![read(0, TaskId(7), 1, 0, 131_072, None), read(9, TaskId(7), 1, 5000, 131_072, None)];
@@ -410,7 +408,7 @@ mod tests {
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (1, 0, 1, 0));
     }
 
-    /// BusyBox's cat: sendfile() reads by pieces of a pipe's size, the last of them at the end of the file.
+    /// BusyBox's cat: sendfile() reads in pieces of a pipe's size, the last one at the end of the file.
     #[test]
     fn a_call_of_several_reads_returns_their_sum() {
         let piece = |at: u64| read(at, TaskId(7), 1, at * 65_536, 65_536, None);
@@ -427,7 +425,7 @@ mod tests {
         returned(&mut [], &[], 7);
     }
 
-    /// A page that becomes dirty after its fault was written to; so was another page of the same file that had been read before.
+    /// A page that becomes dirty after its fault was written; so was another page of the file that had been read before.
     #[test]
     fn faults_stand_between_reads_and_those_that_write_are_told_apart() {
         let (tid, file) = (TaskId(7), FileId { device: Some(Device(31 << 20)), inode: 3 });

@@ -1,4 +1,4 @@
-//! `report`: what a trace holds, or several together.
+//! `report`: shows the contents of one trace, or of several together.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -117,7 +117,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     show(&inputs, args, (&report.findings, Some(&RunFigures::of_flash(&report))), forms)
 }
 
-/// Says what to record where a trace has nothing that is split so.
+/// Says what to record if a trace has no data for this split.
 fn nothing_so(split: &SplitReport) -> Result<(), Failure> {
     if !split.is_empty() {
         return Ok(());
@@ -132,10 +132,10 @@ fn nothing_so(split: &SplitReport) -> Result<(), Failure> {
     Err(Failure::new(format!("{}: {missing}", split.title)))
 }
 
-/// A report in one of its forms.
+/// A report rendered in one form.
 type Form<'a> = &'a dyn Fn() -> String;
 
-/// Writes and prints what was requested, and ends as its conditions say.
+/// Writes and prints the requested forms; ends by the result of the conditions.
 fn show(
     inputs: &Inputs,
     args: &ReportArgs,
@@ -158,7 +158,7 @@ fn style_of(args: &ReportArgs) -> Style {
     Style { top: args.top, ..style() }
 }
 
-/// Where the time of calls goes.
+/// Time of calls by layer.
 fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Failure> {
     let mut traces = inputs.traces();
     let (Some(trace), None) = (traces.next(), traces.next()) else {
@@ -216,15 +216,15 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
     })
 }
 
-/// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread
-/// and a device in one of them is the same in the others.
+/// The block I/O of all traces. Several traces must be about different devices, or from the same boot: then a number of a thread or device
+/// means the same in all of them.
 ///
-/// Where stacked devices show only at the end how they lie on one another, the traces are read a second time.
+/// If only the end of a trace shows how its devices are stacked, the traces are read a second time.
 pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
     Ok(block_report_and(inputs, args, None)?.0)
 }
 
-/// The same, and in the same reading what is found where I/O is counted for something else (`also`).
+/// The same, with the report by another attribution (`also`) from the same pass.
 pub fn block_report_and(inputs: &Inputs, args: &ReportArgs, also: Option<ReportBy>) -> Result<BlockReports, Failure> {
     let (mut first, other) = read_block(inputs, args, also, None)?;
     match first.found.again.take() {
@@ -241,7 +241,7 @@ fn read_block(
     also: Option<ReportBy>,
     hints: Option<StackHints>,
 ) -> Result<BlockReports, Failure> {
-    // The trace whose event it is; names are requested while it is taken in.
+    // The trace of the current event; lookups of names during the event need it.
     let at = &Cell::new(0);
     let attribution = Attribution::new(inputs, args);
     let (files, devices) = inputs.names();
@@ -257,7 +257,7 @@ fn read_block(
     let mut accuracy = Accuracy::of(cache_shown(inputs));
     let lookup = |tid, time| attribution.thread_or_wanted(at.get(), tid, time);
     let mut for_findings = FindingInputs::new(lookup, args.process.as_deref(), inputs);
-    // blktrace's records show nothing of the page cache.
+    // blktrace's records have no events of the page cache.
     let shows_cache = inputs.traces().any(|trace| trace.kind() != TraceKind::Blktrace);
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
@@ -280,7 +280,7 @@ fn read_block(
             if met_gap {
                 analysis.events_are_missing();
             }
-            // What is not shown is followed all the same: others wait for it.
+            // I/O outside of the range is analysed too, because other I/O waits for it.
             analysis.in_range(shown);
             analysis.event(event);
         };
@@ -291,7 +291,7 @@ fn read_block(
         if of_several_machines && inputs.machine(source) != 0 {
             return;
         }
-        // What the recorder did is no workload.
+        // The recorder's I/O is not part of the workload.
         let by_recorder = shown && has_recorder && inputs.recorder(source, event.tid).is_some();
         for_findings.event(event, shown && !by_recorder);
         // The device's own work has no task and no file.
@@ -336,7 +336,7 @@ fn read_block(
     Ok((report, other.map(Analysis::finish)))
 }
 
-/// A device that is in two traces, which are named by their numbers.
+/// The error for a device that is in two traces, named by their numbers.
 fn in_two_traces(inputs: &Inputs, (device, a, b): (Device, usize, usize)) -> Failure {
     let path = |i: usize| inputs.merged().sources()[i].trace.path().display();
     Failure::new(format!(
@@ -347,7 +347,7 @@ fn in_two_traces(inputs: &Inputs, (device, a, b): (Device, usize, usize)) -> Fai
     ))
 }
 
-/// Bios, or requests where no bio is known; where neither is counted, events.
+/// Number of bios, or of requests if no bio is known; if neither is counted, of events.
 fn shown(stages: &StagesFound) -> u64 {
     let count = match stages.unit {
         Unit::Bio => &stages.bios_queued,
@@ -356,7 +356,7 @@ fn shown(stages: &StagesFound) -> u64 {
     count.known().copied().unwrap_or(stages.events)
 }
 
-/// Says whose bios there are, where there are none of the process that was requested.
+/// The error if the requested process has no bios, with the names of processes that have.
 fn no_bio_of(process: &str, findings: &BlockFound, args: &ReportArgs) -> Failure {
     let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
     names.truncate(10);
@@ -372,7 +372,7 @@ fn no_bio_of(process: &str, findings: &BlockFound, args: &ReportArgs) -> Failure
     ))
 }
 
-/// What the kernels did not have, and what the traces do not have.
+/// Events that the kernels lack, and events that the traces lack.
 fn missing_events(inputs: &Inputs, findings: &BlockFound) -> Vec<MissingEvent> {
     let mut missing: Vec<MissingEvent> = Vec::new();
     let of_trace = |trace: &Trace| {
@@ -389,7 +389,7 @@ fn missing_events(inputs: &Inputs, findings: &BlockFound) -> Vec<MissingEvent> {
     missing
 }
 
-/// A range without events has no figures: says how long the trace is.
+/// The error for a range without events, with the length of the trace.
 fn nothing_in_range(inputs: &Inputs, args: &ReportArgs, nothing: bool) -> Result<(), Failure> {
     if !nothing || args.from.is_none() && args.to.is_none() && args.process.is_none() {
         return Ok(());
@@ -410,11 +410,11 @@ fn nothing_in_range(inputs: &Inputs, args: &ReportArgs, nothing: bool) -> Result
     )))
 }
 
-/// One pass over the traces, of what the options let through.
+/// One pass over the traces, for the selected range and process.
 pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failure> {
     let (chips, first_chips) = all_chips(inputs);
     let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry(), chip.blocks)).collect();
-    // The trace whose event it is; names are requested while it is taken in.
+    // The trace of the current event; lookups of names during the event need it.
     let at = Cell::new(0);
     let partitions = all_partitions(inputs, &first_chips);
     let ubi: Vec<UbiRegion> = inputs
@@ -498,7 +498,7 @@ fn cache_shown(inputs: &Inputs) -> CacheShown {
     inputs.traces().map(Trace::cache_shown).fold(CacheShown::default(), CacheShown::or)
 }
 
-/// What read-ahead brought in; unknown where no trace shows what is read of it.
+/// Pages that read-ahead brought in; unknown if no trace shows their use.
 fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFindings>> {
     let mut found = Some(followed.finish()).filter(|found| !found.total.is_empty())?;
     for task in &mut found.tasks {
@@ -521,7 +521,7 @@ fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFin
     })
 }
 
-/// Rated erase cycles of a block: a number, or the chip whose file states them.
+/// Rated erase cycles of a block: a number, or from a chip's file.
 fn endurance(text: &str) -> Result<u64, Failure> {
     match text.parse() {
         Ok(0) => Err(Failure::usage("--endurance 0: not a number of erase cycles; use the figure from the data sheet")),
@@ -530,7 +530,7 @@ fn endurance(text: &str) -> Result<u64, Failure> {
     }
 }
 
-/// Erases of the most worn block of a chip before the recording, where UBI counts them.
+/// Erases of a chip's most worn block before the recording, from UBI's counters.
 fn used(inputs: &Inputs, chip: u16) -> u64 {
     let of_chip = inputs.traces().map(Trace::facts).flat_map(|facts| {
         let on = |mtd: Option<u64>| facts.mtd(mtd?)?.chip;
@@ -539,14 +539,14 @@ fn used(inputs: &Inputs, chip: u16) -> u64 {
     of_chip.filter_map(|ubi| ubi.max_ec).max().unwrap_or(0)
 }
 
-/// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above distinguishes machines.
+/// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): higher bits distinguish machines.
 const TID_BITS: u32 = 22;
 
 fn tagged(tid: TaskId, machine: usize) -> TaskId {
     TaskId(tid.0 | (machine as u32) << TID_BITS)
 }
 
-/// What a thread is called; one of another machine that has no name is distinguished from those of the first.
+/// A thread's name. A thread without a name on another machine is distinguished from those of the first machine.
 fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'w, str>> {
     let inputs = attribution.inputs;
     let machine = inputs.machine(source);
@@ -558,7 +558,7 @@ fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: TaskId, time: Tim
     }
 }
 
-/// The chips of all machines, numbered one after the other, and the number of the first one of each trace's machine.
+/// The chips of all machines with consecutive numbers, and for each trace the number of its machine's first chip.
 fn all_chips(inputs: &Inputs) -> (Vec<ChipShape>, Vec<u16>) {
     let (mut all, mut firsts, mut next) = (Vec::new(), Vec::new(), 0u16);
     for (source, trace) in inputs.traces().enumerate() {
@@ -574,19 +574,19 @@ fn all_chips(inputs: &Inputs) -> (Vec<ChipShape>, Vec<u16>) {
                 all.push(ChipShape { chip: number, name, ..chip });
             }
         }
-        // A log that does not know its chip has one.
+        // A log without a description of its chip has one chip.
         next = next.max(first.saturating_add(1));
     }
     (all, firsts)
 }
 
-/// Chip, first erase block and number of blocks of every MTD partition that says where it lies.
+/// Chip, first erase block and number of blocks of every MTD partition with a known place.
 fn all_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> {
     let each = inputs.traces().zip(first_chips);
     each.flat_map(|(trace, first)| trace_partitions(trace.facts(), *first).map(|(_, place)| place)).collect()
 }
 
-/// Of these the ones with a YAFFS2: it was mounted when a recording began, or its thread exists during it.
+/// Those of them with YAFFS2: it was mounted at the beginning of a recording, or its thread exists during it.
 fn yaffs2_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> {
     let mut all = Vec::new();
     for (trace, first) in inputs.traces().zip(first_chips) {
@@ -612,7 +612,7 @@ fn devices_on_flash(inputs: &Inputs) -> Vec<Device> {
     storage.flash_mounts().filter_map(|mount| Device::parse(&mount.device)).collect()
 }
 
-/// Number of each MTD device of a trace that says where it lies; chip, first erase block, and how many.
+/// For each MTD device of a trace with a known place: its number; chip, first erase block, and number of blocks.
 fn trace_partitions(facts: &Facts, first_chip: u16) -> impl Iterator<Item = (u64, (u16, u64, u64))> + '_ {
     facts.mtd.iter().filter_map(move |mtd| {
         let block = mtd.erasesize.filter(|&bytes| bytes > 0)?;
@@ -621,20 +621,20 @@ fn trace_partitions(facts: &Facts, first_chip: u16) -> impl Iterator<Item = (u64
     })
 }
 
-/// A trace that would show flash operations.
+/// Whether a trace can show flash operations.
 pub fn is_of_flash(trace: &Trace) -> bool {
     let is_flash = |s: &Schema| s.system.starts_with("flashscope") && s.name.starts_with("nand_");
     trace.kind() == TraceKind::FlashmonLog || trace.schemas().any(|schema| is_flash(schema))
 }
 
-/// What the traces have instead of storage's events, and how to record those.
+/// The error for traces without storage events: their events, and how to record storage events.
 fn nothing_to_report(inputs: &Inputs) -> Failure {
     const NAMED: usize = 8;
     let paths: Vec<String> = inputs.traces().map(|trace| trace.path().display().to_string()).collect();
     let mut names: Vec<String> = inputs
         .traces()
         .flat_map(Trace::schemas)
-        // `text` stands for what a line of text does not have.
+        // `text` is the placeholder for missing names in text.
         .filter(|schema| schema.system != "ftrace" && schema.name != "text")
         .map(|schema| match &*schema.system {
             "text" | "" => schema.name.clone(),
@@ -663,8 +663,8 @@ fn nothing_to_report(inputs: &Inputs) -> Failure {
     ))
 }
 
-/// No step is in the traces of other tools, and nothing else that a report would show. In one of flashscope's own, that there was none is
-/// a figure: its facts say what it recorded.
+/// Whether another tool's traces have no step, and nothing else for a report. In flashscope's own traces, zero I/O is a result, because the
+/// facts tell what was recorded.
 fn nothing_happened(inputs: &Inputs, report: &BlockReport) -> bool {
     let others = inputs.traces().all(|trace| trace.facts_json()["recording"].is_null());
     let calls = !report.calls.by_process.is_empty() || !report.calls.slowest.is_empty();
@@ -682,7 +682,7 @@ fn nothing_recorded(inputs: &Inputs) -> Failure {
     let others = ["block_io_start", "block_io_done", "block_rq_error"];
     let seen: Vec<&str> =
         others.into_iter().filter(|name| inputs.traces().any(|trace| has_event(trace, "block", name))).collect();
-    // Text has the formats of the events that happened; a binary trace has those of all that it could record.
+    // Text has formats only of events that happened; a binary trace has those of all recorded events.
     if !seen.is_empty() && inputs.traces().all(|trace| !has_event(trace, "block", "block_rq_complete")) {
         return Failure::new(format!(
             "{}: has {} alone, and no block_rq_issue and block_rq_complete: how long the device took does not follow.{lost} Record these \
@@ -702,7 +702,7 @@ fn has_event(trace: &Trace, system: &str, name: &str) -> bool {
     trace.schemas().any(|schema| schema.system == system && schema.name == name)
 }
 
-/// A trace of block events, and of no flash.
+/// Whether a trace has block events and no flash events.
 pub fn is_of_block_io(trace: &Trace) -> bool {
     let has =
         |system: &str, name: &str| trace.schemas().any(|s| s.system.starts_with(system) && s.name.starts_with(name));
@@ -726,7 +726,7 @@ fn wanted(event: &Event, source: usize, begin: u64, attribution: &Attribution<'_
     in_time(event, begin, args) && attribution.is_wanted(source, event.tid, event.time)
 }
 
-/// One shape a chip, from its partitions: their sizes add up to what of the chip is visible.
+/// One shape per chip, from its partitions: their sizes add up to the visible part of the chip.
 pub fn chips(facts: &Facts) -> Vec<ChipShape> {
     let mut chips: Vec<ChipShape> = Vec::new();
     for mtd in &facts.mtd {
@@ -735,7 +735,7 @@ pub fn chips(facts: &Facts) -> Vec<ChipShape> {
             continue;
         }
         let chip = mtd.chip.and_then(|chip| u16::try_from(chip).ok()).unwrap_or(0);
-        // A master that is listed beside its partitions covers them.
+        // A master device that is listed besides its partitions covers them.
         let end = mtd.offset.unwrap_or(0).saturating_add(mtd.size.unwrap_or(0)) / block;
         let end = u32::try_from(end).unwrap_or(u32::MAX);
         match chips.iter_mut().find(|known| known.chip == chip) {
@@ -752,7 +752,7 @@ pub fn chips(facts: &Facts) -> Vec<ChipShape> {
     chips
 }
 
-/// Of several traces what each of them says, once; CPUs are those of the machine that has the most.
+/// Facts of several traces, equal ones once; the number of CPUs is that of the machine with most.
 fn system(inputs: &Inputs) -> SystemFacts {
     let text = |said: &Option<String>| said.clone().unwrap_or_default();
     let each = |of: &dyn Fn(&Trace) -> Vec<String>| {
@@ -778,7 +778,7 @@ fn system(inputs: &Inputs) -> SystemFacts {
     }
 }
 
-/// As the options of `record` were.
+/// The filter as options of `record`.
 fn limits(filter: &Filter) -> String {
     let numbers: Vec<String> = filter.pid.iter().map(i64::to_string).collect();
     let options = [("comm", &filter.comm), ("pid", &numbers), ("cgroup", &filter.cgroup), ("device", &filter.device)];
@@ -786,7 +786,7 @@ fn limits(filter: &Filter) -> String {
     options.collect::<Vec<_>>().join(" ")
 }
 
-/// Of several traces of one boot the first: each says how it was when that recording began.
+/// For several traces of one boot, the first one: each trace has the state when its recording began.
 fn own_wear(inputs: &Inputs) -> Vec<OwnWear> {
     let of = |source: usize, trace: &Trace| match inputs.machine(source) == source {
         true => OwnWear::of_facts(trace.facts()),

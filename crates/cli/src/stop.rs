@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a flag: what runs comes to an orderly end, a second signal ends at once.
+//! Ctrl-C and SIGTERM as a flag: the first signal asks for an orderly end, a second one ends the command at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// What a shell says of a command that Ctrl-C ended.
+/// The exit status in a shell after Ctrl-C.
 const ENDED_AT_ONCE: i32 = 130;
 
 const SIGNALS: [i32; 3] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
 
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// The flag that SIGINT, SIGTERM and SIGHUP set, installed at its first use.
+/// The flag that SIGINT, SIGTERM and SIGHUP set; the handlers are installed at the first use.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     if let Some(flag) = FLAG.get() {
         return Ok(Arc::clone(flag));
     }
     let (flag, second) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in SIGNALS {
-        // Order matters. The flag comes first: a signal between two of these is not lost. The first one finds `second` down, so only
-        // the next one exits.
+        // The order matters. The flag comes first, so that a signal between two registrations is not lost. The first signal finds `second`
+        // unset, so only the next one exits.
         signal_hook::flag::register(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, Arc::clone(&second)))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&second)))
@@ -30,8 +30,8 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(installed(flag))
 }
 
-/// The same flag for a command that has changed the terminal: SIGQUIT sets it too, and before a second signal ends the command,
-/// `put_back` is called.
+/// The same flag for a command that has changed the terminal: SIGQUIT sets it too, and `put_back` is called before a second signal ends the
+/// command.
 pub fn flag_of_screen(put_back: fn()) -> Result<Arc<AtomicBool>, Failure> {
     let all = SIGNALS.into_iter().chain([signal_hook::consts::SIGQUIT]);
     let mut signals =
@@ -55,20 +55,20 @@ fn installed(flag: Arc<AtomicBool>) -> Arc<AtomicBool> {
     Arc::clone(flag)
 }
 
-/// Where a file may be no larger (`ulimit -f`), SIGXFSZ ends a program at once: with a handler the write itself fails (EFBIG). What a
-/// command was writing is put away then, and what it was recording stays.
+/// With a limit on file sizes (`ulimit -f`), SIGXFSZ would end the program at once. With a handler, the write fails (EFBIG): incomplete
+/// output is removed, and a recording is kept.
 pub fn limit_of_files_is_an_error() -> Result<(), Failure> {
     let signal = signal_hook::consts::SIGXFSZ;
     let ignored = signal_hook::flag::register(signal, Arc::default());
     ignored.map(|_| ()).map_err(|error| Failure::new(format!("signal {signal}: {error}")))
 }
 
-/// After a signal a board ends within moments; what is fetched, built or packed for one does not.
+/// After a signal, a board ends within moments; fetching, building and packing do not.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Ends the command some seconds after the signal, if it has not come to its end. `last` is what is then said. For commands that lose
-/// nothing by it: their files are whole or absent, and their boards end with them.
+/// Ends the command a few seconds after the signal, if it is still running; then prints `last`. For commands that lose nothing: their files
+/// are complete or absent, and their boards end with them.
 pub fn end_soon(last: impl FnOnce() -> String + Send + 'static) -> Result<(), Failure> {
     let flag = flag()?;
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `study`: a matrix of settings, and its results as files.
+//! `study`: runs a matrix of settings and writes the results to files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::output;
 use crate::progress::{StudyLines, Terminal};
 use crate::stop;
 
-/// Host time for one board: ten times what the largest shipped study takes on a slow machine.
+/// Host time limit for one board: ten times the largest built-in study on a slow machine.
 const BOARD_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
-    // All are read before the first runs: hours later is no time for a syntax error.
+    // All files are read before the first run, so that syntax errors are reported at once.
     let (files, studies): (Vec<PathBuf>, Vec<StudyFile>) = if args.all {
         let parsed = |(name, text): &(&str, &str)| Ok((PathBuf::from(name), StudyFile::parse(name, text)?));
         flashscope_study::SHIPPED.iter().map(parsed).collect::<Result<_, DefinitionError>>()?
@@ -45,13 +45,13 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
             let page = write_files(&finished.files, &output)?;
             Ok((finished, page))
         });
-        // Said when it happens, and each: the others go on, and the command can end with one error only.
+        // Each failure is printed when it happens: the other studies continue, and the command can end with only one error.
         if let (Err(failure), true) = (&ended, several) {
             terminal.line(&format!("{}: {failure}", study.name()));
         }
         Some(ended)
     };
-    // All together, a board a core, so that the last board of one study leaves no core idle; shown in the files' order.
+    // All together, with one board per core, so that the last board of a study leaves no core idle. Results are shown in the files' order.
     let ended: Vec<_> = std::thread::scope(|scope| {
         let run_one = &run_one;
         let threads: Vec<_> = files.iter().zip(&studies).map(|study| scope.spawn(move || run_one(study))).collect();
@@ -88,7 +88,7 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a study and makes of it whatever is written; a file of statements that cannot be measured has nothing to run.
+/// Runs a study and renders all of its files; a file with only statements that cannot be measured has nothing to run.
 fn one(
     study: &StudyFile,
     file: &str,
@@ -124,7 +124,7 @@ fn not_measured(study: &StudyFile) -> &[NotMeasurable] {
     }
 }
 
-/// A study of the user's, by its path, or one that is built in, by its name: `readahead-reads`.
+/// A user's study by path, or a built-in one by name: `readahead-reads`.
 fn study_of(file: &Path) -> Result<(PathBuf, StudyFile), DefinitionError> {
     let name = file.to_str().filter(|name| !name.contains(['/', '.'])).map(|name| format!("studies/{name}.toml"));
     let shipped = flashscope_study::SHIPPED.iter().find(|(path, _)| Some(*path) == name.as_deref());
@@ -134,9 +134,9 @@ fn study_of(file: &Path) -> Result<(PathBuf, StudyFile), DefinitionError> {
     }
 }
 
-/// A study that ran, as everything that is made of it.
+/// A finished study with all its renderings.
 struct Finished {
-    /// By name, results.json first and the page last.
+    /// Contents by file name, results.json first and the page last.
     files: Vec<(String, String)>,
     text: String,
     chapter: Chapter,
@@ -148,7 +148,7 @@ impl Finished {
     }
 }
 
-/// What every kind of study has in the reproduction: what its results begin with, and what each board was.
+/// The common part of a chapter: the header of the results, and the boards.
 fn chapter<'a>(
     header: &Header,
     inputs: impl Iterator<Item = &'a Inputs>,
@@ -180,7 +180,7 @@ fn of_matrix(result: &StudyResult, file: &str, csv_raw: bool) -> Finished {
     }
 }
 
-/// A study whose figures are files of their own beside its page.
+/// A study whose figures are separate files beside its page.
 fn with_figures(chapter: Chapter, json: String, text: String, page: String) -> Finished {
     let mut files = vec![("results.json".to_owned(), json)];
     files.extend(chapter.figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
@@ -222,7 +222,7 @@ fn of_boot(result: &BootResult, file: &str) -> Finished {
     with_figures(chapter, json, text, flashscope_report::html::boot_study(result))
 }
 
-/// Writes the page, and its figures in a directory of its name beside it.
+/// Writes the page, and its figures in a directory with its name beside it.
 fn reproduce(
     chapters: &[Chapter],
     not_measured: &[NotMeasurable],
@@ -285,7 +285,7 @@ fn matrix_files(result: &StudyResult, csv_raw: bool) -> Vec<(String, String)> {
     .into()
 }
 
-/// Writes files of these names; returns the path of the last.
+/// Writes these files; returns the path of the last one.
 fn write_files(files: &[(String, String)], directory: &Path) -> Result<PathBuf, Failure> {
     let failed = |path: &Path, error: std::io::Error| {
         Failure::new(format!("{}: {error}; free some space or name another directory", path.display()))
@@ -306,7 +306,7 @@ fn columns_of_terminal() -> Option<usize> {
     terminal_size::terminal_size().map(|(terminal_size::Width(columns), _)| columns.into())
 }
 
-/// How tables are drawn: as wide as the terminal says it is, with emphasis where it shows it.
+/// The style of tables: the terminal's width, and emphasis if the terminal supports it.
 pub fn style() -> flashscope_report::terminal::Style {
     use std::io::IsTerminal as _;
     let default = flashscope_report::terminal::Style::default();

@@ -1,4 +1,4 @@
-//! Targets as the command line names them.
+//! Opens targets that the command line names, and runs agent commands there.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub fn open(args: &TargetArgs, terminal: &Arc<Terminal>) -> Result<Box<dyn Targe
     open_with(args, terminal, OpenOptions::default())
 }
 
-/// The same with what a virtual board needs beside its storage.
+/// The same with additional parts of a virtual board.
 pub fn open_with(
     args: &TargetArgs,
     terminal: &Arc<Terminal>,
@@ -42,10 +42,10 @@ pub fn open_with(
     Ok(flashscope_targets::open(&args.target, &options)?)
 }
 
-/// What an agent answers: facts of a machine with a thousand devices have a mebibyte.
+/// Limit of an agent's answer: facts of a machine with a thousand devices have 1 MiB.
 const MOST_OF_AN_ANSWER: usize = 16 << 20;
 
-/// An answer that has an end, whatever the other machine sends.
+/// An answer with a size limit, because the other machine may send any amount.
 #[derive(Default)]
 pub struct Answer {
     pub bytes: Vec<u8>,
@@ -65,7 +65,7 @@ impl std::io::Write for Answer {
     }
 }
 
-/// Runs an agent command to its end; what it printed.
+/// Runs an agent command to its end; returns its output.
 pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) -> Result<Vec<u8>, Failure> {
     let target = open(args, terminal)?;
     let mut out = Answer::default();
@@ -76,7 +76,7 @@ pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) ->
     Ok(out.bytes)
 }
 
-/// Prints what an agent printed. It is another machine's: nothing in it acts on a terminal.
+/// Prints an agent's output. It comes from another machine, so terminal control characters are escaped.
 pub fn print(text: &[u8]) -> Result<(), Failure> {
     for line in String::from_utf8_lossy(text).lines() {
         outln!("{}", flashscope_output::escaped(line));
@@ -91,8 +91,8 @@ pub fn facts(args: &TargetArgs, argv: &[&str], terminal: &Arc<Terminal>) -> Resu
         .map_err(|error| Failure::new(format!("{}: the agent's output cannot be read: {error}", args.target)))
 }
 
-/// The agent has said what was wrong in one line; pass it on, and its exit status. Of a command that failed under the recorder
-/// it is the line before: the recorder's own, which comes last, says no more than that.
+/// The error for a failed agent: the agent's own line and exit status. If a command failed under the recorder, it is the line before the
+/// last one, because the recorder's last line says no more.
 pub fn agent_failure(stderr: &str, status: i32) -> Failure {
     let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = match lines.as_slice() {

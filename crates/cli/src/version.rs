@@ -1,10 +1,10 @@
-//! What `--version` says: the version, and whose agents this program carries.
+//! The text of `--version`: the version, and the architectures of the built-in agents.
 
 use std::sync::LazyLock;
 
 use flashscope_targets::{CARRIED_BY_DESIGN, carried};
 
-/// After the program's name.
+/// The text after the program's name.
 pub fn text() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| of(&carried()));
     &TEXT

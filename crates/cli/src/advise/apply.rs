@@ -1,5 +1,5 @@
-//! `advise --apply` and `--undo`: settings of devices and options of mounts on a target, by the agent there, which notes what they
-//! were. Nothing is set on another machine than the one that was recorded.
+//! `advise --apply` and `--undo`: changes device settings and mount options on a target. The agent there does it and notes the old values.
+//! Only the recorded machine is changed.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::target;
 
-/// Runs `knob` there; what it printed.
+/// Runs `knob` on the target; returns its output.
 fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json::Value, Failure> {
     let on = &args.target.target;
     if on.starts_with("board:") {
@@ -26,7 +26,7 @@ fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json
         .map_err(|error| Failure::new(format!("{on}: the agent's output cannot be read: {error}")))
 }
 
-/// Sets knobs (files below /sys and their values, mount points and an option) on the machine of the recording, having asked.
+/// Sets knobs (files below /sys with their values, mount points with an option) on the recorded machine, after asking the user.
 pub fn apply(args: &AdviseArgs, quiet: bool, recorded: &Facts, knobs: &[(String, String)]) -> Result<(), Failure> {
     let on = &args.target.target;
     outln!();
@@ -86,7 +86,7 @@ fn agreed() -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Puts back what was applied. A setting that was changed since stays as it is, with a line that says how to put it back by hand.
+/// Restores the old values. A setting that was changed since stays; a line then tells how to restore it by hand.
 pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let said = knob(args, quiet, vec!["undo".to_owned()])?;
     let left: Vec<String> = said["left"].as_array().into_iter().flatten().map(left_alone).collect();
@@ -101,7 +101,7 @@ pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One setting that somebody changed after it was applied.
+/// The line for a setting that somebody changed after it was applied.
 fn left_alone(one: &serde_json::Value) -> String {
     let [path, before, now] = ["path", "before", "now"].map(|name| one[name].as_str().unwrap_or("?"));
     let command = quote::argument(before).and_then(|before| match path.starts_with("/sys/") {
@@ -113,9 +113,9 @@ fn left_alone(one: &serde_json::Value) -> String {
     format!("{path}: left at {now}, because it was changed after it was applied; it was {before} before{command}")
 }
 
-/// What tells a machine from that of a recording; `None`: it is the same, as far as facts say. In the recorded boot a device may have been
-/// replaced since: a card, or the file of a loop device. What the recording does not describe is as it was then, and after another boot is
-/// not known to be.
+/// How a machine differs from the recorded one; `None` if the facts show no difference. In the recorded boot, a device may have been
+/// replaced since: a card, or the file of a loop device. A device that the recording does not describe counts as unchanged in the same
+/// boot, and as unknown after another boot.
 fn another_machine(recorded: &Facts, there: &Facts, knobs: &[(String, String)]) -> Option<String> {
     let boots = recorded.kernel.boot_id.as_ref().zip(there.kernel.boot_id.as_ref());
     if boots.is_some_and(|(then, now)| then == now) {
@@ -129,10 +129,10 @@ fn another_machine(recorded: &Facts, there: &Facts, knobs: &[(String, String)]) 
     knobs.iter().find_map(|(path, _)| another_device(recorded, there, path).map(Difference::into_text))
 }
 
-/// Why what a knob belongs to is not taken for what was recorded.
+/// Why a knob's device does not count as the recorded one.
 enum Difference {
     Seen(String),
-    /// Facts lack what would tell.
+    /// Facts that would decide are missing.
     NotKnown(String),
 }
 
@@ -151,15 +151,15 @@ impl Difference {
     }
 }
 
-/// What the recording does not have cannot differ.
+/// A value that the recording lacks cannot differ.
 fn is_changed<T: PartialEq>(then: &Option<T>, now: &Option<T>) -> bool {
     then.is_some() && then != now
 }
 
-/// How what a knob belongs to differs.
+/// How the device of a knob differs.
 fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<Difference> {
     use Difference::{NotKnown, Seen};
-    // By its name or its number.
+    // By name or by number.
     let of_disk = |name: &str| {
         let identity = |facts: &Facts| {
             let is = |known: &Option<String>| known.as_deref() == Some(name);
@@ -196,7 +196,7 @@ fn another_device(recorded: &Facts, there: &Facts, path: &str) -> Option<Differe
         if name.contains(':') {
             return of_disk(name);
         }
-        // A bdi of MTD or of a file system on it: its chips are the machine.
+        // The bdi of an MTD device, or of a file system on it: the chips identify the machine.
         let chips = |facts: &Facts| -> Vec<_> {
             facts.mtd.iter().map(|mtd| (mtd.index, mtd.name.clone(), mtd.size, mtd.erasesize)).collect()
         };
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Detached and attached again: the file says whether it is the same device.
+    /// Detached and attached again: the file decides whether it is the same device.
     #[test]
     fn a_loop_device_is_its_file() {
         let with = |inode: Option<u64>| {
@@ -276,13 +276,13 @@ mod tests {
         let of = |there: &Facts, path: &str| another_machine(&recorded, there, &[(path.to_owned(), "128".to_owned())]);
         const SCHEDULER: &str = "/sys/block/mmcblk0/queue/scheduler";
         const WINDOW: &str = "/sys/class/bdi/179:0/read_ahead_kb";
-        // The same boot: a card or a file system that was changed meanwhile, and what the recording does not describe.
+        // The same boot: a card or a file system that was replaced meanwhile, and a device that the recording does not describe.
         let replaced = machine(json!("a"), 8192, "/dev/sda1");
         assert_eq!(of(&replaced, SCHEDULER).as_deref(), Some("its mmcblk0 had 4096 bytes, and has 8192"));
         assert_eq!(of(&replaced, "/data").as_deref(), Some("another file system was mounted at /data"));
         assert!(of(&replaced, "/sys/block/nvme0n1/queue/scheduler").is_none());
         assert!(of(&machine(json!("a"), 4096, "/dev/mmcblk0p2"), SCHEDULER).is_none());
-        // Another boot of it, and a machine without a boot's number.
+        // Another boot of the machine, and a machine without a boot id.
         for boot in [json!("b"), Value::Null] {
             let same = machine(boot.clone(), 4096, "/dev/mmcblk0p2");
             let other = machine(boot, 8192, "/dev/sda1");
@@ -290,7 +290,7 @@ mod tests {
                 assert_eq!(of(&same, path), None, "{path}");
                 assert!(of(&other, path).is_some(), "{path}");
             }
-            // What cannot be compared, or is not there.
+            // Devices that cannot be compared, or do not exist.
             for path in ["/sys/block/sda/queue/scheduler", "/sys/block/vda/queue/scheduler", "/other"] {
                 assert!(of(&same, path).is_some(), "{path}");
             }

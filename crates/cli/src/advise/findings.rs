@@ -1,4 +1,4 @@
-//! The findings of a trace, all of them, with causes, sources, every step and its risk.
+//! All findings of a trace, with causes, sources, steps and risks.
 
 use flashscope_analysis::findings::{Finding, Rule, Step};
 use flashscope_output::quote;
@@ -14,7 +14,7 @@ use crate::inputs::Inputs;
 use crate::report;
 use crate::study::style;
 
-/// Empty where the trace is of nothing that rules look at.
+/// Empty if the trace has no events for the rules.
 pub fn of_trace(inputs: &Inputs) -> Result<Vec<Finding>, Failure> {
     let args = ReportArgs::default();
     if inputs.traces().any(report::is_of_block_io) {
@@ -26,8 +26,7 @@ pub fn of_trace(inputs: &Inputs) -> Result<Vec<Finding>, Failure> {
     }
 }
 
-/// Where read-ahead is off, the finding turns it on with a window of its own: the one that is predicted goes before it, so that a setting
-/// has one value.
+/// If read-ahead is off, the finding turns it on with a default window. A predicted window replaces that, so that a setting has one value.
 pub fn with_window(found: &[Finding], kib: Option<u64>, facts: &Facts, knobs: &[String]) -> Vec<Finding> {
     let mut found = found.to_vec();
     let Some(kib) = kib else { return found };
@@ -49,7 +48,7 @@ pub fn with_window(found: &[Finding], kib: Option<u64>, facts: &Facts, knobs: &[
     found
 }
 
-/// As text; nothing where there are none.
+/// Prints findings as text; prints nothing without findings.
 pub fn print(findings: &[Finding]) -> Result<(), Failure> {
     let style = style();
     for (number, finding) in findings.iter().enumerate() {
@@ -67,7 +66,7 @@ pub fn print(findings: &[Finding]) -> Result<(), Failure> {
         for remedy in &finding.advice {
             out!("{}", tell("Do", &remedy.what));
             for step in &remedy.steps {
-                // What is to be typed stays in one line.
+                // A command to type stays on one line.
                 outln!("     {}", visible(&findings_view::step(step)));
             }
             out!("{}", tell("Gain", &findings_view::gain(remedy)));
@@ -78,7 +77,7 @@ pub fn print(findings: &[Finding]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Findings of a trace that shows nothing of read-ahead: those alone. Gives the reason back where there is no finding.
+/// Prints only the findings, for a trace without read-ahead events. Returns `why` if there is no finding.
 pub fn print_only(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failure> {
     if findings.is_empty() {
         return Err(why);
@@ -94,20 +93,20 @@ pub fn print_only(findings: &[Finding], json: bool, why: Failure) -> Result<(), 
     Ok(())
 }
 
-/// What findings recommend that can be changed at run time: files below /sys and their values, mount points and their options. Only
-/// where the gain is known: what is only worth a try is not applied.
+/// The run-time changes that findings recommend: files below /sys with their values, mount points with their options. Only changes with a
+/// known gain: others are not applied.
 pub fn knobs(findings: &[Finding]) -> Vec<(String, String)> {
     let steps = findings.iter().flat_map(|finding| &finding.advice);
     let steps = steps.filter(|remedy| remedy.gain.known().is_some()).flat_map(|remedy| &remedy.steps);
     let mut knobs: Vec<(String, String)> = Vec::new();
     for step in steps {
         let knob = match step {
-            // What is not offered to be typed is not set either.
+            // A value that is not offered as a command is not set either.
             Step::Set { path, value } if quote::sysfs_file(path).is_some() => (path, value),
             Step::Remount { target, options, .. } if quote::mount_point(target).is_some() => (target, options),
             _ => continue,
         };
-        // Of two values for one file the first counts; a mount takes several options.
+        // Of two values for one file, the first counts; a mount may have several options.
         let is_same =
             |(path, value): &(String, String)| path == knob.0 && (matches!(step, Step::Set { .. }) || value == knob.1);
         if !knobs.iter().any(is_same) {

@@ -1,5 +1,5 @@
-//! `advise`: what is worth changing for a recorded workload, with evidence, gain, risk and the line to type: all findings, and
-//! what other settings of read-ahead would bring.
+//! `advise`: recommends changes for a recorded workload, with evidence, gain, risk and commands: all findings, and the effect of other
+//! read-ahead settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -30,40 +30,40 @@ mod findings;
 /// Version of [`Printed`].
 pub const SCHEMA: u32 = 1;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize, JsonSchema)]
 pub struct Printed<'a> {
     schema: u32,
-    /// What the trace answers, what matters most first.
+    /// Findings, most important first.
     findings: &'a [Finding],
-    /// Changes of read-ahead and what goes with it.
+    /// Changes of read-ahead and related settings.
     advice: Vec<Weighed>,
     notes: Vec<String>,
-    /// Missing where the trace shows nothing of read-ahead; `notes` say why.
+    /// Missing if the trace has no read-ahead events; `notes` have the reason.
     #[serde(flatten)]
     readahead: Option<OfReadahead>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub struct OfReadahead {
-    /// Line of the kernel whose rules are in use.
+    /// The kernel line whose rules are used.
     model: &'static str,
     readahead_kib_now: Evidence<u64>,
-    /// Requests of the file systems or programs that the kernel does not follow.
+    /// Requests of file systems or programs that the kernel ignores.
     silent: Vec<Silent>,
-    /// Of the model; null where none is known.
+    /// Error of the model; null if unknown.
     error: Option<ErrorBar>,
-    /// Of a change of file-system options.
+    /// Error for a change of file-system options.
     error_other_options: Option<ErrorBar>,
 }
 
-/// Behind a queue each request takes another time: of fewer pages than two usual windows of the kernel (128 KiB) one request decides.
+/// Behind a queue, request times vary. With fewer pages than two default windows of the kernel (128 KiB), a single request would decide.
 const MIN_PAGES: u64 = 64;
 
 #[derive(Serialize, JsonSchema)]
 pub struct Weighed {
     advice: Advice,
-    /// What to type.
+    /// Commands to type.
     lines: Vec<String>,
     risk: String,
 }
@@ -75,7 +75,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let traces: Vec<PathBuf> = args.trace.iter().cloned().collect();
     let copies = anonymous::copies(&args.anonymize, &traces, &ClockArgs::default(), None)?;
     let path = copies.as_ref().map_or(&traces, |copies| &copies.traces).first().map_or("".as_ref(), PathBuf::as_path);
-    // Opened once: it may come through a pipe.
+    // Opened only once, because it may be a pipe.
     let inputs = Inputs::one(Trace::open(path)?)?;
     let found = findings::of_trace(&inputs)?;
     let trace = &inputs.merged().sources()[0].trace;
@@ -93,7 +93,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     of_readahead(args, quiet, trace, &workload, &found)
 }
 
-/// Findings, and behind them what other settings of read-ahead would bring.
+/// Findings, followed by the effect of other read-ahead settings.
 fn of_readahead(
     args: &AdviseArgs,
     quiet: bool,
@@ -136,7 +136,7 @@ fn of_readahead(
     if !storage.weighed {
         told.push(not_weighed(&row));
     }
-    // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
+    // Behind a queue, an early page may save the reader nothing, and many small requests cost it more.
     let few = storage.weighed && !storage.synchronous && row.tally.pages() < MIN_PAGES;
     told.extend(few.then(|| too_few(row.tally.pages())));
     let is_off = storage.beside_others && from.is_some() && now == 0;
@@ -195,8 +195,8 @@ fn of_readahead(
     Ok(())
 }
 
-/// Where the files lie that are read, most first: a device with less than a tenth of the pages has the programs themselves, and its setting is that
-/// of other files. Also: whether there are such devices.
+/// The devices of the files that are read, by number of pages. A device with less than a tenth of the pages holds the programs, and its
+/// setting concerns other files. The flag says whether there are such devices.
 fn devices(workload: &Workload) -> (Vec<Device>, bool) {
     let mut pages: BTreeMap<Device, u64> = BTreeMap::new();
     for file in workload.sizes.keys() {
@@ -212,7 +212,8 @@ fn devices(workload: &Workload) -> (Vec<Device>, bool) {
     (most.into_iter().map(|(device, _)| device).collect(), !others.is_empty())
 }
 
-/// The read-ahead of the recording, KiB, and what says so; `None`: several settings explain its pages, and this is the first of them.
+/// The read-ahead during the recording in KiB, and its source. `None`: several settings explain the pages, and the value is the first of
+/// them.
 fn set_now(
     given: Option<u64>,
     knob: Option<u64>,
@@ -220,7 +221,7 @@ fn set_now(
     recorded: &Recorded,
 ) -> (u64, Option<&'static str>) {
     let fits = recorded.fits_readahead_kib;
-    // Pages that a model does not explain exactly, or explains with many windows, say less than the knob does.
+    // If a model does not explain the pages exactly, or does so with many windows, the recorded knob is more reliable.
     let knob = knob.filter(|&said| !predictor.recorded(&[fits, said]).shows_another_than(said));
     match (given, knob) {
         (Some(given), _) => (given, Some("as given with --now")),
@@ -246,14 +247,14 @@ fn not_weighed(row: &Row) -> String {
     )
 }
 
-/// Of a device without read-ahead: longer requests in the trace are of the other devices, and take other times.
+/// For a device without read-ahead: the longer requests in the trace are from other devices and take other times.
 fn not_predicted() -> String {
     "What turning read-ahead on brings is not predicted: the requests of this device in the trace are all short. Record once more with \
      read-ahead on, and compare: flashscope diff"
         .to_owned()
 }
 
-/// What predicted gains may be off by: each bar where a gain lies between its ends.
+/// The error of predicted gains: each bar with a gain between its ends.
 fn print_bars(
     advice: &[Advice],
     error: &Option<ErrorBar>,
@@ -277,7 +278,7 @@ fn several_settings_fit<T>(pages: u64) -> Evidence<T> {
     )
 }
 
-/// Why the gain of another mount has no range, where it has none.
+/// Why the gain of another mount option has no range; `None` if it has one.
 fn no_range(advice: &[Advice], other: Option<&ErrorBar>) -> Option<String> {
     let bar = other.filter(|bar| bar.time_worst_percent >= 100.0)?;
     let unsure =
@@ -291,7 +292,7 @@ fn no_range(advice: &[Advice], other: Option<&ErrorBar>) -> Option<String> {
     })
 }
 
-/// What is to be set, below /sys: what findings recommend, and the predicted window.
+/// The settings below /sys: those that findings recommend, and the predicted window.
 fn knobs(found: &[Finding], kib: Option<u64>, storage: &FileStorage) -> Result<Vec<(String, String)>, Failure> {
     let mut knobs = findings::knobs(found);
     if let Some(kib) = kib {
@@ -300,7 +301,7 @@ fn knobs(found: &[Finding], kib: Option<u64>, storage: &FileStorage) -> Result<V
                 "nothing is applied: the trace does not say which read-ahead setting belongs to its file system",
             ));
         }
-        // What is predicted goes before what a rule takes for granted.
+        // The predicted window replaces a rule's default.
         knobs.retain(|(path, _)| !path.ends_with("/read_ahead_kb"));
         let path = |name: &String| (format!("/sys/class/bdi/{name}/read_ahead_kb"), kib.to_string());
         knobs.extend(storage.knobs.iter().map(path));
@@ -318,7 +319,7 @@ fn nothing(storage: &FileStorage, few: bool, is_off: bool) -> &'static str {
     }
 }
 
-/// What of read-ahead is worth changing.
+/// Prints the recommended changes of read-ahead.
 fn print(advice: &[Advice], trace: &Trace, storage: &FileStorage) -> Result<(), Failure> {
     for (n, one) in advice.iter().enumerate() {
         let try_first = if may_lose(one) { "Only after a trial: " } else { "" };
@@ -334,12 +335,12 @@ fn print(advice: &[Advice], trace: &Trace, storage: &FileStorage) -> Result<(), 
     Ok(())
 }
 
-/// A file's path where the recording has it, with its number and device.
+/// A file's path if the recording has it, with inode number and device.
 fn file_path(trace: &Trace, file: FileId) -> String {
     predict::Labels::of(trace).file(file)
 }
 
-/// Whether the change may lose as well as gain.
+/// Whether the change may also cost time.
 fn may_lose(advice: &Advice) -> bool {
     advice.gain_between_percent.is_some_and(|[least, _]| least < 0.0)
 }
@@ -379,7 +380,7 @@ fn evidence(advice: &Advice, trace: &Trace) -> String {
     text
 }
 
-/// What speaks for this very change.
+/// The evidence for this change.
 fn evidence_of_change(advice: &Advice) -> Option<String> {
     match advice.change {
         Change::BulkRead { on: true, .. } => Some(format!(
@@ -439,19 +440,19 @@ fn gain(advice: &Advice) -> String {
     }
 }
 
-/// Where the files lie, and which knob applies to them.
+/// The devices of the files, and the knobs for them.
 struct FileStorage {
-    /// A few pages are of files on other devices.
+    /// A few pages are from files on other devices.
     beside_others: bool,
-    /// Directories of /sys/class/bdi.
+    /// Directories in /sys/class/bdi.
     knobs: Vec<String>,
     shared: bool,
     synchronous: bool,
-    /// What requests cost is in the gains.
+    /// The gains include the cost of requests.
     weighed: bool,
-    /// Source and target of UBIFS mounts.
+    /// Sources and targets of UBIFS mounts.
     ubifs: Vec<(String, String)>,
-    /// Knobs of the trace whose names are none that /sys has: no line is offered for them.
+    /// Knobs in the trace with names that /sys cannot have: no command is offered for them.
     odd: Vec<String>,
 }
 
@@ -490,7 +491,7 @@ impl FileStorage {
         }
         let mut known = BTreeSet::new();
         storage.knobs.retain(|name| known.insert(name.clone()));
-        // A trace is untrusted, and root types the commands of the advice.
+        // A trace is untrusted, and root types the recommended commands.
         let (knobs, odd) = storage.knobs.into_iter().partition(|name| quote::sysfs(name).is_some());
         FileStorage { knobs, odd, ..storage }
     }
@@ -523,7 +524,7 @@ fn risk(advice: &Advice, storage: &FileStorage) -> String {
     text
 }
 
-/// In place of a line to type.
+/// Text in place of a command.
 fn not_offered(what: &str, name: &str) -> String {
     format!(
         "not offered:  the trace names a {what} that cannot be typed safely: \"{}\"",
@@ -531,7 +532,7 @@ fn not_offered(what: &str, name: &str) -> String {
     )
 }
 
-/// What to type, now and for good.
+/// Commands for a change, now and permanently.
 fn lines(advice: &Advice, storage: &FileStorage) -> Vec<String> {
     match advice.change {
         Change::SetReadahead { kib } => {
@@ -558,7 +559,7 @@ fn lines(advice: &Advice, storage: &FileStorage) -> Vec<String> {
                     continue;
                 };
                 lines.push(format!("now:          mount -o remount,{option} {word}"));
-                // ubifs_show_options names no default: without the option is what no_bulk_read asks for.
+                // ubifs_show_options does not show defaults: no option means no_bulk_read.
                 lines.push(match on {
                     true => format!("fstab:        {source} {target} ubifs defaults,bulk_read 0 0"),
                     false => format!("fstab:        take bulk_read out of the options of {target}"),
@@ -585,7 +586,7 @@ fn lines(advice: &Advice, storage: &FileStorage) -> Vec<String> {
     }
 }
 
-/// A case in which nothing happens, and nothing says so: what the trace shows, and what to do.
+/// An ignored setting without an error message: what the trace shows, and what to do.
 fn diagnosis(silent: &Silent, labels: &predict::Labels) -> String {
     let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
     match silent {
@@ -657,7 +658,7 @@ mod tests {
         workload
     }
 
-    /// Programs lie on another device than the data: a few pages of theirs say nothing of the data's setting.
+    /// Programs are on another device than the data: a few of their pages do not concern the data's setting.
     #[test]
     fn the_device_of_most_pages_has_the_setting() {
         let other = FileId { device: Some(Device(15)), inode: 9 };
@@ -712,7 +713,7 @@ mod tests {
         assert!(evidence_of_change(advice).is_some_and(|text| text.starts_with("600 reads of flash for 200 pages")));
     }
 
-    /// The words that a shell gives to the `mount` of a line.
+    /// A line's `mount` command, split into words by a shell.
     fn words(line: &str) -> Vec<String> {
         let script = format!("mount() {{ printf '%s\\0' \"$@\"; }}; {}", line.trim_start_matches("now:"));
         let said = std::process::Command::new("/bin/sh").args(["-c", &script]).output().expect("a shell");

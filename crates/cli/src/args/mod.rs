@@ -216,11 +216,11 @@ pub struct ReportArgs {
     /// Show only what began up to this time, seconds after the first event.
     #[arg(long, value_name = "SECONDS")]
     pub to: Option<f64>,
-    /// Not typed: for each CPU, up to which time its events were shown before. Events of one CPU come in the order of their times,
-    /// those of several do not.
+    /// Not an option: for each CPU, the time up to which its events were shown before. Events of one CPU are in order of time; events of
+    /// several CPUs are not.
     #[arg(skip)]
     pub shown_until: Vec<Option<TimeNs>>,
-    /// Queueing is left out: the unit is the request.
+    /// Not an option: ignore queueing, so that requests are counted instead of bios.
     #[arg(skip)]
     pub requests_alone: bool,
     /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
@@ -246,12 +246,12 @@ pub struct ReportArgs {
     pub limits: LimitArgs,
 }
 
-/// Rows of a table: 1 or more.
+/// Number of rows of a table: 1 or more.
 fn rows(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&rows| rows > 0).ok_or_else(|| "not a number of rows, 1 or more".to_owned())
 }
 
-/// A help text with the formats that are read behind it.
+/// A help text followed by the formats that are read.
 fn with_formats(text: &str) -> String {
     text.to_owned() + &flashscope_trace::formats_help()
 }
@@ -380,7 +380,7 @@ pub enum ReportBy {
 }
 
 impl ReportBy {
-    /// What shows only the tables that are split so.
+    /// The tables for this split, if only those are shown.
     pub fn split(self) -> Option<SplitBy> {
         match self {
             ReportBy::File => Some(SplitBy::File),
@@ -774,7 +774,7 @@ mod tests {
         let list: Vec<&str> =
             help.lines().skip_while(|line| !line.starts_with("Formats that are read")).skip(1).collect();
         let read = flashscope_trace::FORMATS.iter().filter(|format| format.read != "no");
-        // Long lines are wrapped: the words in their order are what counts.
+        // Long lines are wrapped, so only the order of words is compared.
         let words = |text: &str| text.replace('`', "").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let want: Vec<String> = read
             .flat_map(|f| words(&if f.read == "yes" { f.name.to_owned() } else { format!("{} ({})", f.name, f.read) }))

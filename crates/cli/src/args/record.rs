@@ -151,7 +151,7 @@ pub enum Paths {
 }
 
 impl Paths {
-    /// As the agent's option has it.
+    /// The value of the agent's option.
     pub fn word(self) -> &'static str {
         match self {
             Paths::Walk => "walk",

@@ -60,7 +60,7 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// As the agent has it.
+    /// The value of the agent's option.
     pub fn as_str(self) -> &'static str {
         match self {
             Timing::Asap => "asap",

@@ -1,5 +1,5 @@
-//! `bench sqlite`, `bench postmark`, `bench replay`: benchmarks that the agent does by itself, under its own recorder where
-//! the target has something to watch.
+//! `bench sqlite`, `bench postmark`, `bench replay`: benchmarks that the agent runs itself, under its own recorder if the target has
+//! storage to record.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -25,39 +25,39 @@ use crate::recover::Pending;
 use crate::{replay, target};
 
 const SQLITE: &str = "flashscope-sqlite";
-/// A script's name on the target.
+/// Name of a script on the target.
 const STAGED_SCRIPT: &str = "replay";
-/// Events of 20 bytes that fit: half a million.
+/// Size of the ring: half a million events of 20 bytes.
 const RING_KIB: &str = "12288";
 
-/// What is to be done, as far as it does not depend on where.
+/// The work, independent of its place.
 struct Work<'a> {
     place: &'a BenchPlaceArgs,
     name: &'static str,
-    /// Options of the agent's, without those that say where.
+    /// Options of the agent, without those for the place.
     options: Vec<String>,
     /// `--dir`, or `--file` with a name below the directory.
     whereabouts: Whereabouts,
     put: Vec<PutFile>,
-    /// A file that keeps the recording, and its events.
+    /// A file for the recording, and its events.
     recording: Option<(&'a Path, String)>,
 }
 
 enum Whereabouts {
     Dir,
-    /// A file of this name that is made where it is not there, and stays.
+    /// A file with this name; it is created if missing, and kept.
     File(String),
 }
 
-/// One benchmark's result; one object of `--json`.
+/// The result of one benchmark; one object of `--json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Done<R = Value> {
     bench: &'static str,
     target: String,
     filesystem: String,
-    /// What the agent printed (docs/reference/agent.md, "Benchmark results").
+    /// The agent's output (docs/reference/agent.md, "Benchmark results").
     result: R,
-    /// What `operations` counts: "flash operations", "device requests"; null where nothing was watched.
+    /// The unit of `operations`: "flash operations", "device requests"; null if nothing was recorded.
     operations_of: Option<&'static str>,
     operations: Vec<Operations>,
     losses: Vec<LossCount>,
@@ -66,14 +66,14 @@ pub struct Done<R = Value> {
     inputs: BenchInputs,
 }
 
-/// Operations in one part of a benchmark.
+/// Operations during one part of a benchmark.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Operations {
     part: String,
     begin_ns: u64,
     end_ns: u64,
     reads: u64,
-    /// Pages programmed; of a disk: write requests.
+    /// Pages programmed; for a disk: write requests.
     writes: u64,
     erases: u64,
 }
@@ -89,7 +89,7 @@ pub fn sqlite(args: &BenchSqliteArgs, quiet: bool) -> Result<(), Failure> {
         ("--page-size", args.page_size.0.to_string()),
         ("--seed", args.seed.to_string()),
     ]);
-    // What it holds is in its name: one that stays is the next run's only where it is the same.
+    // The name contains the parameters, so that a later run uses the file only if they are equal.
     let name = format!("flashscope-{}x{}-{}-{}.db", args.records, args.text, args.page_size.0, args.seed);
     let whereabouts = Whereabouts::File(name);
     let work = Work::new(&args.place, "sqlite", options, whereabouts, Vec::new());
@@ -153,11 +153,11 @@ fn words(options: &[(&str, String)]) -> Vec<String> {
     options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]).collect()
 }
 
-/// The script as it is, or of a trace; what is uncertain is printed.
+/// The script itself, or one made from a trace; prints what is uncertain.
 fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", args.trace.display()));
     let mut head = vec![0; MAGIC.len()];
-    // What comes through a pipe can be read once only: it is a trace.
+    // A pipe can be read only once: it is taken for a trace.
     if args.trace.is_file()
         && std::fs::File::open(&args.trace).map_err(failed)?.read_exact(&mut head).is_ok()
         && head == MAGIC.as_bytes()
@@ -194,7 +194,7 @@ fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure
     Ok(script.text)
 }
 
-/// What is counted on a target.
+/// The operations counted on a target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Flash,
@@ -290,7 +290,7 @@ impl<'a> Work<'a> {
         if self.name == "sqlite" {
             let machine = facts.kernel.machine.as_deref().unwrap_or_default();
             let source = flashscope_targets::companion_for(machine, SQLITE).map_err(no_sqlite)?;
-            // Its name begins with flashscope: what ends the agent when the line is cut looks for that.
+            // The name begins with flashscope, because the code that ends the agent after a cut connection looks for that.
             let path = format!("{BESIDE_AGENT}{SQLITE}");
             self.put.push(PutFile { path: path.clone(), mode: 0o755, source: PutSource::Path(source) });
             program = Some(path);
@@ -367,7 +367,7 @@ impl<'a> Work<'a> {
         let mode = if self.recording.is_some() { "stream" } else { "ring" };
         let mut argv: Vec<String> =
             ["record", "--events", events, "--mode", mode, "--ring", RING_KIB].map(str::to_owned).to_vec();
-        // On a virtual board the command is a step of its own, whose output leaves with it.
+        // On a virtual board the command is a step of its own, whose output arrives with the stream.
         if !self.place.target.target.starts_with("board:") {
             argv.push("--capture".to_owned());
         }
@@ -402,10 +402,10 @@ impl<'a> Work<'a> {
         Ok(done)
     }
 
-    /// The stream's result, and the operations in each of its parts.
+    /// Reads the result in the stream, and the operations in each part.
     fn read(&self, stream: &Path, watched: Watched, done: &mut Done) -> Result<(), Failure> {
         let session = Session::open(stream)?;
-        // Steps that make a file system print an object, too.
+        // Steps that make a file system also print an object.
         let mut results = session.steps.iter().filter_map(|step| serde_json::from_slice::<Value>(&step.stdout).ok());
         done.result = results
             .find(|result| result["bench"] == self.name)
@@ -451,7 +451,7 @@ fn no_sqlite(error: flashscope_targets::Error) -> Failure {
     Failure::new(format!("{error}; `make sqlite` builds it"))
 }
 
-/// The parts of a benchmark that it gives the times of.
+/// The parts of a benchmark for which it prints times.
 fn parts(result: &Value) -> Vec<Operations> {
     let mut parts = Vec::new();
     let mut part = |name: String, span: &Value| {
@@ -490,7 +490,7 @@ fn ms(ns: &Value) -> f64 {
     ns.as_u64().unwrap_or(0) as f64 / 1e6
 }
 
-/// "12 reads, 3 writes, 0 erases", or that nothing was counted.
+/// "12 reads, 3 writes, 0 erases", or a note that nothing was counted.
 fn operations(done: &Done, part: &str) -> String {
     match done.operations.iter().find(|operations| operations.part == part) {
         Some(of) if done.operations_of.is_some() => {

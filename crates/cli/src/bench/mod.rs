@@ -1,4 +1,4 @@
-//! `bench`: one benchmark under the tracer, on a virtual board or on one of yours.
+//! `bench`: runs one benchmark under the tracer, on a virtual board or on your own board.
 
 pub mod agent;
 
@@ -40,7 +40,7 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One benchmark's result; one object of `--json`.
+/// The result of one benchmark; one object of `--json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BenchResult {
     bench: &'static str,
@@ -50,7 +50,7 @@ pub struct BenchResult {
     request_bytes: u64,
     pattern: String,
     readahead: String,
-    /// What the knob said while the reads ran; null where there is no knob.
+    /// The effective read-ahead during the reads; null without a knob.
     readahead_kib: Option<u64>,
     interarrival_us: u64,
     seed: u64,
@@ -61,7 +61,7 @@ pub struct BenchResult {
     crc32: u32,
     latency_ns: LatencyNs,
     flash_reads: FlashReads,
-    /// On a virtual board's disk: read requests that its driver got.
+    /// On a virtual board's disk: read requests to its driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     device_reads: Option<FlashReads>,
     losses: Vec<LossCount>,
@@ -70,11 +70,11 @@ pub struct BenchResult {
     inputs: BenchInputs,
 }
 
-/// What a result rests on.
+/// The inputs of a result.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BenchInputs {
-    /// On a virtual board.
+    /// For a virtual board.
     Study(Box<flashscope_study::Inputs>),
     Agent {
         #[schemars(with = "crate::facts::Agent")]
@@ -89,13 +89,13 @@ impl BenchInputs {
     }
 }
 
-/// Array reads, by when they happened.
+/// Array reads by time.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct FlashReads {
-    /// From the first read() to the last; null where the target has no raw NAND to watch.
+    /// From the first read() to the last; null if the target has no raw NAND.
     measured: Option<u64>,
     open: Option<u64>,
-    /// Null on a board of yours: nothing is mounted there.
+    /// Null on your own board: nothing is mounted there.
     mount: Option<u64>,
 }
 
@@ -179,8 +179,7 @@ fn of_group(args: &BenchReadArgs, group: Group) -> Result<BenchResult, Failure> 
     })
 }
 
-/// On a board of yours: the agent's own bench under the agent's own recorder, on a file of yours. Where there is no raw
-/// NAND the reads are still timed, and the flash counts are null.
+/// On your own board: the agent's bench and recorder, with your file. Without raw NAND the reads are timed, and the flash counts are null.
 fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<BenchResult, Failure> {
     if args.filesystem.is_some() {
         return Err(Failure::usage(
@@ -254,7 +253,7 @@ fn bench_argv(args: &BenchReadArgs, file: &str) -> Vec<String> {
     argv
 }
 
-/// The bench's own JSON, the operations in its open and in its reads (where they were watched), and what was lost.
+/// The bench's JSON, the operations during its open and its reads (if recorded), and the losses.
 type Recorded = (Value, Option<[OpCounts; 2]>, Vec<LossCount>);
 
 fn recorded(args: &BenchReadArgs, bench: Vec<String>, terminal: &Arc<Terminal>) -> Result<Recorded, Failure> {
@@ -292,7 +291,7 @@ pub fn read_json(bytes: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(bytes).map_err(|error| Failure::new(format!("the agent's result cannot be read: {error}")))
 }
 
-/// The type of the file system that holds a path: the longest mount point above it.
+/// The type of a path's file system: the one with the longest mount point above the path.
 pub fn mounted(facts: &Facts, file: &str) -> String {
     let mounts = facts.mounts.iter();
     mounts

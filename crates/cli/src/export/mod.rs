@@ -1,4 +1,4 @@
-//! `export`: a trace in another format.
+//! `export`: writes a trace in another format.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
         ));
     }
     if let Some(copies) = anonymous::copies(&args.anonymize, &args.traces, &args.clocks, args.recording)? {
-        // What is written may replace none of the traces, as ever.
+        // As everywhere, an output must not replace an input.
         let traces = copies.traces.clone();
         return run_on(&ExportArgs { traces, recording: None, ..args.clone() }, to_stdout, quiet, &args.traces);
     }
@@ -63,22 +63,22 @@ fn run_on(args: &ExportArgs, to_stdout: bool, quiet: bool, given: &[PathBuf]) ->
     Ok(())
 }
 
-/// What was written: rows, lines, or slices and instants; and the notes about it.
+/// The number of written items (rows, lines, or slices and instants), and notes about them.
 struct Written {
     items: u64,
     summary: String,
-    /// Why there is nothing, and what to type next.
+    /// The reason for an empty export, and the next command.
     empty: String,
 }
 
-/// Buffers output until the export is known not to be empty: nothing is written of an empty one.
+/// Buffers the output until the export has data, so that an empty export writes nothing.
 struct DelayedWriter<W: Write> {
     out: W,
     buffered: Vec<u8>,
     open: bool,
 }
 
-/// Heads, schemas and facts of an empty export are shorter.
+/// Headings, schemas and facts of an empty export are shorter than this.
 const MOST_BUFFERED: usize = 1 << 20;
 
 impl<W: Write> DelayedWriter<W> {
@@ -109,7 +109,7 @@ impl<W: Write> Write for DelayedWriter<W> {
     }
 }
 
-/// Writes to standard output, or to a file that is there whole or not at all. An export of nothing fails, and leaves nothing.
+/// Writes to standard output, or to a file that appears only when complete. An empty export fails and leaves no file.
 fn written(
     args: &ExportArgs,
     to_stdout: bool,
@@ -123,7 +123,7 @@ fn written(
     if to_stdout {
         let mut out = DelayedWriter::new(BufWriter::new(std::io::stdout()));
         let written = match write(&mut out) {
-            // A failure of standard output is reported as everywhere.
+            // Errors of standard output are handled in one place.
             Err(Error::Io { action: "write the export of", source, .. }) => {
                 return Err(StdoutError::from(source).into());
             }
@@ -151,7 +151,7 @@ fn tell(args: &ExportArgs, quiet: bool, summary: &str) {
     }
 }
 
-/// Several traces, in one order of time.
+/// Exports several traces in order of time.
 fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure> {
     if args.recording.is_some() {
         return Err(Failure::usage("--recording: of several traces none can be chosen; export the recording alone"));
@@ -201,7 +201,7 @@ fn open(args: &ExportArgs) -> Result<Trace, Failure> {
     }
 }
 
-/// Writes a format that is one stream of bytes.
+/// Writes a format that has a single output.
 fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Result<Written, Error> {
     let of = |items: u64, summary: String, empty: &str| Written { items, summary, empty: empty.to_owned() };
     Ok(match args.to {
@@ -241,7 +241,7 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
     })
 }
 
-/// Flashmon's files are about one chip.
+/// Writes Flashmon's files, for one chip.
 fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     let mut blocks = args.output.clone().into_os_string();
     blocks.push(".blocks");
@@ -286,10 +286,10 @@ fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// The option that names the file.
+/// The option that names the output file.
 const OPTION: &str = "--output";
 
-/// An error of a trace that is written, with the option to name another file by.
+/// An error of writing a trace, with the option for another file name.
 fn named(error: Error) -> Failure {
     match error {
         Error::Output(error) => crate::failure::with_option(OPTION)(error),

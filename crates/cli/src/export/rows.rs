@@ -1,4 +1,4 @@
-//! `export --rows bios|requests`: a table with a row for every bio, or every request.
+//! `export --rows bios|requests`: a table with one row per bio or request.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -74,16 +74,16 @@ fn table<'a>(
     })
 }
 
-/// What is known of the traces, with what of stacked devices only a whole trace shows.
+/// Facts about the traces, and facts about stacked devices that need a pass over the whole trace.
 pub fn setup_of(inputs: &Inputs) -> Result<BlockSetup, Failure> {
     let mut survey = StackSurvey::default();
     inputs.for_each(&mut |_, event| survey.event(event))?;
     Ok(survey.finish(BlockSetup::of(inputs.traces())))
 }
 
-/// One pass over the traces, after one over their stacks.
+/// One pass over the traces, after the pass for stacked devices.
 fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<RowsFound, Failure> {
-    // The trace whose event it is; names are requested while it is taken in.
+    // The trace of the current event; lookups of names during the event need it.
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.thread(at.get(), tid, time);
     let mut rows = IoRows::new(of, lookup, setup_of(inputs)?).names(inputs.names());
@@ -97,7 +97,7 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     Ok(rows.finish(&mut |row| row.cells(|cells| table.row(cells))))
 }
 
-/// What the trace lacks, and what to type next.
+/// The missing events, and the next command.
 fn why_empty(of: RowsOf, found: &RowsFound) -> &'static str {
     match of {
         _ if found.events == 0 => {

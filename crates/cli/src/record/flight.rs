@@ -1,4 +1,4 @@
-//! `record --trigger`: the agent sends a whole stream for each capture, one behind the other. Each becomes a file of its own.
+//! `record --trigger`: the agent sends a complete stream for each capture, in sequence. Each one becomes a file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
     };
     let ran = target.run(&job, &mut captures);
     if let Some((pending, file)) = captures.current.take() {
-        // A connection that broke in the middle of a capture.
+        // The connection was cut during a capture.
         drop(file);
         captures.finish(pending);
     }
@@ -65,7 +65,7 @@ struct Captures<'a> {
     terminal: &'a Terminal,
     current: Option<(Pending, File)>,
     frames: Frames,
-    /// Of the last file's name.
+    /// Number in the last file's name.
     number: u32,
     written: u32,
     failed: Option<Failure>,
@@ -83,7 +83,7 @@ fn numbered(output: &Path, number: u32) -> PathBuf {
 
 impl Captures<'_> {
     fn begin(&mut self) -> Result<(Pending, File), Failure> {
-        // Captures of an earlier run stay.
+        // Captures of an earlier run are kept.
         self.number += 1;
         while numbered(self.output, self.number).exists() {
             self.number += 1;
@@ -97,7 +97,7 @@ impl Captures<'_> {
         if !pending.is_capture() {
             self.number -= 1;
             let logs = pending.discard().map(|session| session.logs).unwrap_or_default();
-            // Not before: a trigger with a typo is refused by the agent.
+            // Not earlier, because the agent refuses an invalid trigger.
             logs.iter().filter(|line| line.level == 2).for_each(|line| {
                 self.terminal.line(&format!("{}; Ctrl-C (or `flashscope ctl stop`) ends it", line.text));
             });

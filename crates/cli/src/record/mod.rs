@@ -1,4 +1,4 @@
-//! `record`: what the board says goes into a stream file as it comes, and becomes a trace.dat at the end.
+//! `record`: writes the agent's data to a stream file as it arrives, and converts that to a trace.dat at the end.
 
 mod flight;
 
@@ -38,7 +38,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         ));
     }
     let terminal = Arc::new(Terminal::new(quiet));
-    // A machine's own modules are its owner's; a virtual board has none but those that it is given.
+    // On a machine, modules are left to its owner; a virtual board has only those that it is given.
     let mut options = OpenOptions::default();
     if args.source == Source::Flashmon && args.target.target.starts_with("board:") {
         options.modules.push("flashmon".to_owned());
@@ -60,7 +60,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         None if args.command.is_empty() => Some("recording; Ctrl-C (or `flashscope ctl stop`) ends it".to_owned()),
         Some(seconds) if args.command.is_empty() => Some(match args.paths {
             Some(Paths::Walk) => format!("recording for {seconds} s, then looking for names; Ctrl-C ends it earlier"),
-            // `names_limit_ns` of the agent.
+            // As `names_limit_ns` in the agent.
             _ => format!(
                 "recording for {seconds} s, then at most {} s for names; Ctrl-C ends it earlier",
                 (seconds / 5).clamp(1, 5)
@@ -73,7 +73,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal, begins));
         (ran, limited.reached())
     };
-    // Without a command the user waits for the end of -d: on a busy machine this may take longer, and the line says what it is.
+    // Without a command the user waits for the end of -d. On a busy machine this may take longer, so the line shows progress.
     let recorded = std::fs::metadata(pending.stream());
     if let (true, Ok(recorded), Ok(0)) = (args.command.is_empty(), recorded, ran.as_ref().map(|outcome| outcome.status))
     {
@@ -81,18 +81,18 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         terminal.line(&format!("recorded {mib:.1} MiB; preparing {}", args.output.display()));
     }
     if let Some((line, status)) = ran.as_ref().ok().and_then(|outcome| never_ran(args, outcome)) {
-        // There is nothing to see, and an earlier recording of that name stays.
+        // There is no data, so an earlier recording with this name is kept.
         pending.discard();
         flashscope_output::note(&format!("{line}; nothing was recorded"));
         return Err(Failure::of_command(status));
     }
     let end = pending.finish();
     match ran {
-        // It was asked to end, and so was the command under it.
+        // The recorder was asked to end, and so was its command.
         Ok(_) if reached.is_some() => ended_early(reached, end?, &terminal),
         Ok(outcome) if outcome.status == 0 => {
             let finished = end?;
-            // The command has said itself why it failed, and its status is passed on.
+            // The command has printed its own error, and its status is passed on.
             let own = |line: &&String| !(outcome.command.is_some() && line.contains("(run command "));
             finished.says.iter().filter(own).for_each(|line| flashscope_output::note(line));
             summarise(&finished.path, &terminal)?;
@@ -101,7 +101,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
                 Some(status) => Err(Failure::of_command(status)),
             }
         }
-        // The recorder has failed, or the command under it: what was recorded is kept, and the reason passed on.
+        // The recorder or its command failed: the recorded data is kept, and the reason is passed on.
         Ok(outcome) => {
             let failure = target::agent_failure(&outcome.stderr, outcome.status);
             match end {
@@ -123,7 +123,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
 }
 
-/// How the stream becomes what was requested.
+/// The kind of file that was requested.
 pub fn way(args: &RecordArgs) -> Result<Way, Failure> {
     Ok(match anonymous::key(&args.anonymize)? {
         Some(key) => Way::Anonymize { key, file: args.anonymize.anonymize_key.clone() },
@@ -132,7 +132,7 @@ pub fn way(args: &RecordArgs) -> Result<Way, Failure> {
     })
 }
 
-/// What the agent says of a command that it could not start, and the command's status.
+/// The agent's message about a command that it could not start, and the exit status.
 fn never_ran<'a>(args: &RecordArgs, outcome: &'a JobOutcome) -> Option<(&'a str, i32)> {
     let says = format!("{}: cannot be run: ", args.command.first()?);
     let lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix("flashscope-agent: "));
@@ -140,14 +140,14 @@ fn never_ran<'a>(args: &RecordArgs, outcome: &'a JobOutcome) -> Option<(&'a str,
     Some((line, outcome.command.filter(|status| matches!(status, 126 | 127))?))
 }
 
-/// Whether stdin is a file or a pipe: a terminal and /dev/null lose nothing where it is not read.
+/// Whether stdin is a file or a pipe with data. A terminal or /dev/null loses nothing if it is not read.
 fn stdin_holds_something() -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     std::fs::metadata("/proc/self/fd/0")
         .is_ok_and(|meta| meta.is_file() && meta.len() > 0 || meta.file_type().is_fifo())
 }
 
-/// A recording that a limit ended. At its size it is what was requested; before a full disk it is shorter than that.
+/// A recording that a limit ended. At --max-size it is as requested; before a full disk it is shorter.
 fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal) -> Result<(), Failure> {
     finished.says.iter().for_each(|line| flashscope_output::note(line));
     summarise(&finished.path, terminal)?;
@@ -165,7 +165,7 @@ fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal
     }
 }
 
-/// What is recorded where nothing else is requested.
+/// Default events.
 fn events(args: &RecordArgs) -> String {
     match args.events.as_slice() {
         [] if args.source == Source::Flashmon || !args.mtd.is_empty() || !args.detail.is_empty() => "flash".to_owned(),
@@ -190,7 +190,7 @@ fn filters(args: &RecordArgs, option: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The agent's own options; it checks what they mean.
+/// The agent's options; the agent checks their values.
 pub fn argv(args: &RecordArgs) -> Vec<String> {
     let mut argv = vec!["record".to_owned(), "--events".to_owned(), events(args)];
     let mut option = |name: &str, value: String| argv.extend([name.to_owned(), value]);
@@ -229,15 +229,15 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     argv
 }
 
-/// What was recorded, in one line, and one more for each thing that is missing from it.
+/// Prints one line about the recording, and one line for each kind of loss.
 pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     if Output::is_through(path) {
-        // It is gone, or another has it.
+        // The file is gone, or another process has it.
         return Ok(());
     }
     let trace = Trace::open(path)?;
     let mut events = 0u64;
-    // Counts the losses too: they need no pass of their own.
+    // Also counts the losses, so that they need no pass of their own.
     trace.for_each_pair(&mut |pair| events += u64::from(pair.record.is_some_and(|record| record.buffer != "tasks")))?;
     terminal.line(&format!(
         "{}: {events} events; see them with: flashscope report {}",
@@ -245,7 +245,7 @@ pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
         shell_path(path)
     ));
     let losses = trace.losses();
-    // The same events, once counted by the kernel and once seen from the data.
+    // The same events: counted by the kernel, and found missing in the data.
     let counted = losses.get(Loss::EventsOverwritten) + losses.get(Loss::EventsDropped) > 0;
     for (loss, count) in losses.iter() {
         let again = counted && loss == Loss::EventsMissedAtGaps;
@@ -256,7 +256,7 @@ pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A writer that flushes nothing late: each write of the agent is on its way to the disk when the next one comes.
+/// An unbuffered writer: each write of the agent goes to the file at once.
 pub fn stream_file(path: &PathBuf) -> Result<impl Write + use<>, Failure> {
     File::create_new(path)
         .map_err(|error| Failure::new(format!("{}: {error}; name another file with --output", path.display())))

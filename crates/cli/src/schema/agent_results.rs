@@ -1,5 +1,5 @@
-//! What the agent's benchmarks print in C (docs/reference/agent.md, "Benchmark results"), which is `result` in the JSON of
-//! `bench sqlite`, `bench postmark` and `bench replay`. These types are its schema alone: a test validates what agents print by it.
+//! The schema of the agent's benchmark output, written in C (docs/reference/agent.md, "Benchmark results"). It is `result` in the JSON of
+//! `bench sqlite`, `bench postmark` and `bench replay`. These types are only for the schema: a test validates the agents' output with it.
 #![allow(dead_code)]
 
 use schemars::JsonSchema;

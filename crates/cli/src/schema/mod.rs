@@ -1,6 +1,6 @@
-//! `schema`: the JSON schema of what a command prints with `--json`.
+//! `schema`: prints the JSON schema of a command's `--json` output.
 //!
-//! Generated from the types that write the JSON. Each object is closed: a member that the schema does not name is an error.
+//! Generated from the types that write the JSON. Each object is closed: a member without an entry in the schema is an error.
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockReport};
 use flashscope_analysis::comparison::COMPARISON_SCHEMA;
@@ -26,26 +26,26 @@ use crate::{advise, bench, board, diff, facts};
 
 pub mod agent_results;
 
-/// Has the names of devices beside their numbers.
+/// The document has device names beside device numbers.
 const NAMED: bool = true;
 const PLAIN: bool = false;
 
-/// A kind of document: which command prints it, and its schema.
+/// A kind of document: the command that prints it, and its schema.
 struct Document {
     name: &'static str,
     printed_by: &'static str,
-    /// The value of its member `schema`, where it has one.
+    /// The value of its member `schema`, if it has one.
     version: Option<u32>,
     schema: fn() -> Schema,
     named: bool,
 }
 
-/// Of what our types write.
+/// The schema of a type that we write.
 fn written<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Of what the agent writes: a member that can be null may be missing.
+/// The schema of the agent's output: a member that can be null may be missing.
 fn read<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>()
 }
@@ -104,7 +104,7 @@ fn of(document: &Document) -> Value {
     schema
 }
 
-/// What is written beside the number of a device.
+/// Adds the names beside device numbers.
 fn beside(schema: &mut Value) {
     if let Some(Value::Object(members)) = schema.get_mut("properties") {
         for (number, name) in NAMES_BESIDE {
@@ -116,7 +116,7 @@ fn beside(schema: &mut Value) {
     below(schema, &mut beside);
 }
 
-/// Nothing but what is named. An object that is put together of several is closed as a whole, its parts are not.
+/// Closes an object. An object that is composed of several is closed as a whole, not in its parts.
 fn close(schema: &mut Value, closed: bool) {
     let Value::Object(object) = schema else { return below(schema, &mut |one| close(one, true)) };
     let parts = ["allOf", "anyOf", "oneOf"].into_iter().any(|kind| object.contains_key(kind));
@@ -141,7 +141,7 @@ fn close_parts(object: &mut Map<String, Value>, closed: bool) {
     }
 }
 
-/// Each schema within one.
+/// Calls `each` for every schema inside a schema.
 fn below(schema: &mut Value, each: &mut dyn FnMut(&mut Value)) {
     match schema {
         Value::Array(all) => all.iter_mut().for_each(each),

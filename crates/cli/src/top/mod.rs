@@ -1,7 +1,7 @@
-//! `top`: what goes on right now, as a table that changes, as lines of JSON, or as a file for Prometheus.
+//! `top`: shows current storage activity as a changing table, as lines of JSON, or as a file for Prometheus.
 //!
-//! The agent records as for `record`; what it sends is kept for a few seconds, and each interval the same analysis as `report`'s
-//! looks at it. So every figure means what it means there.
+//! The agent records like for `record`. Its data is kept for a few seconds, and at each interval analysed like in `report`, so that every
+//! figure has the same meaning.
 
 mod open_files;
 mod screen;
@@ -24,26 +24,26 @@ use crate::progress::Terminal;
 use crate::{output, report, stop, target};
 use screen::Screen;
 
-/// Intervals that are looked at, so that what waits since the one before is known.
+/// Number of analysed intervals: the one before is needed for I/O that was in flight at its end.
 const INTERVALS: u32 = 2;
-/// The agent sends what its rings hold this much later, at most.
+/// Largest delay until the agent sends events from its rings.
 const DRAINED_LATE: Duration = Duration::from_millis(300);
-/// Bytes of events that are kept.
+/// Limit for kept events, bytes.
 const MOST_BYTES: usize = 64 << 20;
-/// Longest recording, some 30 years: an end that the clock can represent.
+/// Longest recording, about 30 years: its end must fit the clock.
 const MOST_SECONDS: f64 = 1e9;
-/// Shortest interval of a picture.
+/// Shortest interval of a snapshot.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// How often a key or a signal is looked for.
+/// Interval for checking keys and signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the recorder's thread and the picture share.
+/// Data that the recorder's thread and the display share.
 struct Shared {
     window: Mutex<StreamWindow>,
     began: Instant,
 }
 
-/// Takes the agent's bytes.
+/// Receives the agent's bytes.
 struct Feed(Arc<Shared>);
 
 impl Write for Feed {
@@ -57,7 +57,7 @@ impl Write for Feed {
     }
 }
 
-/// The recorder ends with the picture as by Ctrl-C, however that ends, and takes its probes with it.
+/// Stops the recorder on drop, like Ctrl-C, so that its probes are removed however the display ends.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -94,7 +94,7 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
         ended.store(true, Ordering::Relaxed);
         let looked = picture.join().unwrap_or_else(|_| Err(Painter::failure()));
         let outcome = ran?;
-        // Asked to end before it listened to signals, the recorder had set nothing up.
+        // The recorder was stopped before it handled signals, so it had set nothing up.
         let ended_early = outcome.status == 128 + 15 && lock(&shared.window).described().is_none();
         if outcome.status != 0 && !(ended_early && stopped) {
             return Err(target::agent_failure(&outcome.stderr, outcome.status));
@@ -126,12 +126,12 @@ fn check(args: &TopArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether these events say which file a bio is of: those of the page cache do.
+/// Whether these events show the file of a bio: only page cache events do.
 fn shows_files(events: &[String]) -> bool {
     events.iter().any(|event| event == "cache" || event.contains(':'))
 }
 
-/// A picture each interval, until the user, a signal, `--duration` or the recorder's end.
+/// Shows a snapshot each interval, until the user, a signal, `--duration` or the recorder's end stops it.
 fn look(
     args: &TopArgs,
     interval: Duration,
@@ -153,11 +153,11 @@ fn look(
             None => std::thread::sleep(LOOK),
         }
     }
-    // Times count from here: before it nothing was recorded.
+    // Times count from here, when recording began.
     let Some(begun) = begun else { return Ok(()) };
     let until = args.duration.map(|seconds| begun.saturating_add(Duration::from_secs_f64(seconds)));
     let mut next = begun + interval;
-    // The recorder looks for paths when it ends. Of this machine those of open files are known before.
+    // The recorder looks up paths at its end. On this machine, paths of open files are looked up during the recording.
     let painter = Painter::begin(Arc::clone(shared), args.target.target == "local");
     let shown = |snapshot: TopSnapshot, screen: &mut Option<Screen>| {
         if let Some(path) = &args.prometheus {
@@ -182,7 +182,7 @@ fn look(
         if now >= next && !is_asked {
             next += interval;
             if next < now {
-                // It took longer than the interval: nothing is made up for.
+                // The analysis took longer than the interval: skipped intervals are not made up for.
                 next = now + interval;
             }
             painter.ask(Ask { now, time: now - begun, interval: now - last, with_apps: with_apps(&screen) })?;
@@ -203,7 +203,7 @@ fn look(
             }
         }
     }
-    // A screen goes at once, whatever was to be drawn on it.
+    // Leave the screen at once, whatever is being drawn.
     let had_apps = with_apps(&screen);
     drop(screen.take());
     if !args.json && args.prometheus.is_none() {
@@ -212,7 +212,7 @@ fn look(
     if is_asked {
         shown(painter.wait()?, &mut screen)?;
     }
-    // What came since the last picture; of a shorter time the rates would say little.
+    // A last snapshot, unless the time is too short for useful rates.
     let now = shared.began.elapsed();
     if now - last >= SHORTEST {
         painter.ask(Ask { now, time: now - begun, interval: now - last, with_apps: had_apps })?;
@@ -221,7 +221,7 @@ fn look(
     Ok(())
 }
 
-/// What a picture is of.
+/// The range of a snapshot.
 struct Ask {
     now: Duration,
     time: Duration,
@@ -229,8 +229,8 @@ struct Ask {
     with_apps: bool,
 }
 
-/// Makes pictures in a thread of its own. On a busy machine one takes seconds, and a key that comes meanwhile is not kept waiting.
-/// A picture that nobody waits for ends with the program.
+/// Makes snapshots in its own thread. On a busy machine one takes seconds; keys must not wait for it. An unfinished snapshot ends with the
+/// program.
 struct Painter {
     requests: mpsc::Sender<Ask>,
     pictures: mpsc::Receiver<Result<TopSnapshot, Failure>>,
@@ -259,7 +259,7 @@ impl Painter {
         self.requests.send(what).map_err(|_| Painter::failure())
     }
 
-    /// The picture that was asked for, if it is made.
+    /// The requested snapshot, if it is finished.
     fn finished(&self) -> Result<Option<TopSnapshot>, Failure> {
         match self.pictures.try_recv() {
             Ok(snapshot) => snapshot.map(Some),
@@ -277,8 +277,8 @@ impl Painter {
     }
 }
 
-/// What was queued and was in no snapshot before: each bio is in one. `shown_until`: up to where the events of each CPU were shown.
-/// The recorder reads one CPU after the other, so that an event of one may come behind later ones of another.
+/// A snapshot of I/O queued since the previous one, so that each bio is in exactly one. `shown_until`: for each CPU, the time up to which
+/// its events were shown. The recorder reads one CPU after the other, so an event of one CPU may come after later events of another.
 fn snapshot(
     shared: &Shared,
     now: Duration,
@@ -316,9 +316,9 @@ fn snapshot(
     Ok(TopSnapshot { dropped, ..snapshot.lacking(shows_cache) })
 }
 
-/// Takes an event as shown. Whether it was not before.
+/// Marks an event as shown. Returns whether it was new.
 fn is_new(shown_until: &mut Vec<Option<TimeNs>>, event: &Event) -> bool {
-    // Marks come beside the events of the CPUs, before those that have not been read yet.
+    // Marks are separate from the CPUs' events and come before events that have not been read yet.
     if matches!(event.kind, EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Mark { .. }) {
         return false;
     }
@@ -333,7 +333,7 @@ fn is_new(shown_until: &mut Vec<Option<TimeNs>>, event: &Event) -> bool {
     is_new
 }
 
-/// Replaces the file whole: the collector never sees half of it.
+/// Replaces the file by rename, so that the collector never reads an incomplete one.
 fn keep(path: &Path, snapshot: &TopSnapshot) -> Result<(), Failure> {
     output::write(path, prometheus(snapshot).as_bytes(), &[], "--prometheus")
 }
@@ -365,7 +365,7 @@ mod tests {
         (0..).zip(frames).flat_map(|(n, (kind, payload))| encode_frame(kind, 0, n, payload)).collect()
     }
 
-    /// What a CPU has recorded: a bio of 4 KiB at each of these times.
+    /// The records of a CPU: a bio of 4 KiB at each of these times.
     fn bios(cpu: u8, times: &[u64]) -> Vec<u8> {
         let mut encoder = Encoder::new(Layout::of(Endian::Little, 8, 4096));
         for &time in times {
@@ -379,7 +379,7 @@ mod tests {
         encode_frame(6, 0, 0, &[&[cpu, 0, 0, 0][..], &page].concat())
     }
 
-    /// The recorder reads CPU 0, then CPU 1: what CPU 0 does meanwhile comes a round later, behind later events of CPU 1.
+    /// The recorder reads CPU 0, then CPU 1. Events on CPU 0 in between come one round later, after later events of CPU 1.
     #[test]
     fn each_bio_is_in_one_picture_however_its_cpu_is_read() {
         let second = Duration::from_secs;
@@ -390,7 +390,7 @@ mod tests {
         for (now, rounds) in [(1, [bios(0, &[100]), bios(1, &[90, 300])]), (2, [bios(0, &[200, 310]), bios(1, &[305])])]
         {
             rounds.iter().for_each(|bytes| lock(&shared.window).push(bytes, second(now)));
-            // And again with nothing new.
+            // And again without new events.
             for _ in 0..2 {
                 let top = snapshot(&shared, second(now), (second(now), second(1)), false, &mut shown_until)
                     .expect("a picture");
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(written, [3.0 * 4096.0, 0.0, 3.0 * 4096.0, 0.0]);
     }
 
-    /// While a picture takes its time (here it cannot have the window), keys are looked at.
+    /// While a snapshot is being made (here it cannot lock the window), keys are handled.
     #[test]
     fn a_picture_in_the_making_keeps_nobody_waiting() {
         let second = Duration::from_secs;

@@ -1,4 +1,4 @@
-//! Paths of open and mapped files of this machine, as /proc has them.
+//! Paths of open and mapped files on this machine, from /proc.
 
 use flashscope_report::top::TopRow;
 use flashscope_trace::{Device, FileId};
@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// Open and mapped files that are looked at for one picture. What lies beyond keeps its inode for a name.
+/// Limit for open and mapped files per snapshot. Further files are shown by inode.
 const MOST_LOOKED_AT: usize = 1 << 16;
 
-/// Gives files without a path the one under which a process has them open now. What was open before is not kept: an inode's number may
-/// be another file's by then.
+/// Gives files without a path the path under which a process has them open now. Earlier paths are not kept, because an inode number may
+/// belong to another file by then.
 pub fn name(rows: &mut [TopRow]) {
     let is_unnamed = |row: &TopRow| !row.label.as_deref().is_some_and(|label| label.starts_with('/'));
     let wanted: Vec<(&mut TopRow, FileId)> = rows
@@ -29,7 +29,7 @@ pub fn name(rows: &mut [TopRow]) {
     }
 }
 
-/// Nothing here asks a file system for anything: one that hangs would hold `top` up.
+/// Makes no calls to the file systems themselves: one that hangs would block `top`.
 fn look(wanted: &HashSet<FileId>) -> HashMap<FileId, String> {
     let mut paths = HashMap::new();
     let mut keep = |device: Device, inode: u64, path: &str| {
@@ -75,13 +75,13 @@ fn mapping(line: &str) -> Option<(Device, u64, &str)> {
     Some((Device::new(number(major)?, number(minor)?), inode, path))
 }
 
-/// Mount and inode of a descriptor; the inode since Linux 5.14 (fs/proc/fd.c).
+/// Mount id and inode of a descriptor; the inode is there since Linux 5.14 (fs/proc/fd.c).
 fn opened(info: &str) -> Option<(u64, u64)> {
     let value = |key: &str| info.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
     Some((value("mnt_id:")?, value("ino:")?))
 }
 
-/// `28 1 254:0 / / rw,relatime - ext4 /dev/vda rw`: the mount's number and its device.
+/// `28 1 254:0 / / rw,relatime - ext4 /dev/vda rw`: mount id and device.
 fn mount(line: &str) -> Option<(u64, Device)> {
     let mut words = line.split(' ');
     let number = words.next()?.parse().ok()?;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn an_open_file_gets_its_path() {
         use std::os::unix::fs::MetadataExt as _;
-        // Mapped by this test, on whatever file system it lies.
+        // Mapped by this test, on any file system.
         let own = std::env::current_exe().expect("a path");
         let inode = fs::metadata(&own).expect("known").ino();
         let maps = fs::read_to_string("/proc/self/maps").expect("readable");

@@ -1,4 +1,4 @@
-//! The picture of `top` in a terminal, and its keys. The terminal is put back however it ends.
+//! The screen of `top` in a terminal, and its keys. The terminal is restored however the screen ends.
 
 use std::io::{self, IsTerminal as _, Stdout};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
 use crate::failure::Failure;
 
-/// By what rows are sorted, most first.
+/// Sort orders of rows, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Bytes,
@@ -42,16 +42,16 @@ impl Sort {
     }
 }
 
-/// What the user has chosen; no terminal is needed for it.
+/// The user's choices, independent of a terminal.
 #[derive(Debug, Default)]
 struct Choice {
     by: usize,
     sort: usize,
     filter: String,
-    /// The filter is being typed.
+    /// The user is typing the filter.
     typing: bool,
     paused: bool,
-    /// Only this process, and its files.
+    /// Show only this process and its files.
     only: Option<String>,
     selected: usize,
 }
@@ -61,7 +61,7 @@ impl Choice {
         TopBy::ALL[self.by]
     }
 
-    /// The rows to show, in their order.
+    /// The rows to show, in order.
     fn rows<'a>(&self, snapshot: &'a TopSnapshot) -> Vec<&'a TopRow> {
         let filter = self.filter.to_lowercase();
         let shown = |row: &&TopRow| {
@@ -78,7 +78,7 @@ impl Choice {
         rows
     }
 
-    /// Takes a key. `Break`: the user has had enough.
+    /// Handles a key. `Break`: the user quits.
     fn key(&mut self, code: KeyCode, modifiers: KeyModifiers, rows: &[String]) -> ControlFlow<()> {
         if code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL) {
             return ControlFlow::Break(());
@@ -115,7 +115,7 @@ impl Choice {
     }
 }
 
-/// Puts the terminal back when it goes, also where the picture fails.
+/// Restores the terminal on drop, also after an error.
 struct Raw;
 
 impl Drop for Raw {
@@ -124,13 +124,13 @@ impl Drop for Raw {
     }
 }
 
-/// The terminal as it was. A failure cannot be reported any more.
+/// Restores the terminal. Errors cannot be reported any more.
 pub fn put_back() {
     _ = disable_raw_mode();
     _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
 }
 
-/// See the module.
+/// The screen and its state.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     _raw: Raw,
@@ -156,12 +156,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Whether rows by application are looked at: they take the analysis a second time.
+    /// Whether rows by application are shown: they need a second analysis.
     pub fn shows_apps(&self) -> bool {
         self.choice.by() == TopBy::App
     }
 
-    /// Shows what the last interval brought, unless the picture is paused.
+    /// Shows the last interval's snapshot, unless the screen is paused.
     pub fn show(&mut self, snapshot: TopSnapshot) -> Result<(), Failure> {
         if !self.choice.paused {
             self.snapshot = Some(snapshot);
@@ -169,10 +169,10 @@ impl Screen {
         self.draw()
     }
 
-    /// Takes the keys that come in so long. `Break`: the user has had enough, or the terminal has gone.
+    /// Handles keys for this time. `Break`: the user quits, or the terminal is gone.
     pub fn keys(&mut self, wait: Duration) -> Result<ControlFlow<()>, Failure> {
         std::thread::sleep(wait);
-        // crossterm (0.29) waits for a key of a terminal that has hung up without an end, and takes a whole CPU for it.
+        // crossterm (0.29) waits without end for a key from a terminal that has hung up, and uses a whole CPU for it.
         if !io::stdout().is_terminal() {
             return Ok(ControlFlow::Break(()));
         }
@@ -228,7 +228,7 @@ fn draw(
         ];
         frame.render_widget(Paragraph::new(why).wrap(Wrap { trim: true }), body);
     }
-    // Each view has the columns that its rows have figures for.
+    // Each view has only columns for which its rows have figures.
     let (heads, lengths): (&[&str], &[u16]) = match choice.by() {
         TopBy::Process | TopBy::App => (&["syncs", "err", "waits for"], &[6, 5, 0]),
         TopBy::File => (&["used by"], &[0]),
@@ -237,7 +237,7 @@ fn draw(
     let lengths: Vec<u16> = [0, 11, 11, 7, 9, 9].into_iter().chain(lengths.iter().copied()).collect();
     let heads =
         [choice.by().name(), "read/s", "written/s", "IOPS", "p50", "p99"].into_iter().chain(heads.iter().copied());
-    // What is left is the name's, three parts of five where there is another name in the row.
+    // The rest of the width is for the name, or three fifths of it if the row has a second name.
     let fixed: u16 = lengths.iter().sum::<u16>() + lengths.len() as u16 - 1;
     let free = usize::from(body.width.saturating_sub(fixed));
     let name_width = if lengths.ends_with(&[0]) { free * 3 / 5 } else { free };
@@ -291,7 +291,7 @@ fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> 
     vec![Line::from(first), Line::from(second)]
 }
 
-/// Whether `dd (7)` is one of the processes that are called `dd`.
+/// Whether `dd (7)` is one of the processes named `dd`.
 fn is_of(process: &str, name: &str) -> bool {
     process.strip_prefix(name).is_some_and(|number| number.is_empty() || number.starts_with(" ("))
 }
@@ -300,7 +300,7 @@ fn shown_name(row: &TopRow) -> &str {
     row.label.as_deref().unwrap_or(&row.name)
 }
 
-/// What fits: of a path its end, which names the file.
+/// The part of a name that fits; of a path its end, which has the file name.
 fn fitted(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width || !name.starts_with('/') {
@@ -389,7 +389,7 @@ mod tests {
         picture.lines().filter_map(|line| names.into_iter().find(|name| line.starts_with(name))).collect()
     }
 
-    /// A name is shown as it is or with escapes; none acts, joins two lines or takes the row of another one.
+    /// A name is shown unchanged or escaped; it can neither control the terminal, nor join lines, nor cover another row.
     #[test]
     fn names_act_nowhere_on_the_screen() {
         let names = [
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(order(&picture(&choice, &top)), ["app", "dd"]);
         assert!(press(&mut choice, &top, &[KeyCode::Char('/'), KeyCode::Char('D'), KeyCode::Enter]));
         assert_eq!(order(&picture(&choice, &top)), ["dd"]);
-        // Enter shows the files of the row's process.
+        // Enter shows the files of the selected process.
         assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Down, KeyCode::Enter]));
         assert_eq!((choice.only.as_deref(), choice.by()), (Some("dd"), TopBy::File));
         let files = picture(&choice, &top);
@@ -463,13 +463,13 @@ mod tests {
         assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Char('g')]));
         let devices = picture(&choice, &top);
         assert!(devices.contains("sda (ext4, /data)") && !devices.contains("8:0"), "{devices}");
-        // Rows are found by either name.
+        // Rows match by either name.
         for name in ["8:0", "SDA"] {
             choice.filter = name.to_owned();
             assert_eq!(choice.rows(&top).len(), 1, "{name}");
         }
         choice.filter.clear();
-        // While a filter is typed, q is a letter.
+        // While the filter is typed, q is a letter.
         assert!(press(&mut choice, &top, &[KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Esc]));
         assert!(!press(&mut choice, &top, &[KeyCode::Char('q')]));
     }
