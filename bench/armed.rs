@@ -1,6 +1,6 @@
-//! What an armed trigger of the flight recorder costs the processor of a board at 5,000 requests a second, in guest time: a process of
-//! the class idle counts what is left beside a paced load, with nothing, with a recorder whose ring is read at its end, and with
-//! triggers on top of that. The difference of the last two is the triggers' own.
+//! The processor time that armed triggers of the flight recorder cost on a board at 5,000 requests a second, in guest time. A process of
+//! the class idle counts the remaining time beside a paced load: without a recorder, with a recorder whose ring is read at its end, and
+//! with triggers added. The difference of the last two is the cost of the triggers.
 
 use flashscope_tests::{Booted, Plan, TempDir, work};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ const BOARD: &str = "armv7-blk";
 const KERNEL: &str = "6.1";
 const RATE: u64 = 5000;
 const SECONDS: u64 = 4;
-/// Of a core.
+/// Percent of a core.
 const BOUND_PERCENT: f64 = 1.0;
 
-/// A name, and the recorder's options; none: nothing records. Each armed one follows what it is compared with.
+/// Name and options of a recorder; empty: no recorder. Each armed one follows the recorder that it is compared with.
 const RECORDERS: [(&str, &str); 6] = [
     ("nothing", ""),
     ("block", "--mode ring --events block"),
@@ -21,7 +21,7 @@ const RECORDERS: [(&str, &str); 6] = [
     ("auto", "--mode ring --events auto"),
     ("auto, armed d2c error", "--events auto --trigger d2c>500ms --trigger error"),
 ];
-/// What an armed recorder is compared with.
+/// Index of the recorder that an armed one is compared with.
 const BASES: [Option<usize>; RECORDERS.len()] = [None, None, Some(1), Some(1), None, Some(4)];
 
 fn boot() -> Booted {
@@ -51,7 +51,7 @@ pub fn run() -> Value {
     let booted = boot();
     let turns = |step: &str| booted.json(step)["turns"].as_u64().expect("turns") as f64;
     let alone = turns("alone");
-    // What the processor has left, percent of a core.
+    // Remaining processor time, percent of a core.
     let left: Vec<f64> = (0..RECORDERS.len()).map(|at| 100.0 * turns(&format!("load{at}")) / alone).collect();
     let mut rows = Vec::new();
     for (at, (name, options)) in RECORDERS.iter().enumerate() {

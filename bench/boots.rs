@@ -1,4 +1,4 @@
-//! From power-on to the first command of a plan, and to power-off.
+//! Time from power-on to the first command of a plan, and to power-off.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const TIMES: usize = 3;
 
-/// Notes when the board says that it begins its first `run`.
+/// Notes the time of the first `run` on the board.
 struct FirstCommand {
     began: Instant,
     at: Mutex<Option<Duration>>,
@@ -51,7 +51,7 @@ pub fn run() -> Value {
             first.push(watch.at.into_inner().expect("one thread").unwrap_or(outcome.wall).as_secs_f64());
             off.push(outcome.wall.as_secs_f64());
         }
-        // The promise is armv7's alone: an x86 guest measures its clocks against one another when it boots.
+        // Only armv7 repeats exactly: an x86 guest measures its clocks against each other when it boots.
         if name == "armv7" {
             assert!(
                 guest.iter().all(|ns| *ns == guest[0]),
@@ -76,7 +76,7 @@ pub fn run() -> Value {
     json!({ "method": "power-on of a fresh board to the first `run` of its plan, three boots of one image", "boots": results })
 }
 
-/// Every kernel of armv7, and the default kernel of the other boards, which are slower.
+/// All kernels of armv7, and the default kernels of the other, slower boards.
 fn boots() -> impl Iterator<Item = (String, String)> {
     flashscope_tests::boards_and_kernels().into_iter().filter(|(name, line)| {
         name == "armv7" || board::load(name).is_ok_and(|b| b.kernels.iter().any(|k| k.default && k.name == *line))

@@ -1,11 +1,11 @@
-//! Bytes of an event: in the kernel's ring, in the stream, in trace.dat.
+//! Size of an event in the kernel's ring, in the stream, and in trace.dat.
 
 use serde_json::{Value, json};
 
 use crate::cost::{DEFAULTS, measure};
 use crate::tracer::to_json;
 
-/// Enough that what is written once (facts, formats) is a small part.
+/// Enough reads that data written once (facts, formats) is a small part.
 const READS: u64 = 20_000;
 
 pub fn run() -> Value {

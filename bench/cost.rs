@@ -1,110 +1,110 @@
-//! What the tracer costs a 2 KB raw page read, in guest time: one boot, the same reads untraced and under each setting.
+//! The tracer's cost per raw page read of 2 KB, in guest time: one boot, the same reads without the tracer and with each setting.
 //!
-//! The interval is the benchmark's whole one, from the begin of its first read to the end of its last, so that what the
-//! recorder does between reads (draining, writing frames) is charged as well. `tests/cost.rs` holds these figures to the
-//! promised bound, and `make bench` prints them; both measure with this file.
+//! The interval is the whole time from the beginning of the first read to the end of the last one. So the recorder's work between reads
+//! (draining, writing frames) counts too. `tests/cost.rs` compares these figures with the promised bound, and `make bench` prints them;
+//! both use this file.
 
 use flashscope_tests::{Plan, TempDir, raw};
 use flashscope_trace::dat;
 
-/// Bytes of one page of the boards' chip (`chips/`).
+/// Size of a page of the boards' chip (`chips/`), bytes.
 pub const PAGE: u64 = 2048;
 
-/// A recorder's options, and what to call them.
+/// A recorder's options, and their name in results.
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub name: &'static str,
     pub options: &'static str,
-    /// Flash reads are among its events.
+    /// Its events include flash reads.
     pub flash: bool,
 }
 
-/// Both modes with default options: what the bound is promised for.
+/// Both modes with default options, for which the bound is promised.
 pub const DEFAULTS: &[Setting] = &[
     Setting { name: "ring", options: "--mode ring", flash: true },
     Setting { name: "stream", options: "--mode stream", flash: true },
 ];
 
-/// The same reads once.
+/// One series of reads.
 #[derive(Clone, Debug)]
 pub struct Reads {
     pub name: String,
     /// `None`: no recorder ran.
     pub options: Option<String>,
     pub count: u64,
-    /// From the first read's begin to the last one's end.
+    /// Time from the beginning of the first read to the end of the last one.
     pub interval_ns: u64,
-    /// Inside the reads alone.
+    /// Time inside the reads only.
     pub read_ns: u64,
     pub min_ns: u64,
     pub max_ns: u64,
-    /// Flash reads that the trace holds of this interval.
+    /// Flash reads of this interval in the trace.
     pub seen: u64,
-    /// What the recording lost, of any kind.
+    /// Losses of the recording, of any kind.
     pub lost: u64,
     pub stream: StreamBytes,
-    /// The recording as a trace.dat.
+    /// Size of the recording as a trace.dat.
     pub trace_dat_bytes: u64,
 }
 
-/// What a recorder sent.
+/// Sizes in a recorder's stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamBytes {
-    /// Frames of any kind, headers included.
+    /// All frames, headers included.
     pub total: u64,
-    /// Frames that hold ring sub-buffers of the events, headers included.
+    /// Frames with ring sub-buffers of events, headers included.
     pub data: u64,
     pub sub_buffers: u64,
-    /// Committed bytes in them: the events (and the ring's own time marks) without sub-buffer headers.
+    /// Committed bytes in them: the events (and the ring's time marks) without sub-buffer headers.
     pub events: u64,
-    /// Sub-buffers that had left when the reads ended.
+    /// Sub-buffers that were sent before the reads ended.
     pub drained: u64,
 }
 
-/// What one boot measured.
+/// The measurements of one boot.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub board: String,
     pub kernel: String,
     pub release: String,
     pub untraced: Reads,
-    /// The same after every recorder has ended: what recorders leave behind shows here.
+    /// The same reads after every recorder has ended, which shows lasting effects of recorders.
     pub untraced_again: Reads,
     pub settings: Vec<Reads>,
 }
 
 impl Measured {
-    /// The quieter of the two untraced runs: whatever else the kernel did meanwhile would be taken off the tracer's cost.
+    /// The shorter of the two untraced runs: other work of the kernel during a run would reduce the tracer's cost.
     pub fn baseline(&self) -> &Reads {
         std::cmp::min_by_key(&self.untraced, &self.untraced_again, |reads| reads.interval_ns)
     }
 
-    /// What a page read takes untraced, inside the read alone.
+    /// Time of an untraced page read, inside the read only.
     pub fn page_read_ns(&self) -> f64 {
         self.baseline().read_ns as f64 / self.baseline().count as f64
     }
 
-    /// By how much the two untraced runs differ, in percent of a page read.
+    /// Difference of the two untraced runs, percent of a page read.
     pub fn baseline_spread_percent(&self) -> f64 {
         (self.cost_percent(&self.untraced) - self.cost_percent(&self.untraced_again)).abs()
     }
 
-    /// What one page read costs more than untraced, whatever the time went into.
+    /// Additional time of one page read compared with untraced, for any reason.
     pub fn cost_ns(&self, reads: &Reads) -> f64 {
         (reads.interval_ns as f64 - self.baseline().interval_ns as f64) / reads.count as f64
     }
 
-    /// The same in percent of an untraced page read (not of the interval, which holds the benchmark's own work too).
+    /// The same in percent of an untraced page read (not of the interval, which includes the benchmark's own work).
     pub fn cost_percent(&self, reads: &Reads) -> f64 {
         100.0 * self.cost_ns(reads) / self.page_read_ns()
     }
 }
 
-/// Boots once and reads `count` pages untraced, under each setting, and untraced again.
+/// Boots once and reads `count` pages: untraced, with each setting, and untraced again.
 pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> Measured {
     let mut plan = Plan::new(board, kernel);
-    // 7.2 has work in the background some seconds after boot: a baseline with that in it would hide the tracer's cost. Idle
-    // time passes at once on a board. The first run pays for what is loaded once.
+    // 7.2 works in the background some seconds after boot; a baseline with that work would hide the tracer's cost. Idle time on a board
+    // passes at once. The first run loads programs, so it is not measured.
     plan.lines = vec![raw("warm", 200, PAGE, ""), "sleep 10000".to_owned(), raw("untraced", count, PAGE, "")];
     for setting in settings {
         plan.lines.push(format!("record-start {}", setting.options));
@@ -160,16 +160,16 @@ pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> M
     }
 }
 
-/// Adds up the frames of the source `recorder` in a port's file. What the step `reader` printed comes right after its end,
-/// and so divides what was drained meanwhile from the rest.
+/// Adds up the frames of the source `recorder` in a port's file. The output of the step `reader` comes right after the step's end, so it
+/// separates the data drained before from the rest.
 fn stream_bytes(port: &[u8], recorder: u16, reader: u16) -> StreamBytes {
     // agent/protocol.h: sizeof(struct fs_frame), FS_DATA_FOLDED, FS_OUTPUT, sizeof(struct fs_data).
     const HEADER: usize = 20;
     const DATA: u16 = 16;
     const OUTPUT: u16 = 10;
     const DATA_HEAD: usize = 4;
-    // kernel/trace/ring_buffer.c, struct buffer_data_page: a 64-bit time, then `commit`, whose low 20 bits are the bytes
-    // in use after the header (the boards are little-endian).
+    // kernel/trace/ring_buffer.c, struct buffer_data_page: a 64-bit time, then `commit`, whose low 20 bits are the used bytes after the
+    // header (the boards are little-endian).
     const COMMIT: usize = 8;
     const COMMIT_MASK: u32 = 0xf_ffff;
 
@@ -185,7 +185,7 @@ fn stream_bytes(port: &[u8], recorder: u16, reader: u16) -> StreamBytes {
         reading &= !(source == reader && kind == OUTPUT);
         if source == recorder {
             bytes.total += frame;
-            // The instance of the events is 0 (FS_INSTANCE_MAIN); names of tasks are in another.
+            // Instance 0 has the events (FS_INSTANCE_MAIN); another one has task names.
             if kind == DATA && u16_at(payload + 2) == 0 {
                 bytes.data += frame;
                 bytes.sub_buffers += 1;

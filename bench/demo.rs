@@ -1,4 +1,4 @@
-//! The demo's wall time by phase: as it is used, and from nothing.
+//! Wall time of the demo by phase: in normal use, and with an empty cache.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ pub fn run(cold: bool) -> Value {
     result
 }
 
-/// Runs a command to its end; wall seconds.
+/// Runs a command to its end; returns wall seconds.
 fn timed(command: &mut Command) -> f64 {
     let began = Instant::now();
     let status = command.current_dir(top()).stdout(Stdio::null()).status().expect("the command starts");
@@ -27,8 +27,8 @@ fn timed(command: &mut Command) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-/// What `make demo` does, with an empty cache, no agents and no target directory. Packages are not installed again, and
-/// cargo's registry keeps the sources that it has.
+/// Runs `make demo` with an empty cache, without agents and target directory. Packages are not installed again, and cargo's registry keeps
+/// its sources.
 fn from_nothing() -> Value {
     let temp = TempDir::new("bench-cold");
     let (cache, target, agents) = (temp.path().join("cache"), temp.path().join("target"), temp.path().join("agents"));
@@ -56,7 +56,7 @@ fn from_nothing() -> Value {
     })
 }
 
-/// Seconds since the demo's start of one group's figures.
+/// Times of one group's figures, in seconds since the demo's start.
 #[derive(Default)]
 struct Group {
     image_built: Option<f64>,
@@ -76,7 +76,7 @@ fn demo(command: &mut Command, what: &str) -> Value {
     for line in BufReader::new(child.stderr.take().expect("piped")).lines() {
         let at = began.elapsed().as_secs_f64();
         let line = line.expect("progress is text");
-        // "[  0.1 s] GROUP: what": the time is the command's own; ours counts from its start.
+        // "[  0.1 s] GROUP: what": the time counts from the command's start; ours counts from the demo's start.
         let text = line.split_once("] ").map_or(line.as_str(), |(_, text)| text);
         log.push(json!([(at * 1000.0).round() / 1000.0, without_top(text)]));
         let Some((id, what)) = text.split_once(": ") else { continue };
@@ -122,7 +122,7 @@ fn demo(command: &mut Command, what: &str) -> Value {
     })
 }
 
-/// Paths in a committed file begin at the tree's top.
+/// Makes paths in a committed file relative to the top of the tree.
 fn without_top(text: &str) -> String {
     text.replace(&*Path::new(&top()).to_string_lossy(), ".")
 }

@@ -1,4 +1,4 @@
-//! Where figures were taken: enough to judge wall times, and nothing that names this machine.
+//! Describes the machine of a measurement: enough to judge wall times, without identifying the machine.
 
 use std::process::Command;
 
@@ -16,14 +16,14 @@ fn field(text: &str, name: &str, separator: char) -> Option<String> {
         .map(|(_, value)| value.trim().trim_matches('"').to_owned())
 }
 
-/// First line of what a command prints.
+/// First line of a command's output.
 fn first_line(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).current_dir(flashscope_tests::top()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().filter(|_| output.status.success()).map(|line| line.trim().to_owned())
 }
 
-/// In UTC.
+/// Today's date in UTC.
 pub fn today() -> String {
     first_line("date", &["-u", "+%F"]).unwrap_or_else(|| "undated".to_owned())
 }
@@ -39,7 +39,7 @@ pub fn describe() -> Value {
         "memory_kib": field(&text("/proc/meminfo"), "MemTotal", ':')
             .and_then(|value| value.split(' ').next().and_then(|n| n.parse::<u64>().ok())),
         "system": field(&text("/etc/os-release"), "PRETTY_NAME", '='),
-        // The version alone: what follows it may name who built it.
+        // Only the version: the rest may name its builder.
         "kernel": text("/proc/sys/kernel/osrelease").trim().split('-').next(),
     })
 }

@@ -1,7 +1,6 @@
-//! `make bench`: what boots, the demo and the tracer cost. A table on stdout, raw results in bench/runs/.
+//! `make bench`: measures boots, the demo and the tracer. A table on stdout, raw results in bench/runs/.
 //!
-//! Guest times are exact and repeat anywhere. Wall times depend on this machine and on what else it does; the raw file
-//! names the machine and its load.
+//! Guest times are exact and repeat anywhere. Wall times depend on the machine and its load, which the raw file states.
 
 mod armed;
 mod boots;
@@ -31,18 +30,18 @@ const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,p
 struct Options {
     cold: bool,
     only: Vec<String>,
-    /// Page reads a tracer setting is measured with.
+    /// Number of page reads for each tracer setting.
     reads: u64,
-    /// Rounds of `overhead`.
+    /// Number of rounds of `overhead`.
     rounds: usize,
     date: String,
     what: String,
     output: PathBuf,
     /// File systems of `same-work`; empty: all.
     places: Vec<String>,
-    /// Places of `same-work` that the raw file has are taken from there.
+    /// Keep the results of `same-work` for places that are in the raw file.
     resume: bool,
-    /// Where the page of `same-work` goes.
+    /// Path of the page of `same-work`.
     page: Option<PathBuf>,
 }
 
@@ -95,7 +94,7 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-/// Becomes a part of a file's name.
+/// A word that becomes part of a file's name.
 fn file_word(option: &str, text: String) -> Result<String, String> {
     match !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.') {
         true => Ok(text),
@@ -103,7 +102,7 @@ fn file_word(option: &str, text: String) -> Result<String, String> {
     }
 }
 
-/// As it was called, without this machine's paths.
+/// The command line without paths of this machine.
 fn command() -> String {
     let mut words = vec!["bench/run".to_owned()];
     for arg in std::env::args().skip(1) {
@@ -151,7 +150,7 @@ fn main() -> ExitCode {
             eprintln!("bench/run: {}: {error}; name another file with --page", page.display());
             return ExitCode::FAILURE;
         }
-        // After each part: what has been measured stays, should a later one fail.
+        // Written after each part, so that results stay if a later part fails.
         let written =
             std::fs::create_dir_all(&options.output).and_then(|()| std::fs::write(&path, format!("{file:#}\n")));
         if let Err(error) = written {

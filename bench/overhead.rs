@@ -1,6 +1,6 @@
-//! What recording costs fio on this host: throughput and 99th percentile with nothing, under `flashscope record`, `perf record` and
-//! `trace-cmd record`, in turns. Limits: other work on this machine shares its cores and its disk. So each round runs all of
-//! them one after another, and medians of rounds are compared; the raw file has every run.
+//! The cost of recording for fio on this host: throughput and 99th percentile without a recorder, with `flashscope record`, `perf record`
+//! and `trace-cmd record`. Limits: other work on this machine shares its cores and its disk. So each round runs all of them in turn, and
+//! medians over rounds are compared; the raw file has every run.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const DEPTHS: [u32; 2] = [1, 32];
 const SECONDS: u32 = 5;
-/// Throughput may fall by so much at depth 1.
+/// Largest allowed loss of throughput at depth 1.
 const BOUND_PERCENT: f64 = 3.0;
 
 const NOTHING: &str = "nothing";
@@ -70,7 +70,7 @@ fn fio(dir: &TempDir, depth: u32) -> Run {
     }
 }
 
-/// fio under a recorder; why there is none.
+/// Runs fio under a recorder; an error says why it could not run.
 fn one(words: &[&str], dir: &TempDir, depth: u32) -> Result<Run, String> {
     let mut recorder = start(words, dir);
     std::thread::sleep(Duration::from_secs(2));
@@ -101,7 +101,7 @@ pub fn run(rounds: usize) -> Value {
     for round in 0..rounds {
         for (at, depth) in DEPTHS.into_iter().enumerate() {
             for turn in 0..RECORDERS.len() {
-                // Another one begins each round: what falls on a time falls on all.
+                // Each round starts with another recorder, so that a disturbance hits all of them.
                 let who = (turn + round) % RECORDERS.len();
                 let Ok(all) = &mut runs[at][who] else { continue };
                 match one(RECORDERS[who].1, &dir, depth) {

@@ -1,5 +1,5 @@
-//! What recording a block device's stages costs: flashscope beside blktrace and trace-cmd, each as it is shipped, on one
-//! board, in guest time. The same fio job runs untraced and under each.
+//! The cost of recording a block device's stages: flashscope, blktrace and trace-cmd with their defaults, on one board, in guest time. The
+//! same fio job runs without a recorder and with each.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 const BOARD: &str = "x86_64";
 const KERNEL: &str = "6.1";
-/// Times that everything is run; the middle one counts.
+/// Repetitions; the median is used.
 const ROUNDS: usize = 3;
 const UNTRACED: &str = "untraced";
-/// Of 4 KiB.
+/// Number of requests of 4 KiB.
 const REQUESTS: u64 = 20_000;
 
 struct Recorder {
     name: &'static str,
-    /// `{device}`: the job's.
+    /// `{device}` is replaced by the job's device.
     command: &'static str,
-    /// What it leaves.
+    /// The recorder's output file.
     file: &'static str,
 }
 
@@ -39,7 +39,7 @@ const RECORDERS: [Recorder; 4] = [
     Recorder { name: "trace-cmd", command: "trace-cmd record -e block -o /tmp/trace.dat", file: "/tmp/trace.dat" },
 ];
 
-/// A device and what fio does to it.
+/// A device and the fio job on it.
 struct Job {
     name: &'static str,
     device: &'static str,
@@ -48,14 +48,14 @@ struct Job {
 }
 
 const JOBS: [Job; 2] = [
-    // A request waits for the device, and the processor idles meanwhile: the usual case.
+    // The usual case: a request waits for the device while the processor is idle.
     Job {
         name: "psync, 100 us a request",
         device: "nullb0",
         settings: &["irqmode=2", "completion_nsec=100000"],
         fio: "--ioengine=psync",
     },
-    // The processor never idles: all that a recorder does makes the job longer.
+    // The processor is never idle, so a recorder's work makes the job longer.
     Job {
         name: "libaio, depth 8, no device time",
         device: "nullb1",
@@ -64,23 +64,23 @@ const JOBS: [Job; 2] = [
     },
 ];
 
-/// One run of fio, or what runs have in the middle.
+/// One run of fio, or the medians of several.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// fio's program, from exec to exit.
+    /// Time of fio's program, from exec to exit.
     job_ns: u64,
-    /// fio's own run time, of whole milliseconds: without the loading of its libraries.
+    /// fio's own run time in whole ms, without loading its libraries.
     fio_ms: u64,
-    /// From the job's end until the recorder has written everything and is gone.
+    /// Time from the job's end until the recorder has written everything and ended.
     after_ns: u64,
 }
 
-/// What a recorder left of the first run.
+/// A recorder's output of the first run.
 struct Left {
     events: u64,
     bytes: u64,
     lost: u64,
-    /// Block events by their action.
+    /// Number of block events by action.
     actions: BTreeMap<String, u64>,
 }
 
@@ -103,7 +103,7 @@ fn boot() -> Booted {
     plan.no_nand = true;
     plan.modules = &["null_blk nr_devices=0"];
     plan.packages = &["fio", "blktrace", "trace-cmd", "busybox-static"];
-    // Without the Python of fio's and blktrace's plotters.
+    // Without Python, which only plotters of fio and blktrace need.
     plan.only_packages = &["fio", "blktrace", "trace-cmd", "busybox", "lib", "zlib1g"];
     for name in ["record.sh", "stop.sh"] {
         let script = std::fs::read(top().join("bench/peers").join(name)).expect("a script");
@@ -145,7 +145,7 @@ fn boot() -> Booted {
     plan.boot()
 }
 
-/// Runs of one recorder, in the order of rounds.
+/// All runs of one recorder, in order of rounds.
 fn runs(booted: &Booted, job: usize, recorder: &str) -> Vec<Run> {
     let one = |round| {
         let name = step("job", job, recorder, round);
@@ -162,14 +162,14 @@ fn runs(booted: &Booted, job: usize, recorder: &str) -> Vec<Run> {
     (0..ROUNDS).map(one).collect()
 }
 
-/// Begin and end of a step that has to have succeeded.
+/// Begin and end of a step that must succeed.
 fn times(booted: &Booted, name: &str) -> (u64, u64) {
     let step = booted.step(name);
     assert_eq!(step.status, Some(0), "{name}: {}", String::from_utf8_lossy(&step.stderr));
     (step.begin_ns.expect("a begin"), step.end_ns.expect("an end"))
 }
 
-/// Each figure's own middle one.
+/// The median of each figure.
 fn middle(runs: &[Run]) -> Run {
     let of = |figure: fn(&Run) -> u64| {
         let mut all: Vec<u64> = runs.iter().map(figure).collect();
@@ -179,17 +179,17 @@ fn middle(runs: &[Run]) -> Run {
     Run { job_ns: of(|run| run.job_ns), fio_ms: of(|run| run.fio_ms), after_ns: of(|run| run.after_ns) }
 }
 
-/// Reads what a recorder left, with our own reader, which knows the losses of each format.
+/// Reads a recorder's output with flashscope's reader, which counts the losses of each format.
 fn left(booted: &Booted, job: usize, recorder: &Recorder) -> Left {
     let get = step("get", job, recorder.name, 0);
-    // The file is fetched by the plan's step behind the one that ended the recorder.
+    // The file is fetched in the step after the one that ended the recorder.
     let after = booted.step(&step("stop", job, recorder.name, 0)).source;
     let mut files = booted.session.steps.iter().filter(|step| step.source > after).flat_map(|step| &step.files);
     let file = files.find(|file| file.path == recorder.file).unwrap_or_else(|| panic!("{get}: no {}", recorder.file));
     let dir = TempDir::new(&get);
     let path = dir.path().join(Path::new(&file.path).file_name().expect("a name"));
     std::fs::write(&path, booted.session.read_file(file, 256 << 20).expect("a whole file")).expect("a directory");
-    // blktrace's recording is named without its CPUs.
+    // The name of blktrace's recording, without the CPU.
     let base = match recorder.name {
         "blktrace" => dir.path().join("peer"),
         _ => path,

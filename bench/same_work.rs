@@ -1,6 +1,6 @@
-//! Our benchmarks beside programs that are not ours, doing the same work on the same board: fio for reads and writes of a
-//! file, Debian's sqlite3 for SELECTs and for filling a table, Debian's postmark. What each made the storage do is counted
-//! below the file system, by one recorder, from the work's begin until nothing of it is left to be written.
+//! Compares our benchmarks with other programs that do the same work on the same board: fio for reads and writes of a file, Debian's
+//! sqlite3 for SELECTs and for filling a table, Debian's postmark. One recorder counts their storage operations below the file system, from
+//! the beginning of the work until all of its data is written.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,13 +20,13 @@ const RECORDS: u64 = 1000;
 const SELECTS: [u64; 2] = [20, RECORDS];
 const POSTMARK: [u64; 2] = [100, 400];
 
-/// Where the work is done.
+/// A file system and its storage.
 struct Place {
     board: &'static str,
     filesystem: &'static str,
     modules: &'static [&'static str],
     mount: &'static [&'static str],
-    /// Kernel threads that work on after a benchmark, as `settle` takes them.
+    /// Kernel threads that work after a benchmark, as arguments of `settle`.
     settle: &'static str,
     events: &'static str,
 }
@@ -90,24 +90,24 @@ impl Who {
     }
 }
 
-/// The same work, by us and by them.
+/// The same work with our benchmark and with the other program.
 struct Work {
     name: &'static str,
     what: String,
     theirs: &'static str,
-    /// Commands, without the step's name. `None`: a verb of the plan instead of a program.
+    /// Commands without the step's name. `None`: a verb of the plan instead of a program.
     ours: String,
     peer: String,
-    /// Takes from what a program printed the calls that it made, their bytes, and the sum of their times.
+    /// Reads a program's own count of calls, their bytes, and their total time from its output.
     own: fn(&Value, Who) -> Own,
 }
 
-/// What a program says of itself.
+/// A program's own figures.
 #[derive(Default)]
 struct Own {
     bytes_read: Option<u64>,
     bytes_written: Option<u64>,
-    /// The sum of the read()s' times.
+    /// Total time of the read() calls.
     ns: Option<u64>,
 }
 
@@ -217,7 +217,7 @@ fn own_postmark(said: &Value, who: Who) -> Own {
         },
         Who::Theirs => {
             let report = said.as_str().unwrap_or_default();
-            // "1.23 megabytes read (…)": of 2^20 bytes, two digits behind the point.
+            // "1.23 megabytes read (…)": units of 2^20 bytes, with two decimals.
             let bytes = |what: &str| {
                 let line = report.lines().find(|line| line.contains(what))?;
                 let mut words = line.split_whitespace();
@@ -234,13 +234,13 @@ fn own_postmark(said: &Value, who: Who) -> Own {
     }
 }
 
-/// One boot: these works, each by these.
+/// Boots once and runs these works with these programs.
 fn boot(place: &Place, works: &[&Work], sides: &[Who]) -> Booted {
     let mut plan = Plan::new(place.board, KERNEL);
     plan.parts = &[512];
     plan.modules = place.modules;
     plan.packages = &["fio", "sqlite3", "postmark", "busybox-static"];
-    // Without the Python of fio's plotters.
+    // Without Python, which only fio's plotters need.
     plan.only_packages = &["fio", "sqlite3", "postmark", "busybox", "lib", "zlib1g"];
     let sqlite = std::fs::read(top().join("agent/build/armhf/flashscope-sqlite")).expect("make sqlite");
     let mut iolog = "fio version 2 iolog\n/mnt/read add\n/mnt/read open\n".to_owned();
@@ -272,7 +272,7 @@ fn boot(place: &Place, works: &[&Work], sides: &[Who]) -> Booted {
     plan.lines.push(format!("create /mnt/read {FILE_BYTES} printable {SEED}"));
     // The records that both write are made once, in memory.
     plan.lines.push(format!("run same flashscope-sqlite --file /tmp/same.db --create --records {RECORDS} --selects 1"));
-    // Twice: what a first commit leaves behind is written by a second.
+    // Twice: a second commit writes what the first one left.
     let sync = "run sync busybox sync";
     let quiet = [sync, place.settle, sync, "write /proc/sys/vm/drop_caches 3", place.settle].map(str::to_owned);
     plan.lines.extend(quiet.clone());
@@ -293,7 +293,7 @@ fn boot(place: &Place, works: &[&Work], sides: &[Who]) -> Booted {
     plan.boot()
 }
 
-/// What the storage did for one side.
+/// Storage operations of one program.
 #[derive(Default)]
 struct Done {
     reads: u64,
@@ -303,7 +303,7 @@ struct Done {
     bytes_written: u64,
     first_ns: Option<u64>,
     last_ns: u64,
-    /// Operations by the name of the task that did them.
+    /// Operations by task name.
     by_task: BTreeMap<String, [u64; 3]>,
 }
 
@@ -346,7 +346,7 @@ fn done(booted: &Booted, name: &str, who: &str, page_bytes: u64) -> Done {
     done
 }
 
-/// What a step printed: an object, a text, or of a verb of the plan nothing.
+/// A step's output: an object, a text, or nothing for a verb of the plan.
 fn said(booted: &Booted, work: &Work, who: Who) -> Value {
     let name = format!("{}-{}", work.name, if matches!(who, Who::Ours) { "ours" } else { "theirs" });
     let step = match (who, work.ours.starts_with("create ")) {
@@ -358,12 +358,12 @@ fn said(booted: &Booted, work: &Work, who: Who) -> Value {
     };
     assert_eq!(step.status, Some(0), "{name}: {}", String::from_utf8_lossy(&step.stderr));
     let text = String::from_utf8_lossy(&step.stdout).into_owned();
-    // fio's words before its object.
+    // Skips fio's text before its object.
     let object = text.find('{').and_then(|at| serde_json::from_str(&text[at..]).ok());
     object.unwrap_or(Value::String(text))
 }
 
-/// `earlier`: places that are not measured again; `wanted`: file systems, all where it is empty.
+/// `earlier`: places that are not measured again. `wanted`: file systems; empty: all.
 pub fn run(earlier: &Value, wanted: &[String]) -> Value {
     let works = works();
     let mut places = Vec::new();
@@ -376,7 +376,7 @@ pub fn run(earlier: &Value, wanted: &[String]) -> Value {
         let mut rows: Vec<Value> =
             works.iter().map(|work| json!({ "work": work.name, "what": work.what, "peer": work.theirs })).collect();
         let mut kernel = Value::Null;
-        // On JFFS2 what postmark leaves to be collected would be the next one's to collect: each has a boot of its own.
+        // On JFFS2, garbage that postmark leaves would be collected during the next program, so each has its own boot.
         let alone = |work: &&Work| work.name == "postmark" && place.filesystem == "jffs2";
         let (alone, together): (Vec<&Work>, Vec<&Work>) = works.iter().partition(alone);
         for (works, sides) in [(&together, &Who::BOTH[..]), (&alone, &[Who::Ours]), (&alone, &[Who::Theirs])] {

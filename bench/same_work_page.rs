@@ -1,4 +1,4 @@
-//! docs/explanation/benchmarks.md, of what `bench/run --only same-work` found.
+//! Writes docs/explanation/benchmarks.md from the results of `bench/run --only same-work`.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ fn bytes(value: &Value) -> String {
     value.as_u64().map_or_else(|| "–".to_owned(), grouped)
 }
 
-/// `command`: that writes it again.
+/// `command`: the command that writes the page again.
 pub fn page(found: &Value, command: &str) -> String {
     let mut out = format!(
         "# The benchmarks compared with fio, sqlite3 and postmark\n\nThis document compares our benchmarks with fio, sqlite3 and postmark, for readers who want to know \
@@ -75,7 +75,7 @@ pub fn page(found: &Value, command: &str) -> String {
     out
 }
 
-/// What is the same, what differs, and why.
+/// Equal figures, different figures, and the reasons.
 fn note(row: &Value) -> String {
     let (ours, theirs) = (&row["ours"], &row["theirs"]);
     let mut said = Vec::new();
@@ -117,7 +117,7 @@ fn note(row: &Value) -> String {
     said.join(" ")
 }
 
-/// "agent 971, jffs2_gcd_mtd0 77; postmark 948, …": who did it.
+/// "agent 971, jffs2_gcd_mtd0 77; postmark 948, …": operations by task.
 fn tasks(ours: &Value, theirs: &Value, name: &str) -> String {
     let column = ["reads", "programs", "erases"].iter().position(|one| *one == name).unwrap_or(0);
     let list = |side: &Value| {

@@ -1,5 +1,5 @@
-//! A hundred stalls of a device on a board, and what the flight recorder captured of each: the stall, five seconds before it, and
-//! nothing lost. Guest time. The stalls are made by `stalls/stall.c`, which logs when it made them.
+//! A hundred stalls of a device on a board, and the flight recorder's capture of each: the stall, the five seconds before it, and no
+//! losses. Guest time. `stalls/stall.c` makes the stalls and logs their times.
 
 use flashscope_tests::{Booted, Plan, TempDir, work};
 use flashscope_trace::{Trace, Value as Field};
@@ -12,13 +12,13 @@ const BEFORE_NS: u64 = 5_000_000_000;
 const FROZEN_NS: u64 = 500_000_000;
 const DIRECTORY: &str = "/tmp/captures";
 
-/// What one capture has.
+/// The contents of one capture.
 struct Capture {
     bytes: u64,
     lost: u64,
     first_ns: u64,
     last_ns: u64,
-    /// When the device's longest request was issued, and how long it took.
+    /// Issue time and duration of the device's longest request.
     issued_ns: u64,
     took_ns: u64,
     memory_kib: u64,
@@ -122,7 +122,7 @@ pub fn run() -> Value {
         let found = of(stall);
         let good = |one: &&Capture| one.took_ns + 25_000_000 >= FROZEN_NS;
         with += usize::from(found.len() == 1 && found.iter().all(good));
-        // The writer's turn is every 20 ms: the first write that is kept is up to that much later.
+        // The writer writes every 20 ms, so the first kept write may be this much later.
         whole += usize::from(found.iter().any(|one| one.first_ns <= one.issued_ns - BEFORE_NS + 25_000_000));
     }
     let lost: u64 = captures.iter().map(|one| one.lost).sum();

@@ -1,4 +1,4 @@
-//! What the tracer costs an event, by kernel and option, in guest time.
+//! The tracer's cost per event, by kernel and option, in guest time.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const SETTINGS: &[Setting] = &[
     flash("ring+chip", "--mode ring --detail chip"),
     flash("ring+duration", "--mode ring --detail duration"),
     flash("stream+all", "--mode stream --detail offset,duration,chip"),
-    // The recorder without a flash probe: its timer, its empty rings, the instance that names tasks.
+    // The recorder without a flash probe: its timer, its empty rings, and the instance with task names.
     Setting { name: "names-only", options: "--mode stream --events task:task_newtask", flash: false },
 ];
 
