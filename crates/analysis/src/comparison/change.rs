@@ -1,4 +1,4 @@
-//! What changed from one side to the other, and whether that is more than runs differ by themselves.
+//! Changes between two sides, and whether they exceed run-to-run variation.
 
 use super::figures::{Better, Figure, FigureUnit, of_block, of_flash};
 use super::spread;
@@ -24,11 +24,11 @@ pub struct RunFigures {
     pub unattributed_bytes: Option<u64>,
     /// Events that the recording lost, of all kinds.
     pub lost: u64,
-    /// What of it is not compared.
+    /// The part of it that is not compared.
     pub left_out: Option<String>,
-    /// What its report says first; empty where it is no report.
+    /// Findings of its report; empty where it is no report.
     pub findings: Vec<Finding>,
-    /// What its figures of block I/O are of; `None` where it is no report on that.
+    /// Unit of its figures of block I/O; `None` where it is no report on block I/O.
     pub unit: Option<Unit>,
 }
 
@@ -61,18 +61,18 @@ impl RunFigures {
         }
     }
 
-    /// What a rate was divided by.
+    /// The divisor of a rate.
     pub(super) fn seconds_or_one(&self, per_seconds: Option<f64>) -> f64 {
         if per_seconds.is_some() { self.seconds } else { 1.0 }
     }
 }
 
-/// A sum of counts that may come from a file that anybody wrote.
+/// A saturating sum: the counts may come from a hostile file.
 fn sum_of(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// Whether a change is more than run-to-run variation.
+/// Range of a change with run-to-run variation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Variation {
     /// 95 % confidence interval of the change of the mean (Welch's t), in the figure's unit.
@@ -80,34 +80,34 @@ pub struct Variation {
     pub to: f64,
 }
 
-/// One figure on both sides.
+/// A figure on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Change {
-    /// As `--fail-if` names it.
+    /// Name as in `--fail-if`.
     pub figure: String,
     pub unit: FigureUnit,
     pub better: Better,
     /// Means of the side's recordings.
     pub before: f64,
     pub after: f64,
-    /// Of `before`; `null` where that is 0.
+    /// Per cent of `before`; `null` where that is 0.
     pub percent: Option<f64>,
     pub confidence: Evidence<Variation>,
-    /// Of a tail (p90, p99, p999, max): how many times of one recording lie in it, on the side that has fewer.
+    /// Of a tail (p90, p99, p999, max): number of times of one recording in it, on the side with fewer.
     #[serde(skip)]
     pub tail_of: Option<f64>,
 }
 
-/// One recording a side: so many times of a tail have to be there. Of fewer one stray request makes it.
+/// With one recording on each side: fewest times in a tail. With fewer, a single request determines it.
 const MIN_TAIL: f64 = 10.0;
 
 impl Change {
-    /// Whether there is too little of it to be compared: a tail of a few times, and no repetitions that show how it varies.
+    /// Whether it has too few times to be compared: a tail of a few times, without repetitions that show its variation.
     pub fn is_of_too_few(&self) -> bool {
         self.confidence.known().is_none() && self.tail_of.is_some_and(|n| n < MIN_TAIL)
     }
 
-    /// Whether it is more than variation; without repetitions any change may be.
+    /// Whether it exceeds the variation; without repetitions any change may.
     pub fn is_beyond_variation(&self) -> bool {
         match &self.confidence {
             Evidence::Known(range) => range.from > 0.0 || range.to < 0.0,
@@ -128,8 +128,8 @@ pub struct Comparison {
     pub after_seconds: f64,
     /// Events that the recordings of both sides lost, of all kinds.
     pub lost: u64,
-    /// Figures of both sides, those beyond variation before all others. First what changed most of all time, bytes or events; a figure
-    /// that is no part of a whole counts by its own change.
+    /// Figures of both sides, those beyond variation first. Within each part: those that changed most of all time, bytes or events first. A
+    /// figure that is no part of a whole counts by its own change.
     pub changes: Vec<Change>,
     /// Findings of the first recording of each side, by rule; faults and costs first, the overview left out.
     #[serde(default)]
@@ -137,7 +137,7 @@ pub struct Comparison {
     /// Figures that only one side has.
     pub only_before: Vec<String>,
     pub only_after: Vec<String>,
-    /// Recordings whose bios are left out, because another one has no queueing: requests are compared with requests.
+    /// Recordings whose bios are left out, because another one has no queueing: requests are compared instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub as_requests: Vec<String>,
 }
@@ -154,7 +154,7 @@ impl Comparison {
                 Some((whole.part(&change, figure, other), change))
             })
             .collect();
-        // Stable: figures that changed alike stay in the order of their names.
+        // Stable: figures that changed equally stay sorted by name.
         changes.sort_by(|(x_part, x), (y_part, y)| {
             y.is_beyond_variation().cmp(&x.is_beyond_variation()).then(y_part.total_cmp(x_part))
         });
@@ -178,7 +178,7 @@ impl Comparison {
         }
     }
 
-    /// The same sides with the requests of all recordings in place of bios. What is not compared so stays named.
+    /// Compares the same sides by requests instead of bios. Figures that only bios have stay listed.
     pub fn of_requests(self, before: &[RunFigures], after: &[RunFigures], as_requests: Vec<String>) -> Comparison {
         let requests = Comparison::new(before, after);
         let only = |bios: Vec<String>, requests: Vec<String>| {
@@ -196,7 +196,7 @@ impl Comparison {
     }
 }
 
-/// What a rule says of the one and of the other side; empty: nothing.
+/// Findings of one rule on both sides; empty: none.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FindingOnSides {
     pub rule: Rule,
@@ -224,8 +224,8 @@ fn on_sides(before: Option<&RunFigures>, after: Option<&RunFigures>) -> Vec<Find
     sides
 }
 
-/// All that there is of each unit, so that a change is seen as a part of it: a tail of eight discards that is two hundred times as long
-/// matters less than reads that take a fifth longer, where the reads are most of the time.
+/// Totals by unit, so that a change counts as a part of them. A tail of eight discards that is two hundred times as long matters less
+/// than reads that take a fifth longer, where reads are most of the time.
 #[derive(Default)]
 struct Whole(Vec<(FigureUnit, f64)>);
 
@@ -243,7 +243,7 @@ impl Whole {
         whole
     }
 
-    /// How much of all changed with this figure.
+    /// The part of the total by which this figure changed.
     fn part(&self, change: &Change, before: &Figure, after: &Figure) -> f64 {
         let whole = self.0.iter().find(|(unit, _)| *unit == change.unit).map_or(0.0, |(_, whole)| *whole);
         match before.stands_for.zip(after.stands_for) {
@@ -253,7 +253,7 @@ impl Whole {
     }
 }
 
-/// How large a change is: of the larger side, so that doubling and halving are alike.
+/// Size of a change relative to the larger side, so that doubling and halving are equal.
 fn size(change: &Change) -> f64 {
     let larger = change.before.abs().max(change.after.abs());
     if larger == 0.0 { 0.0 } else { (change.after - change.before).abs() / larger }
@@ -261,7 +261,7 @@ fn size(change: &Change) -> f64 {
 
 type Values<'a> = BTreeMap<String, (&'a Figure, Vec<f64>)>;
 
-/// The figures that each of the recordings has.
+/// Values of each figure in the recordings that have it.
 fn by_name(runs: &[RunFigures]) -> Values<'_> {
     let mut values: Values = BTreeMap::new();
     for run in runs {

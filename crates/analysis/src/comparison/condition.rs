@@ -6,7 +6,7 @@ use crate::Evidence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a condition looks like.
+/// The syntax of a condition.
 pub const GRAMMAR: &str = "\
 FIGURE > VALUE or FIGURE < VALUE, where FIGURE is
   mean|p50|p90|p99|p999|max(STAGE[, read|write|discard, DEVICE])   STAGE: q2c, d2c, q2d, i2d, …
@@ -18,7 +18,7 @@ FIGURE > VALUE or FIGURE < VALUE, where FIGURE is
 and VALUE is a number with ns, us, ms, s, B, KiB, MiB, GiB, kB, MB, GB or %, and /s, /min or /h for a rate.
 Examples: 'p99(d2c, write, mmcblk0) > 20ms'  'bytes(app=logd) > 1MiB/min'  'errors > 0'  'regress > 10%'";
 
-/// Figures that a message lists at most.
+/// Most figures that a message lists.
 const MOST_LISTED: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,41 +29,41 @@ enum Quantity {
     Plain,
 }
 
-/// A condition that is met where something is wrong.
+/// A condition on a figure. It is met where there is a failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     text: String,
     function: String,
-    /// Key, or nothing, and name.
+    /// Key (or empty) and name.
     arguments: Vec<(String, String)>,
     above: bool,
     limit: f64,
     unit: Quantity,
-    /// Of a rate: the seconds that the limit is for.
+    /// For a rate: the seconds of its limit.
     per_seconds: Option<f64>,
 }
 
-/// What a condition came to.
+/// The result of a condition.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Checked {
     pub condition: String,
-    /// Whether it is met, which is a failure; or why that is unknown.
+    /// Whether it is met, which means failure; or why that is unknown.
     pub met: Evidence<bool>,
-    /// The figures that it looked at, worst first.
+    /// The figures that were checked, worst first.
     pub seen: Vec<Outcome>,
 }
 
-/// Of what a condition looked at.
+/// Unit of a checked figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeUnit {
     Figure(FigureUnit),
     PerSecond(FigureUnit),
-    /// How much it grew.
+    /// Growth in per cent.
     Percent,
 }
 
-/// A figure that a condition looked at.
+/// A figure that a condition checked.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Outcome {
     pub figure: String,
@@ -73,9 +73,9 @@ pub struct Outcome {
 }
 
 impl Condition {
-    /// Reads one. The error says which part is wrong.
+    /// Parses a condition. The error names the wrong part.
     pub fn parse(text: &str) -> Result<Condition, String> {
-        // The last one: a task without a name is called <...>.
+        // The last one: a task without a name is shown as <...>.
         let at = text.rfind(['<', '>']).ok_or("a > or < is missing")?;
         let (figure, rest) = text.split_at(at);
         let (above, value) = (rest.starts_with('>'), rest[1..].trim());
@@ -111,12 +111,12 @@ impl Condition {
         })
     }
 
-    /// As it was given.
+    /// The condition as it was given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it needs two sides.
+    /// Whether it compares two sides.
     pub fn is_of_a_change(&self) -> bool {
         self.function.eq_ignore_ascii_case("regress")
     }
@@ -126,15 +126,15 @@ impl Condition {
         self.arguments.iter().any(|(key, _)| matches!(key.as_str(), "app" | "process"))
     }
 
-    /// The name, where it asks for the bytes of somebody of whom the recording has none. Whoever did nothing has 0; a name with an error in
-    /// it looks the same.
+    /// The name in a condition on bytes, if the recording has none of that name. An owner that did nothing has 0 bytes; a misspelled name
+    /// looks the same.
     pub fn missing_name(&self, run: &RunFigures) -> Option<&str> {
         let is_there = run.figures.iter().any(|figure| figure.is_asked_for(&self.function, &self.arguments));
         let named = self.arguments.iter().find(|(key, _)| matches!(key.as_str(), "app" | "process"));
         named.map(|(_, name)| name.as_str()).filter(|_| !is_there && self.function.eq_ignore_ascii_case("bytes"))
     }
 
-    /// Looks at one recording.
+    /// Checks one recording.
     pub fn check(&self, run: &RunFigures) -> Checked {
         let figures: Vec<&Figure> =
             run.figures.iter().filter(|figure| figure.is_asked_for(&self.function, &self.arguments)).collect();
@@ -154,7 +154,7 @@ impl Condition {
         let mut values: Vec<(String, f64)> = figures.iter().map(|figure| (figure.name(), figure.value)).collect();
         let sums = figures.iter().all(|figure| figure.is_a_sum());
         if sums {
-            // Owners of the same name; or nobody of that name.
+            // Several owners of that name, or none.
             values = vec![(self.figure_name(), values.iter().map(|(_, value)| value).sum())];
         }
         let unit = figures.first().map_or(FigureUnit::Bytes, |figure| figure.unit);
@@ -183,7 +183,7 @@ impl Condition {
         Checked { condition: self.text.clone(), met: Evidence::Known(met), seen }
     }
 
-    /// Looks at a comparison: `regress` at what got worse, all others at the later side.
+    /// Checks a comparison: `regress` checks the changes for the worse, all others the later side.
     pub fn check_change(&self, comparison: &Comparison, after: &RunFigures) -> Checked {
         if !self.is_of_a_change() {
             return self.check(after);
@@ -215,7 +215,7 @@ impl Condition {
                     value,
                     met: value > self.limit,
                 },
-                // From 0: no percentage says how much it grew.
+                // From 0 there is no percentage.
                 None => Outcome {
                     figure: change.figure.clone(),
                     unit: OutcomeUnit::Figure(change.unit),
@@ -273,7 +273,7 @@ impl Condition {
     }
 }
 
-/// What a figure is measured in, and how its limit is given.
+/// The unit of a figure, and the form of its limit.
 fn its_unit(unit: FigureUnit) -> &'static str {
     match unit {
         FigureUnit::Nanoseconds => "a time: give the limit in ns, us, ms or s, without a rate",
@@ -289,7 +289,7 @@ fn listed(mut names: Vec<String>) -> String {
     names.join(", ") + &further
 }
 
-/// Parts between commas; those within brackets are of a name: `mmcblk0p2 (ext4, /data)`.
+/// Parts between commas, except commas within brackets of a name: `mmcblk0p2 (ext4, /data)`.
 fn between_commas(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
     text.split(move |c| {

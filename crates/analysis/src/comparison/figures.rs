@@ -9,33 +9,33 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureUnit {
     Nanoseconds,
     Bytes,
     Count,
-    /// A result that says no unit.
+    /// A number of a result without a unit.
     Number,
 }
 
-/// Which way is an improvement.
+/// The direction of an improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     Lower,
-    /// How much there was to do: neither way.
+    /// An amount of work: neither direction is better.
     Neither,
 }
 
-/// Something by which a figure can be requested.
+/// A property by which a figure is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Dimension {
-    /// `app`, where the name alone would not say what it is; empty else.
+    /// `app`, where the name alone is ambiguous; else empty.
     key: &'static str,
     name: String,
-    /// Further names of the same thing.
+    /// Further names of it.
     aliases: Vec<String>,
 }
 
@@ -50,14 +50,14 @@ impl Dimension {
 /// A figure of one report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// `p99`, `bytes`, `errors`: what is worked out.
+    /// What is computed: `p99`, `bytes`, `errors`.
     function: String,
     dimensions: Vec<Dimension>,
     pub unit: FigureUnit,
     pub better: Better,
     pub value: f64,
-    /// How many times, bytes or events it stands for: of a thousand times the mean stands for all, p99 for ten. `None`: it is not one of
-    /// many that add up.
+    /// Number of times, bytes or events that it represents: of a thousand times, the mean represents all, p99 ten. `None`: it is no part of
+    /// a total.
     pub stands_for: Option<f64>,
 }
 
@@ -66,12 +66,12 @@ impl Figure {
         Figure { function: function.to_owned(), dimensions: Vec::new(), unit, better, value, stands_for: None }
     }
 
-    /// Bytes or counts that are a part of a whole.
+    /// A number of bytes or events that is a part of a total.
     fn part(function: &str, unit: FigureUnit, n: u64) -> Figure {
         Figure { stands_for: Some(1.0), ..Figure::new(function, unit, Better::Neither, n as f64) }
     }
 
-    /// A figure that is called by one word.
+    /// A figure whose name is one word.
     pub(super) fn plain(name: &str, unit: FigureUnit, better: Better, value: f64) -> Figure {
         Figure::new(name, unit, better, value)
     }
@@ -82,12 +82,12 @@ impl Figure {
         self
     }
 
-    /// Of a tail: how many times lie in it.
+    /// For a tail: the number of times in it.
     pub(super) fn tail_of(&self) -> Option<f64> {
         self.stands_for.filter(|_| matches!(self.function.as_str(), "p90" | "p99" | "p999" | "max"))
     }
 
-    /// As a condition names it.
+    /// The name as in a condition.
     pub fn name(&self) -> String {
         if self.dimensions.is_empty() {
             return self.function.clone();
@@ -100,7 +100,7 @@ impl Figure {
         format!("{}({})", self.function, names.join(", "))
     }
 
-    /// Whether it is what `function(arguments)` asks for: each argument names one of its dimensions, and it has no other.
+    /// Whether `function(arguments)` selects it: each argument names one of its dimensions, and it has no other.
     pub(super) fn is_asked_for(&self, function: &str, arguments: &[(String, String)]) -> bool {
         self.function.eq_ignore_ascii_case(function)
             && self.dimensions.len() == arguments.len()
@@ -115,7 +115,7 @@ impl Figure {
         })
     }
 
-    /// Whether figures of several owners may be added up.
+    /// Whether figures of several owners may be added.
     pub(super) fn is_a_sum(&self) -> bool {
         matches!(self.unit, FigureUnit::Bytes | FigureUnit::Count)
     }
@@ -141,27 +141,27 @@ fn times(figures: &mut Vec<Figure>, ns: &LatencyNs, of: &dyn Fn(Figure) -> Figur
     }
 }
 
-/// What the workers of the kernel (`kworker/u8:3`) are called together.
+/// Common name of the kernel's workers (`kworker/u8:3`).
 const WORKERS: &str = "kworker";
 
-/// `iotest (1201)` without the thread's number, which is another one in each run.
+/// `iotest (1201)` without the thread's number, which differs in each run.
 fn without_number(owner: &str) -> &str {
     task_name(owner)
 }
 
-/// The owner without what is another one in each run: a thread's number, and which of the kernel's workers it was.
+/// The owner's name without parts that differ in each run: a thread's number, and a worker's.
 fn app_of(owner: &str) -> &str {
     let name = without_number(owner);
     if is_worker(name) { WORKERS } else { name }
 }
 
-/// A device's number or kernel name where more stands behind it: `mmcblk0p2 (ext4, /data)`.
+/// A device's number or kernel name, without further names: `mmcblk0p2 (ext4, /data)`.
 fn first_word(device: &str) -> &str {
     device.split(' ').next().unwrap_or(device)
 }
 
-/// What a figure calls a device: as one types it (`mmcblk0p2`), or by its number where the recording has no name, or has it twice. Then
-/// its other names.
+/// The name of a device in a figure: as a user types it (`mmcblk0p2`), or its number where the recording has no name, or has it twice.
+/// Then its other names.
 fn device_names<'a>(report: &'a BlockReport, device: &'a str) -> (&'a str, [&'a str; 3]) {
     let shown = report.names.device(device);
     let short = first_word(shown);
@@ -215,7 +215,7 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     figures
 }
 
-/// Bytes and times by owner. Runs give threads other numbers: owners of one name are one.
+/// Bytes and times by owner. Thread numbers differ between runs: owners of the same name are merged.
 fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     let mut bytes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for one in &report.found.originators.originators {
@@ -240,7 +240,7 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     }
     for group in groups() {
         let name = app_of(&group.name);
-        // Percentiles of several threads cannot be put together afterwards.
+        // Percentiles of several threads cannot be merged afterwards.
         let name = match groups().filter(|other| app_of(&other.name) == name).count() > 1 {
             true if name == WORKERS => continue,
             true => &group.name,
@@ -253,7 +253,7 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     }
 }
 
-/// Of several workers: what can be put together of their times.
+/// The times of several workers that can be merged.
 fn of_workers(figures: &mut Vec<Figure>, workers: &[&Group]) {
     for (stage_name, short) in [("Q2C", "q2c"), ("D2C", "d2c")] {
         let all = || workers.iter().flat_map(|group| &group.stages).filter(|stage| stage.stage == stage_name);
@@ -307,7 +307,7 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
             figures.push(figure.of("", name, &[]));
         }
     }
-    // A recording without a chip's counters says nothing of errors.
+    // A recording without a chip's counters does not show errors.
     if !report.health.is_empty() {
         let of_chip = report.health.iter().flat_map(|chip| [chip.ecc_failures, chip.blocks_gone_bad]);
         let errors = of_chip.fold(0, u64::saturating_add);

@@ -1,7 +1,7 @@
-//! Figures of a kept JSON result: a report that is read into its own types, else any result of numbers.
+//! Figures of a kept JSON result: a report is read into its own types, any other result as numbers.
 //!
-//! Memory is bounded by what is compared, not by the document: values are counted before anything is kept, and of a document that is
-//! no report only its figures are.
+//! Memory is bounded by the figures that are compared, not by the document: values are counted before any is kept, and of a document
+//! that is no report only the figures are kept.
 
 use super::change::RunFigures;
 use super::results;
@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde::{Deserialize, de};
 use std::fmt;
 
-/// Values of a document at most: each may take 64 bytes while it is read.
+/// Most values of a document: each may take 64 bytes while it is read.
 pub const MOST_VALUES: u64 = 4_000_000;
 
 /// Why a document is not compared.
@@ -29,8 +29,8 @@ pub enum KeptError {
     Damaged { source: serde_json::Error },
 }
 
-/// The figures of a JSON document; `None` where the text is none. A report that is cut off, or has a number that JSON's readers have
-/// none for (`1e999`), is an error of its own.
+/// The figures of a JSON document; `None` where the text is no JSON. A report that is cut off, or has a number out of range (`1e999`),
+/// is an error of its own.
 pub fn run_of_json(title: &str, text: &[u8]) -> Result<Option<RunFigures>, KeptError> {
     let mut look = Look::default();
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -58,7 +58,7 @@ pub fn run_of_json(title: &str, text: &[u8]) -> Result<Option<RunFigures>, KeptE
     }))
 }
 
-/// What tells which kind of document it is.
+/// The members by which the kind of document is recognised.
 #[derive(Default)]
 struct Look {
     values: u64,
@@ -92,7 +92,7 @@ enum Member {
     Other,
 }
 
-/// Reads a value for its number of values, and nothing else.
+/// Counts a value and those below it, and keeps nothing.
 struct Counted<'a>(&'a mut Look, Place);
 
 impl Counted<'_> {

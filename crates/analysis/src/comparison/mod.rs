@@ -1,7 +1,7 @@
-//! What changed between two recordings, and whether a report keeps within stated limits.
+//! Compares two recordings, and checks a report against stated limits.
 //!
 //! Input: reports (block, flash), or any JSON result of flashscope. Output: named figures ([`Figure`]), their changes
-//! ([`Comparison`]) and what conditions say of them ([`Condition`]). Limits: a change is distinguished from run-to-run variation only
+//! ([`Comparison`]) and the results of conditions ([`Condition`]). Limit: a change is distinguished from run-to-run variation only
 //! where both sides have at least two recordings.
 
 mod change;

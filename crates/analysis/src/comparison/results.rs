@@ -7,19 +7,19 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use std::collections::HashMap;
 use std::fmt;
 
-/// Members that name the element of a list.
+/// Members that name an element of a list.
 const NAMES: [&str; 10] =
     ["id", "name", "figure", "title", "workload", "setting", "filesystem", "board", "device", "stage"];
 /// Members that are no figures.
 const SKIPPED: [&str; 5] = ["schema", "losses", "timeline", "points", "over_time"];
-/// Figures of one document at most; the further ones are left out.
+/// Most figures of one document; further ones are left out.
 const MOST_FIGURES: usize = 20_000;
-/// Bytes of the name of a figure at most: one with a longer name is left out. A name is repeated in all that lies below it.
+/// Most bytes of a figure's name; figures with longer names are left out. Each name is repeated in all names below it.
 const MOST_NAME_BYTES: usize = 1024;
-/// Levels of lists and members that are followed.
+/// Most levels of lists and members.
 const MOST_LEVELS: usize = 32;
 
-/// All numbers of a document, each under its path; lists by what names their elements, else by number.
+/// All numbers of a document, each under its path; elements of lists by their name, else by number.
 pub(super) fn of_json(title: &str, text: &[u8]) -> RunFigures {
     let mut so_far = SoFar::default();
     let seed = Kept { level: 0, so_far: &mut so_far };
@@ -40,20 +40,20 @@ pub(super) fn of_json(title: &str, text: &[u8]) -> RunFigures {
     RunFigures { title: title.to_owned(), figures, left_out, ..RunFigures::default() }
 }
 
-/// A value with the numbers below it; nothing else of a document is held.
+/// A value with the numbers below it; nothing else of a document is kept.
 enum Value {
     Nothing,
     Number(f64),
     Members(Vec<(String, Value)>),
-    /// Each with its place in the list.
+    /// Each with its index in the list.
     Elements(Vec<(usize, Named)>),
 }
 
 struct Named {
     value: Value,
-    /// A text, which may name what it is a member of.
+    /// A text, which may name the object that it is a member of.
     text: Option<String>,
-    /// What names it, of its own members.
+    /// Its name, from one of its members.
     name: Option<String>,
 }
 
@@ -63,15 +63,15 @@ impl From<Value> for Named {
     }
 }
 
-/// Of a document, as far as it is read.
+/// Counts of a document while it is read.
 #[derive(Default)]
 struct SoFar {
     numbers: usize,
-    /// Something lies beyond the bounds.
+    /// A limit was exceeded.
     left_out: bool,
 }
 
-/// Reads a value: its numbers, until there are as many as are compared.
+/// Reads the numbers of a value, up to the most figures.
 struct Kept<'a> {
     level: usize,
     so_far: &'a mut SoFar,
@@ -82,7 +82,7 @@ impl Kept<'_> {
         Kept { level: self.level + 1, so_far: self.so_far }
     }
 
-    /// Nothing below would be kept.
+    /// Whether nothing below would be kept.
     fn is_done(&self) -> bool {
         self.level >= MOST_LEVELS || self.so_far.numbers >= MOST_FIGURES
     }
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for Kept<'_> {
     }
 }
 
-/// Whether all names are short enough.
+/// Returns whether all names are short enough.
 fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) -> bool {
     if path.len() > MOST_NAME_BYTES {
         return false;
@@ -221,7 +221,7 @@ fn walk(value: &Value, path: &mut String, figures: &mut Vec<Figure>) -> bool {
     all
 }
 
-/// By the suffix of the last member's name, as all results of flashscope have it.
+/// Unit by the suffix of the last member's name, as in all results of flashscope.
 fn unit(path: &str) -> (FigureUnit, Better) {
     let last = path.rsplit('.').next().unwrap_or(path);
     let last = last.split('[').next().unwrap_or(last);

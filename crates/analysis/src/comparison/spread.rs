@@ -22,7 +22,7 @@ pub fn difference(before: &[f64], after: &[f64]) -> Option<(f64, f64)> {
     let change = mean(after) - mean(before);
     let (a, b) = (squared_error(before), squared_error(after));
     if a + b == 0.0 {
-        // Runs that do not differ at all, as on a virtual board.
+        // Runs without any variation, as on a virtual board.
         return Some((change, change));
     }
     let degrees = (a + b).powi(2) / (a.powi(2) / (before.len() as f64 - 1.0) + b.powi(2) / (after.len() as f64 - 1.0));

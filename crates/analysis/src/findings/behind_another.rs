@@ -9,14 +9,14 @@ use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::TaskId;
 
-/// Below this part of the recorded time, or of what its own bios take, a wait is not worth a word, percent.
+/// Below this share of the recorded time, or of its own bios' time, a wait is not reported, per cent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
 const MIN_Q2C_PERCENT: f64 = 15.0;
-/// A handful of bios shows no habit.
+/// Fewer bios are no evidence.
 const MIN_BIOS: u64 = 10;
-/// From this part of what its bios take in the queue on, the scheduler serves it last, percent.
+/// The scheduler serves it last if its bios wait in the queue for at least this share of their time, per cent.
 const STARVED_PERCENT: f64 = 80.0;
-/// One that moves so many times as much is greedy; peers that share a device hold each other up, and no order helps both.
+/// An originator that moves this many times as much is greedy. Peers that share a device delay each other, and no order helps both.
 pub(super) const GREEDY: u64 = 4;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -1,8 +1,8 @@
-//! A program that writes into the page cache faster than the device takes it: the kernel holds it up.
+//! A program that writes into the page cache faster than the device takes the data: the kernel delays it.
 //!
-//! Above a limit of changed pages `balance_dirty_pages()` (mm/page-writeback.c) has whoever writes sleep, so that it goes on as fast as the
-//! device. What shows it: the calls take long, the program has no bios of its own in them, and what it writes reaches the device at
-//! the rate of the calls. Where the limit itself is small, the device need not be busy: the kernel lets who writes sleep for longer.
+//! Above a limit of changed pages `balance_dirty_pages()` (mm/page-writeback.c) makes a writing task sleep, so that it continues as fast
+//! as the device. The evidence: the calls take long, the program has no bios of its own in them, and its data reaches the device at
+//! the rate of the calls. Where the limit itself is small, the device need not be busy: the kernel lets the task sleep for longer.
 
 use super::{
     DirtyLimit, Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
@@ -12,24 +12,24 @@ use crate::calls::{CallGroup, is_sync, is_write};
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 
-/// Below this part of the recorded time it is not what the program waits for, percent.
+/// Below this share of the recorded time the program does not wait for it, per cent.
 const MIN_SPAN_PERCENT: f64 = 10.0;
-/// Less fits below any limit in use.
+/// Fewer bytes fit below any limit in use.
 const MIN_BYTES: u64 = 4 << 20;
-/// So much of what the calls wrote has reached the device, percent: else they did not go on at its rate.
+/// Least share of the calls' bytes that reached the device, per cent: else the calls did not run at its rate.
 const MIN_REACHED_PERCENT: f64 = 50.0;
-/// So much of that was written by others, as the kernel's workers do: else the program waits for bios of its own, percent.
+/// Least share of these written by others, such as kernel workers: else the program waits for bios of its own, per cent.
 const MIN_CARRIED_PERCENT: f64 = 80.0;
 
-/// A limit of less than this part of the available memory is small, percent; and many times as much was written.
+/// A limit below this share of the available memory is small, per cent. Below: at least this many times the limit was written.
 const SMALL_PERCENT: f64 = 5.0;
 const TIMES_THE_LIMIT: u64 = 4;
 
-/// The kernel holds nobody up below the middle between the background limit and this one (`dirty_freerun_ceiling()`). Less than this part of
-/// the limit was changed in all: something else takes the time, percent.
+/// The kernel delays no task below the middle between the background limit and this one (`dirty_freerun_ceiling()`). If less than this share
+/// of the limit was changed in all, something else takes the time, per cent.
 const MIN_CHANGED_PERCENT: f64 = 50.0;
 
-/// Memory takes twice as many bytes a second as the device, or more: else the device would hardly hold the program up.
+/// Memory takes at least twice as many bytes a second as the device: else the device would hardly delay the program.
 const LEAST_GAIN_PERCENT: f64 = 50.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -37,7 +37,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     writes.filter_map(|group| of_calls(seen, group)).collect()
 }
 
-/// Bytes that others, not the program itself, wrote for it.
+/// Bytes that other threads wrote for the program.
 fn carried(one: &Originator) -> u64 {
     let others = one.carriers.iter().filter(|by| !one.is_called(&by.carrier));
     others.map(|by| by.written_bytes).total()
@@ -54,7 +54,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     if percent(reached, bytes) < MIN_REACHED_PERCENT || percent(carried(written), reached) < MIN_CARRIED_PERCENT {
         return None;
     }
-    // A queue that is never empty: its bios together are under way for as long as the calls, or longer.
+    // A queue that is never empty: its bios together take as long as the calls, or longer.
     let own = groups(found, GroupBy::Owner).find(|one| one.name == group.name)?;
     let mine = || seen.calls.by_process.iter().filter(|other| other.name == group.name);
     let syncs = mine().filter(|other| is_sync(&other.call)).map(|other| other.total_ns).total();
@@ -106,7 +106,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     })
 }
 
-/// What all programs write, or what reaches the devices, if that is more: pages may have been changed before the recording.
+/// Bytes written by all programs, or bytes that reached the devices, if more: pages may have been changed before the recording.
 fn changed(seen: &Seen<'_>, found: &BlockFound) -> u64 {
     let calls = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).map(|group| group.bytes).total();
     calls.max(found.originators.originators.iter().map(|one| one.written_bytes).total())

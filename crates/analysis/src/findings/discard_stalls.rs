@@ -1,11 +1,11 @@
-//! Discards that a device takes long for, one by one.
+//! Discards that each take a device long.
 
 use super::{Finding, Gain, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, stage};
 use crate::Evidence;
 use crate::units::{counted, duration};
 
 const MIN_DISCARDS: u64 = 5;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_PERCENT: f64 = 2.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -56,7 +56,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     found
 }
 
-/// The file system sends no discards, and is trimmed seldom.
+/// Mount without discards, and trim rarely.
 pub(super) fn without(mount: &Mount, gain: Evidence<Gain>) -> Remedy {
     Remedy {
         what: "Mount without discard, and trim once a week when nothing else is done".to_owned(),

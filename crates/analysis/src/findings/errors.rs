@@ -1,4 +1,4 @@
-//! I/O that failed.
+//! Failed I/O.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::Evidence;
@@ -6,14 +6,14 @@ use crate::block::{Failure, Unit};
 use crate::total::Total as _;
 use crate::units::{counted, grouped};
 
-/// A device that does not know an operation says so (EOPNOTSUPP): discards and the like are no failures of its storage.
+/// A device without an operation returns EOPNOTSUPP: for discards and the like that is no failure of its storage.
 const NOT_SUPPORTED: i32 = -95;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let errors = &found.errors;
     let real = || errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED);
-    // They are known where anything failed.
+    // The counts are known where anything failed.
     let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
     let count = |below: bool, all: &Evidence<u64>| {
         let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED && one.below == below);
@@ -25,7 +25,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     };
     let device = seen.storage.device_name(&first.device);
     let source = "block:block_rq_complete, block_bio_complete (their error)";
-    // Of completions alone no time is known: then their sum is none either.
+    // The time of a failure with only a completion is unknown; so is the sum.
     let unknown = real().filter(|one| !one.below).find_map(|one| one.took_ns.why());
     let took = real().filter(|one| !one.below).filter_map(|one| one.took_ns.known());
     let took = took.fold(0_u64, |sum, ns| sum.saturating_add(*ns));
@@ -72,7 +72,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Failures at lower levels alone: no program got one.
+/// Failures only at lower levels: no program got an error.
 fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
     let source = "block:block_rq_complete, block_bio_complete (their error)";
     Finding {

@@ -1,20 +1,20 @@
-//! Bios that wait for a free request, because the queue of the device was made short.
+//! Bios that wait for a free request, because the device's queue was shortened.
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::block::GroupBy;
 use crate::total::Total as _;
 use crate::units::{duration, grouped};
 
-/// The kernel sets no fewer by hand (BLKDEV_MIN_RQ, block/blk-mq.c): a shorter queue is the driver's own.
+/// Smallest queue that can be set (BLKDEV_MIN_RQ, block/blk-mq.c): a shorter one is the driver's own.
 const FEWEST_SET: u64 = 4;
-/// SATA's queue has 32; a device that does more at once loses less by it.
+/// SATA's queue has 32 requests; a device that does more at once loses less.
 const FEW: u64 = 32;
 const MIN_BIOS: u64 = 50;
-/// Of what bios take, percent.
+/// Share of the bios' time, per cent.
 const MIN_PERCENT: f64 = 30.0;
-/// A device that takes a request as soon as there is one is not full: they wait so much less in front of it, times.
+/// The wait in front of the device has to be this many times shorter: a device that takes requests at once is not full.
 const SOONER: u64 = 10;
-/// Enough for any device behind this rule.
+/// A queue long enough for any device of this rule.
 const ENOUGH: u64 = 128;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

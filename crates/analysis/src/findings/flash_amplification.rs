@@ -1,4 +1,4 @@
-//! Raw flash that is programmed with many times what programs write.
+//! Raw flash on which many more bytes are programmed than programs write.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::calls::is_write;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Bytes programmed for each byte written.
 const MIN_TIMES: f64 = 3.0;
-/// Less is not worth a word.
+/// Fewer bytes are not reported.
 const MIN_BYTES: u64 = 256 << 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -74,15 +74,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
-/// By calls, to file systems of raw flash. A `sync` of another process programs pages of no known file, as of JFFS2: then nothing but the
-/// mount tells that the file lies on flash.
+/// Bytes that calls wrote to file systems on raw flash. A `sync` of another process programs pages of no known file, as with JFFS2: then
+/// only the mount shows that the file lies on flash.
 fn written_to_mounts(seen: &Seen<'_>) -> u64 {
     let mounts = seen.storage.flash_mounts();
     let devices: BTreeSet<&str> = mounts.map(|mount| mount.device.as_str()).collect();
     devices.into_iter().map(|device| seen.calls_on(device, is_write).2).total()
 }
 
-/// Pages of phases of formatting, and of the programs that format (ubiformat writes its volume table, too): nothing of a file.
+/// Pages of formatting, and of programs that format (ubiformat also writes its volume table): they belong to no file.
 fn formatted_pages(flash: &FlashFindings, wear: &Wear) -> u64 {
     let of = |kind| flash.activities.phases.iter().filter(move |phase| phase.kind == kind);
     let programs = |kind, task: &str| -> u64 {

@@ -8,7 +8,7 @@ use crate::{Evidence, OWN_RECORDING};
 const MIN_FLUSHES: u64 = 5;
 /// A flush that takes less is no stall, nanoseconds.
 const MIN_MEAN_NS: u64 = 1_000_000;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_PERCENT: f64 = 10.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -19,7 +19,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let source = "block:block_rq_issue, block_rq_complete of flushes (F)";
-    // Of several devices, or of one above another, they overlap: together they take more than the time in which somebody waits.
+    // Flushes of several devices, or of stacked ones, overlap: their sum exceeds the time that a task waits.
     let lost = total.min(seen.span_ns);
     let together = if total > seen.span_ns { " in all" } else { "" };
     vec![Finding {
@@ -55,16 +55,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Each sync flushes once or twice, and on a loop device so does the disk beneath.
+/// Each sync flushes once or twice; on a loop device the disk below does so too.
 const FLUSHES_OF_SYNC: u64 = 4;
 
-/// Whether calls that sync explain the flushes: else commits of a journal do.
+/// Whether calls that sync explain the flushes: else a journal's commits do.
 pub(super) fn is_by_syncs(seen: &Seen<'_>) -> bool {
     let flushes = seen.block.map_or(0, |found| found.flushes.requests.n);
     seen.calls.total(is_sync).0.saturating_mul(FLUSHES_OF_SYNC) >= flushes
 }
 
-/// Who waits longest in calls that sync.
+/// The process with most time in calls that sync.
 fn most_syncs(seen: &Seen<'_>) -> Option<String> {
     let syncs =
         seen.calls.by_process.iter().filter(|group| is_sync(&group.call) && !group.name.starts_with(OWN_RECORDING));

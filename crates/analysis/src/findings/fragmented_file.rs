@@ -1,7 +1,7 @@
-//! A file that is read in order, and lies in many pieces on the device.
+//! A file that is read in order and lies in many pieces on the device.
 //!
-//! Reads of the file each begin where the one before ended, and bios of the program that reads it do not, though read-ahead would join
-//! neighbours. What it reads has to be these files: nothing else explains where its bios go.
+//! Reads of the file each begin where the one before ended, and bios of the reading program do not, although read-ahead would join
+//! neighbours. The program has to read mainly such files: nothing else explains the places of its bios.
 
 use super::{
     Disk, Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
@@ -15,33 +15,33 @@ use flashscope_trace::Device;
 
 /// Fewer pieces cost little.
 const MIN_BIOS: u64 = 100;
-/// Larger pieces cost a start that hardly counts.
+/// For larger pieces the cost of each start hardly counts.
 const MAX_BYTES: u64 = 32 << 10;
-/// Without a window of twice a piece nothing would join them.
+/// Read-ahead would join pieces only with a window of twice a piece.
 const MIN_PIECES_A_WINDOW: u64 = 2;
 /// Reads of the file in order, percent.
 const IN_ORDER_PERCENT: f64 = 80.0;
-/// Bios that begin where the one before ended: from here on it lies in one piece, percent.
+/// Below this share of bios that begin where the one before ended, the file lies in pieces, per cent.
 const MAX_JOINED_PERCENT: f64 = 50.0;
-/// What the program reads of the device is these files, percent.
+/// Share of these files in the bytes that the program reads from the device, per cent.
 const OF_FILES_PERCENT: [f64; 2] = [80.0, 125.0];
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    // Beneath dm-crypt and other layers the same thread may do the work of its reads above.
+    // Below dm-crypt and other layers the same thread may carry its own reads.
     let is_below = |device: &str| found.stack.iter().any(|level| level.legs.iter().any(|leg| leg.device == device));
     let readers = seen.usage.readers.iter().filter(|reader| !is_below(&reader.device));
     readers.filter_map(|reader| of_reader(seen, found, reader)).collect()
 }
 
-/// What a thread reads, without metadata.
+/// Bios and bytes that a thread reads, without metadata.
 fn data(reader: &TaskReads) -> (u64, u64) {
     (reader.bios.saturating_sub(reader.metadata_bios), reader.bytes.saturating_sub(reader.metadata_bytes))
 }
 
-/// The file of which it reads most in order, where its bios are small pieces of such files alone; with the disk.
+/// The file that it reads most in order, if its bios are small pieces of such files only; with the disk.
 pub(super) fn pieces<'a>(seen: &Seen<'a>, reader: &TaskReads) -> Option<(&'a FileReads, &'a Disk)> {
     let disk = seen.storage.disk(&reader.device)?;
     let (bios, bytes) = data(reader);
@@ -81,7 +81,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     if seen.of_span(waits) < MIN_SPAN_PERCENT {
         return None;
     }
-    // Behind the path of a renamed or deleted file stands a remark, which no command takes.
+    // The path of a renamed or deleted file has a remark, which no command accepts.
     let path = Device::parse(&file.device).and_then(|device| seen.storage.file_names.display(device, file.inode));
     let path = path.filter(|path| path.starts_with('/') && !path.contains(" ("));
     let name = path.clone().unwrap_or_else(|| seen.storage.file_name(&file.device, file.inode));
@@ -138,7 +138,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     })
 }
 
-/// The file system's own program, or a copy.
+/// Commands of the file system's own program, or a copy.
 fn steps(kind: Option<&str>, path: Option<String>) -> Vec<Step> {
     let Some(path) = path else { return Vec::new() };
     let run = |command: &str| Step::Run { command: command.to_owned(), names: vec![path.clone()] };

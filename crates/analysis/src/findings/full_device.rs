@@ -1,4 +1,4 @@
-//! A file system without room: calls that it refused, and one that had none left when the recording began.
+//! A full file system: calls that it refused, or no free space when the recording began.
 
 use super::{Finding, Measure, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
@@ -6,21 +6,21 @@ use crate::calls::RefusedCalls;
 use crate::units::{counted, grouped, size};
 use flashscope_trace::FileId;
 
-/// Below this part of its size that is free, percent. ext4 keeps 5 % for root (mke2fs -m), and reports what is left beside it.
+/// Least free part of its size, per cent. ext4 keeps 5 % for root (mke2fs -m), and reports the free space without it.
 const MIN_FREE_PERCENT: f64 = 3.0;
-/// With so much free, bytes, no usual write fails, however large the device is.
+/// With this much free, bytes, no usual write fails, however large the device is.
 const ENOUGH_BYTES: u64 = 1 << 30;
-/// With fewer bytes written than this part of those read, what is recorded is reading.
+/// If fewer bytes were written than this part of those read, the recording is of reading.
 const READS_A_WRITE: u64 = 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let (mut found, refused): (Vec<Finding>, Vec<String>) = refusals(seen).into_iter().unzip();
     for mount in &seen.storage.mounts {
-        // The calls say more.
+        // The refused calls say more.
         if refused.contains(&mount.device) {
             continue;
         }
-        // Images are full by nature.
+        // Images are always full.
         let grows =
             !mount.has("ro") && !matches!(mount.kind.as_str(), "squashfs" | "erofs" | "iso9660" | "tmpfs" | "devtmpfs");
         if let (Some(size), Some(free)) = (mount.size_bytes, mount.free_bytes)
@@ -121,7 +121,7 @@ fn room(mount: &Mount) -> Vec<Measure> {
     [of("free", mount.free_bytes), of("size", mount.size_bytes)].into_iter().flatten().collect()
 }
 
-/// A task that only reads is not delayed by it.
+/// Whether anything writes to it: a task that only reads is not affected.
 fn is_written(seen: &Seen<'_>, device: &str) -> bool {
     let bytes = |what: &str| seen.device_group(device, what).map_or(0, |group| group.bytes);
     seen.usage.program_wrote(device) || bytes("writes").saturating_mul(READS_A_WRITE) > bytes("reads")

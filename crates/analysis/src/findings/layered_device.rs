@@ -1,4 +1,4 @@
-//! Device mapper and loop devices: what the layer adds in time and in bytes.
+//! Device mapper and loop devices: the time and the bytes that the layer adds.
 
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
@@ -7,9 +7,9 @@ use crate::units::{counted, duration, grouped, size};
 use flashscope_trace::Device;
 
 const MIN_BIOS: u64 = 20;
-/// From this part of what a bio of the upper device takes, percent.
+/// Least share of an upper bio's time, per cent.
 const MIN_TIME_PERCENT: f64 = 15.0;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
 /// Bytes below for each byte above.
 const MIN_TIMES: f64 = 1.5;
@@ -21,7 +21,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     levels.flat_map(|level| [in_time(seen, level), in_bytes(seen, level)]).flatten().collect()
 }
 
-/// The way down to the lower device and back, which the layer's own threads take.
+/// Time on the way to the lower device and back, which the layer's own threads take.
 fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     let disk = seen.storage.disk(&level.upper);
     let dm_name = dm_name(seen, level, disk)?;
@@ -70,13 +70,13 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     })
 }
 
-/// Whether it is told that it adds time.
+/// Whether the finding reports time that the layer adds.
 pub(super) fn adds_time(seen: &Seen<'_>, level: &StackLevel) -> bool {
     level.upper_bios >= MIN_BIOS && in_time(seen, level).is_some()
 }
 
-/// What dmsetup calls it; `None`: it is no device of device mapper. One that was made while it was recorded is not among the facts, and
-/// dmsetup gives none a UUID by itself.
+/// The name of a device mapper device in dmsetup; `None` for another device. A device created during the recording is not in the facts,
+/// and dmsetup gives none a UUID by itself.
 fn dm_name(seen: &Seen<'_>, level: &StackLevel, disk: Option<&Disk>) -> Option<String> {
     let is_kernels = |name: &str| name.starts_with("dm-");
     if let Some(disk) = disk.filter(|disk| disk.dm_uuid.is_some() || disk.dm_name.is_some() || is_kernels(&disk.name)) {

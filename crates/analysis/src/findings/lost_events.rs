@@ -1,10 +1,10 @@
-//! Events that the recording lost: what the other findings may leave out.
+//! Events that the recording lost: other findings may be incomplete.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::units::grouped;
 use crate::{Evidence, LossCount};
 
-/// Counters of events that found no place while they were recorded.
+/// Counters of events without room in the buffers during the recording.
 const OF_THE_RING: [&str; 7] = [
     "events_overwritten",
     "events_dropped",
@@ -15,7 +15,7 @@ const OF_THE_RING: [&str; 7] = [
     "records_missing",
 ];
 
-/// Counters of what was recorded and is not in the file, or cannot be read there.
+/// Counters of recorded data that is not in the file, or cannot be read.
 const OF_THE_FILE: [&str; 10] = [
     "cpu_files_missing",
     "data_cut",

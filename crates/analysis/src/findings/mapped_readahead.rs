@@ -1,8 +1,8 @@
-//! Faults at random offsets of many mapped files, each of which reads a window that is hardly used. `readahead_wasted` judges single
-//! files.
+//! Random faults on many mapped files, each of which reads a window that is hardly used. Single files are judged by
+//! `readahead_wasted`.
 //!
-//! Which pages of a mapping are used leaves no event. But on kernels whose `mm_filemap_map_pages` is recorded no other pages are mapped
-//! than the trace shows: what was brought in beyond them was not used.
+//! Uses of a mapping's pages leave no event. But on kernels whose `mm_filemap_map_pages` is recorded, the trace shows all mapped
+//! pages: other pages that were brought in were not used.
 
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::cache::FileBrought;
@@ -13,17 +13,17 @@ use crate::{Evidence, split_task_label};
 use flashscope_cachesim::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of fewer files each is judged by itself.
+/// With fewer files each is judged by itself.
 const MIN_FILES: u64 = 8;
-/// Fewer faults show no habit.
+/// Fewer faults are no evidence.
 const MIN_FAULTS: u64 = 8;
-/// Less is not worth a knob.
+/// Fewer unused bytes are not worth a setting.
 const MIN_UNUSED_BYTES: u64 = 1 << 20;
-/// Below this part of what faults bring in, percent.
+/// Least share of the bytes that faults bring in, per cent.
 const MIN_UNUSED_PERCENT: f64 = 50.0;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
-/// Part of the lower bound that is promised: the kernel maps a few pages again.
+/// Part of the lower bound that is promised: the kernel maps some pages again.
 const LEAST: f64 = 0.9;
 
 /// Files of one device.
@@ -33,7 +33,7 @@ struct Sums {
     faults: u64,
     brought: u64,
     mapped: u64,
-    /// What came in of the file of which most did.
+    /// Bytes of the file with most bytes brought in.
     most: u64,
 }
 
@@ -47,7 +47,7 @@ impl Sums {
         self.most = self.most.max(brought);
     }
 
-    /// No more than this was used.
+    /// An upper bound of the bytes used.
     fn used(&self) -> u64 {
         self.mapped.saturating_add(self.faults.saturating_mul(PAGE_BYTES))
     }
@@ -61,7 +61,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     if !seen.usage.shows_mapped {
         return Vec::new();
     }
-    // Headers of programs and libraries are read: they are mapped to be executed.
+    // Headers of programs and libraries are read: these files are mapped to be executed.
     let mut reads = BTreeSet::new();
     reads.extend(seen.calls.by_file.iter().filter(|group| is_read(&group.call)).map(|group| group.name.as_str()));
     let is_read_too = |device: &str, inode: u64| reads.contains(format!("{device} inode {inode}").as_str());
@@ -123,7 +123,7 @@ fn of_device(seen: &Seen<'_>, device: &str, sums: &Sums) -> Option<Finding> {
     })
 }
 
-/// Who reads nearly as much of this device as faults bring in.
+/// The task that reads nearly as much of this device as faults bring in.
 fn reader(seen: &Seen<'_>, device: &str, brought: u64) -> Option<String> {
     let most = seen.usage.readers.iter().filter(|one| one.device == device).max_by_key(|one| one.bytes)?;
     let task = seen.block?.originators.task(most.tid)?;

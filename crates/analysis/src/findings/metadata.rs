@@ -1,4 +1,4 @@
-//! Journal and metadata that outweigh the data.
+//! More journal and metadata than data.
 
 use super::{Finding, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
@@ -6,9 +6,9 @@ use crate::block::BlockFound;
 use crate::units::size;
 
 const MIN_BYTES: u64 = 1 << 20;
-/// From this part of what is written whose origin is known, percent.
+/// Least share of the written bytes of known origin, per cent.
 const MIN_PERCENT: f64 = 50.0;
-/// With data=journal each byte is written to the journal and to its place. From this part of what the device writes on, percent: a
+/// With data=journal each byte is written to the journal and to its place. Least share of the device's written bytes, per cent: a
 /// part may have been changed before the recording.
 const MIN_JOURNALLED_PERCENT: f64 = 40.0;
 
@@ -17,7 +17,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(written) = found.originators.written() else { return Vec::new() };
     let (own, all) = (written.kernel_bytes, written.bytes());
     if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
-        // What is written to other devices, or below this one, is no part of it.
+        // Bytes written to other devices, or below this one, do not count.
         let there = seen.device_group(&mount.device, "writes").map_or(all, |group| group.bytes).min(all);
         if own >= MIN_BYTES && percent(own, there) >= MIN_JOURNALLED_PERCENT {
             return vec![of_data_journal(seen, found, mount, own, there)];

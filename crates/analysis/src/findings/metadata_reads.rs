@@ -1,4 +1,4 @@
-//! A program that lists, searches or removes a tree of files: what it reads are directories, inodes and their tables, and little data.
+//! A program that lists, searches or removes a tree of files: it reads directories, inodes and their tables, and little data.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
@@ -7,13 +7,13 @@ use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
 
 const MIN_BIOS: u64 = 50;
-/// With the flag: a program that reads a device itself has none.
+/// Least bios with the flag: a program that reads the device itself has none.
 const MIN_FLAGGED: u64 = 20;
-/// Of its reads, percent.
+/// Least share of its reads, per cent.
 const MIN_PERCENT: f64 = 50.0;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
-/// Who waits for less does not notice it, however short the recording is, nanoseconds.
+/// A shorter wait is not noticed, even in a short recording, nanoseconds.
 const MIN_NS: u64 = 50_000_000;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -21,15 +21,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     seen.usage.readers.iter().filter_map(|reader| of_reader(seen, found, reader)).collect()
 }
 
-/// Whether most of what it reads there and waits for is metadata. A program that starts with empty caches has many tables of inodes read
-/// ahead around its libraries, and waits for their data.
+/// Whether most of the reads that it waits for are metadata. A program that starts with empty caches makes the kernel read many inode
+/// tables ahead around its libraries, and waits for their data.
 pub(super) fn is_search(reader: &TaskReads) -> bool {
     reader.flagged_bios >= MIN_FLAGGED
         && reader.metadata_bios >= MIN_BIOS
         && percent(reader.flagged_bios, asked(reader)) >= MIN_PERCENT
 }
 
-/// Without what ext4 reads ahead of its tables of inodes: those reads have no flag.
+/// Bios without ext4's read-ahead of inode tables, which has no flag.
 fn asked(reader: &TaskReads) -> u64 {
     reader.bios.saturating_sub(reader.metadata_bios.saturating_sub(reader.flagged_bios))
 }
@@ -41,8 +41,8 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let task = found.originators.task(reader.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let q2c = stage(own, "Q2C")?;
-    // Nobody waits for what ext4 reads ahead of its tables of inodes: those reads have no flag. And several may be under way at once:
-    // together they take more than the time in which it waits.
+    // No task waits for ext4's read-ahead of inode tables, which has no flag. And several bios may be in flight at once:
+    // their sum exceeds the time that it waits.
     let ahead = reader.metadata_bios.saturating_sub(reader.flagged_bios);
     let waited = u128::from(q2c.total_ns) * u128::from(asked(reader)) / u128::from(reader.bios);
     let waited = u64::try_from(waited).unwrap_or(u64::MAX).min(seen.span_ns);

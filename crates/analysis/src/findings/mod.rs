@@ -1,7 +1,7 @@
-//! The answers of a trace: what costs time or bytes, with the evidence, the cause, and what to type next.
+//! The findings of a trace: costs in time or bytes, with the evidence, the cause, and the command to type next.
 //!
-//! One rule a file. A rule says something only where its threshold is passed and the trace has what it rests on; else it is
-//! silent. Faults come first, then causes by the time that they cost, then the overview.
+//! One rule per file. A rule makes a finding only where its threshold is exceeded and the trace has the evidence; else it makes
+//! none. Faults come first, then costs by their time, then the overview.
 
 mod atime;
 mod behind_another;
@@ -51,52 +51,52 @@ use crate::flash::Life;
 use crate::usage::UsageFound;
 use crate::{Evidence, FlashFindings, LossCount, OwnWear};
 
-/// What rules look at. What a trace has not is `None` or empty.
+/// Input of the rules. Parts that the trace lacks are `None` or empty.
 pub struct Seen<'a> {
     pub storage: &'a StorageFacts,
     pub block: Option<&'a BlockFound>,
     pub flash: Option<&'a FlashFindings>,
-    /// How long each chip lasts, and what devices say of their wear.
+    /// Life time of each chip; below: wear that devices report themselves.
     pub life: &'a [Life],
     pub own_wear: &'a [OwnWear],
     pub readahead: Option<&'a AccuracyFindings>,
     pub calls: &'a CallsFound,
     pub usage: &'a UsageFound,
     pub losses: &'a [LossCount],
-    /// Only what one program did is shown (`--process`).
+    /// Only the I/O of one program is shown (`--process`).
     pub is_of_process: bool,
-    /// From the first event that is shown to the last.
+    /// From the first shown event to the last.
     pub span_ns: u64,
 }
 
-/// Below this share of the recorded time it does not matter, percent; and where it is most of the time in calls.
+/// Below this share of the recorded time a cost does not matter, per cent. Below: the least share where the cost is most of the time in calls.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 const MIN_SPAN_OF_MOST_PERCENT: f64 = 1.0;
 const MOST_PERCENT: f64 = 50.0;
-/// Of more processes in one finding these are listed.
+/// Most processes that one finding lists.
 const MAX_NAMED: usize = 16;
 
 impl Seen<'_> {
-    /// Part of the recorded time, percent.
+    /// Share of the recorded time, per cent.
     fn of_span(&self, ns: u64) -> f64 {
         percent(ns, self.span_ns)
     }
 
-    /// Whether time in calls is worth a word: a good part of the recorded time; or, where the recording has much time in which nothing
-    /// happened, a part of it that is most of what all calls with storage took.
+    /// Whether time in calls matters: it is a good part of the recorded time; or, in a recording that is mostly idle, a
+    /// part of it that is most of the time of all calls with storage.
     fn matters(&self, ns: u64) -> bool {
         let calls = self.calls.by_process.iter().fold(0u64, |sum, group| sum.saturating_add(group.total_ns));
         self.of_span(ns) >= MIN_SPAN_PERCENT
             || self.of_span(ns) >= MIN_SPAN_OF_MOST_PERCENT && percent(ns, calls) >= MOST_PERCENT
     }
 
-    /// Bios of a device and direction: "8:0 writes".
+    /// The group of a device and direction: "8:0 writes".
     fn device_group(&self, device: &str, what: &str) -> Option<&Group> {
         let name = format!("{device} {what}");
         groups(self.block?, GroupBy::Device).find(|group| group.name == name)
     }
 
-    /// Whether the trace has bios of it.
+    /// Whether the trace has bios of the device.
     fn is_used(&self, device: &str) -> bool {
         let of = |group: &Group| group.name.strip_prefix(device).is_some_and(|rest| rest.starts_with(' '));
         self.block.is_some_and(|block| groups(block, GroupBy::Device).any(of))
@@ -114,7 +114,7 @@ impl Seen<'_> {
         of.fold((0, 0, 0), |(n, ns, bytes), group| (n + group.ns.n, add(ns, group.total_ns), add(bytes, group.bytes)))
     }
 
-    /// What the device took for so many bytes, at the mean of this trace's `reads` or `writes`.
+    /// Time of the device for this many bytes, at the mean of this trace's `reads` or `writes`.
     fn cost_of(&self, block: &BlockFound, what: &str, bytes: u64) -> Evidence<u64> {
         let all = groups(block, GroupBy::Device).filter(|group| group.name.rsplit(' ').next() == Some(what));
         let (ns, moved) = all.fold((0u64, 0u64), |(ns, moved), group| {
@@ -125,7 +125,7 @@ impl Seen<'_> {
                 format!("the trace has no {what} of a device"),
                 "record with --events block,cache,syscall",
             ),
-            // Several requests at once take more together than the time that passes.
+            // Several requests at once take more in sum than the time that passes.
             moved => ((ns as f64 / moved as f64 * bytes as f64) as u64).min(self.span_ns).into(),
         }
     }

@@ -1,21 +1,21 @@
-//! Unmarked phases: what file systems do on their own, inferred from which task did which operations where.
+//! Unmarked phases: the file systems' own work, inferred from the tasks, operations and places.
 //!
-//! Every operation is in exactly one phase. The rules, in the order in which they are asked (a task is one thread):
+//! Every operation is in exactly one phase. The rules, in order of precedence (a task is one thread):
 //!
 //! - **Mount scan**: a task reads through erase blocks in ascending order ([`MIN_WALK`] or more, [`MAX_STEP`] further at
-//!   most), and either as many one after the other in nothing but their first pages or their last (UBI's and YAFFS2's headers,
-//!   JFFS2's look at blocks without data), or nine tenths of a partition. A file that lies in order is read so too, but whole
-//!   and without its partition's end.
-//! - **Formatting**: after a scan, erases of blocks that held nothing as far as was seen: since the recording began no data of
-//!   theirs was read (a scan's look at the first pages apart), and nothing written. From [`MIN_RUN`] neighbours one after the
-//!   other on, in either direction. To it belong the reads that check that such a block is empty (JFFS2,
-//!   fs/jffs2/erase.c, jffs2_block_check_erase) and the first program of its first page (JFFS2's clean marker, UBI's header).
-//! - **Background check**: what `jffs2_gcd_mtdN` reads after a scan until it first programs or erases: its pass over the nodes
+//!   most). Either it reads only first or last pages in as many consecutive blocks (headers of UBI and YAFFS2, JFFS2's check of blocks
+//!   without data), or nine tenths of a partition. A file that lies in order is read so too, but completely and without the end of
+//!   its partition.
+//! - **Formatting**: after a scan, erases of blocks without data, as far as was seen: since the recording began none of their data
+//!   was read (a scan's check of the first pages aside) or written. At least [`MIN_RUN`] neighbours in a row, in either direction.
+//!   It includes the reads that check that such a block is empty (JFFS2, fs/jffs2/erase.c, jffs2_block_check_erase) and the first
+//!   program of its first page (JFFS2's clean marker, UBI's header).
+//! - **Background check**: reads by `jffs2_gcd_mtdN` after a scan until it first programs or erases: its pass over the nodes
 //!   whose checksums have not been checked yet (fs/jffs2/gc.c, jffs2_garbage_collect_pass).
-//! - **Garbage collection**: everything else of the file systems' own collectors, and all erases of blocks that had data.
+//! - **Garbage collection**: all other work of the file systems' own collectors, and all erases of blocks that had data.
 //! - **Programs**: the rest: reads and writes by programs, and by writeback.
 //!
-//! Scans, checks and formatting are one phase each from a scan to the next; of the others one ends where nothing follows for
+//! Scans, checks and formatting are one phase each from a scan to the next; any other phase ends after a pause of
 //! [`QUIET_NS`].
 
 use super::{Geometry, OTHER_TASKS, OpCounts, TaskOps};
@@ -27,27 +27,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Erase blocks that a scan walks through at least.
+/// Fewest erase blocks of a scan.
 const MIN_WALK: u64 = 16;
-/// From a block to the next of a walk: bad ones are stepped over.
+/// Largest step from one block of a scan to the next: bad blocks are skipped.
 pub(super) const MAX_STEP: u64 = 8;
-/// First pages of a block that a scan looks at to see whether there is more.
+/// First pages of a block that a scan reads to see whether there is more.
 const HEAD_PAGES: u64 = 4;
-/// Erases of neighbours from which on they are formatting.
+/// Fewest erases of neighbours that count as formatting.
 const MIN_RUN: u64 = 8;
 /// A pause that ends a phase.
 const QUIET_NS: u64 = 2_000_000_000;
-/// Phases that are kept; what is in further ones is counted.
+/// Most phases; operations in further ones are counted.
 pub const MAX_ACTIVITIES: usize = 1000;
-/// Phases back to which a late one is looked for.
+/// Most phases that are searched for a late operation.
 const LATE: usize = 64;
-/// Tasks of one phase that are distinguished.
+/// Most tasks of one phase.
 const MAX_NAMES: usize = 64;
-/// Walks that go on at once: tasks that read at the same time.
+/// Most walks at once: tasks that read at the same time.
 const MAX_WALKS: usize = 256;
-/// Pages of a block that are distinguished; no chip has more.
+/// Most pages of a block; no chip has more.
 const MAX_PAGES: u64 = 1 << 16;
-/// Erase blocks that are remembered.
+/// Most erase blocks that are kept.
 const MAX_BLOCKS: usize = super::MAX_BLOCKS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema, Deserialize)]
@@ -58,7 +58,7 @@ pub enum ActivityKind {
     BackgroundCheck,
     GarbageCollection,
     Programs,
-    // A YAFFS2's own (yaffs2.rs); the others' sum has these operations as well.
+    // YAFFS2's own work (yaffs2.rs); the phases above have these operations as well.
     CheckpointWrite,
     CheckpointRead,
     CheckpointErase,
@@ -92,13 +92,13 @@ impl ActivityKind {
 pub struct Activity {
     pub kind: ActivityKind,
     pub chip: u16,
-    /// Of its first operation, and of its last.
+    /// Time of its first operation; below: of its last.
     pub begin_ns: u64,
     pub end_ns: u64,
     pub counts: OpCounts,
     pub first_page: u64,
     pub last_page: u64,
-    /// Of a scan: distinct pages that were read, erase blocks they lie in, and how many of these were read whole.
+    /// Of a scan: distinct pages read, their erase blocks, and the number of these that were read completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan: Option<Scanned>,
     /// Busiest first.
@@ -114,9 +114,9 @@ pub struct Scanned {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Activities {
-    /// In order of their begin. They overlap: a background check goes on beside programs.
+    /// In order of begin. They overlap: a background check continues beside programs.
     pub phases: Vec<Activity>,
-    /// Operations on chips of unknown shape, on more blocks than are remembered, or in more phases than are kept.
+    /// Operations on chips of unknown shape, on blocks beyond the most, or in phases beyond the most.
     pub not_told: OpCounts,
 }
 
@@ -160,7 +160,7 @@ impl Stretch {
         self.task(op.task).add(op.op);
     }
 
-    /// On one chip, and no more than a pause between them.
+    /// Whether they are on one chip, with no more than a pause between them.
     pub(super) fn beside(&self, other: &Stretch) -> bool {
         self.chip == other.chip
             && other.begin_ns <= self.end_ns.saturating_add(QUIET_NS)
@@ -203,21 +203,21 @@ impl Stretch {
     }
 }
 
-/// One operation, placed and named.
+/// One operation, with its place and its task.
 pub(super) struct Op<'a> {
     pub(super) time_ns: u64,
     pub(super) chip: u16,
     pub(super) op: FlashOp,
     pub(super) page: u64,
     pub(super) block: u64,
-    /// Within its block.
+    /// Page within its block.
     pub(super) index: u64,
     pub(super) pages_per_block: u64,
     pub(super) task: &'a str,
 }
 
 impl Op<'_> {
-    /// Of the file systems' own collectors.
+    /// Whether its task is a file system's own collector.
     fn of_collector(&self) -> bool {
         self.of_jffs2() || ["ubi_bgt", "yaffs2_gc", "yaffs-bg"].iter().any(|name| self.task.starts_with(name))
     }
@@ -233,13 +233,13 @@ impl Op<'_> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockState {
-    /// Data of its were read, or written.
+    /// Its data was read or written.
     data: bool,
-    /// It was erased as one without data, and its first page is not programmed yet.
+    /// It was erased without having data, and its first page is not programmed yet.
     fresh: bool,
 }
 
-/// A task's way through erase blocks.
+/// A task's reads through erase blocks.
 #[derive(Debug)]
 struct Walk {
     stretch: Stretch,
@@ -248,7 +248,7 @@ struct Walk {
     /// Pages of `block` that were read.
     pages: Vec<u64>,
     only_head: bool,
-    /// Blocks up to now of which only first pages and last ones were read, one after the other.
+    /// Consecutive blocks so far of which only first and last pages were read.
     heads: u64,
     most_heads: u64,
     scanned: Scanned,
@@ -284,7 +284,7 @@ impl Walk {
         self.only_head &= op.in_head();
     }
 
-    /// The walk leaves its block: true where data of it were read.
+    /// The walk leaves its block. Returns whether data of it was read.
     fn leave(&mut self, pages_per_block: u64) -> bool {
         let pages: u64 = self.pages.iter().map(|word| u64::from(word.count_ones())).sum();
         self.pages.fill(0);
@@ -298,17 +298,17 @@ impl Walk {
     }
 }
 
-/// What is known of a chip since its last scan.
+/// State of a chip since its last scan.
 #[derive(Debug, Default)]
 struct Chip {
-    /// Blocks of all scans, first and last.
+    /// First and last block of all scans.
     scanned: Option<(u64, u64)>,
-    /// Erases of blocks without data that are not known to be formatting yet, and what belongs to them.
+    /// Erases of blocks without data that are not known to be formatting yet, with their reads and programs.
     pending: Option<Stretch>,
     last_erased: Option<u64>,
     run: u64,
     formats: bool,
-    /// A collector of JFFS2's has done more than read.
+    /// A collector of JFFS2 has done more than read.
     collects: bool,
 }
 
@@ -317,19 +317,19 @@ struct Chip {
 pub struct ActivityFold<L> {
     lookup: L,
     pages_per_block: HashMap<u16, u64>,
-    /// Chip, first erase block, and how many.
+    /// Partitions: chip, first erase block, and number of blocks.
     partitions: Vec<(u16, u64, u64)>,
     blocks: HashMap<(u16, u64), BlockState>,
     walks: HashMap<TaskId, Walk>,
     chips: BTreeMap<u16, Chip>,
     found: Vec<(ActivityKind, Stretch, Option<Scanned>)>,
-    /// Where in `found` what comes next may be added.
+    /// Index in `found` of the phase that the next operation may extend.
     open: HashMap<(ActivityKind, u16), usize>,
     not_told: OpCounts,
 }
 
 impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
-    /// `partitions`, where they are known: chip, first erase block, and how many.
+    /// `partitions`, where known: chip, first erase block, and number of blocks.
     pub fn new(chips: &[(u16, Geometry)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
         Self {
             lookup,
@@ -451,7 +451,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
         self.format(op);
     }
 
-    /// What belongs to the erase of a block without data.
+    /// An operation that belongs to the erase of a block without data.
     fn format(&mut self, op: &Op) {
         let chip = self.chips.entry(op.chip).or_default();
         if chip.formats {
@@ -460,7 +460,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
         chip.pending.get_or_insert_with(|| Stretch::new(op.chip, op.time_ns)).add(op);
     }
 
-    /// A scan is over as soon as another task does more with what it walked through than read.
+    /// A scan ends as soon as another task does more than read in its blocks.
     fn end_scan(&mut self, tid: TaskId, op: &Op) {
         let over = |(of, walk): (&TaskId, &Walk)| {
             let inside = walk.stretch.chip == op.chip && (walk.first_block..=walk.block).contains(&op.block);
@@ -471,7 +471,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
         }
     }
 
-    /// A walk is a scan, or was what a program read.
+    /// Ends a walk: it was a scan, or a program's reads.
     fn end_walk(&mut self, tid: TaskId) {
         let Some(mut walk) = self.walks.remove(&tid) else { return };
         let chip_number = walk.stretch.chip;
@@ -496,7 +496,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
             self.keep(ActivityKind::MountScan, walk.stretch, Some(walk.scanned));
             return;
         }
-        // What a program reads of a block is data, be it the first page alone.
+        // A page that a program reads is data, even if it is the first page alone.
         for block in walk.first_block..=walk.block {
             if let Some(state) = self.blocks.get_mut(&(chip_number, block)) {
                 state.data = true;
@@ -512,7 +512,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
     }
 
     fn one(&mut self, kind: ActivityKind, op: &Op) {
-        // Most operations go where the last one of their kind went.
+        // Most operations extend the last phase of their kind.
         if let Some(&at) = self.open.get(&(kind, op.chip))
             && (self.found[at].1.end_ns.saturating_add(QUIET_NS) >= op.time_ns || once(kind))
         {
@@ -523,7 +523,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
         self.add(kind, stretch);
     }
 
-    /// To the phase of its kind that it belongs to by its time, or as a new one.
+    /// Adds a stretch to the phase of its kind at that time, or as a new one.
     fn add(&mut self, kind: ActivityKind, stretch: Stretch) {
         if once(kind) {
             return match self.open.get(&(kind, stretch.chip)) {
@@ -531,7 +531,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
                 None => self.keep(kind, stretch, None),
             };
         }
-        // A walk is reported at its end, when later ones are there already.
+        // A walk is reported at its end, when later phases exist already.
         match self.found.iter_mut().rev().take(LATE).find(|(of, there, _)| *of == kind && there.beside(&stretch)) {
             Some((_, there, _)) => there.join(stretch),
             None => self.keep(kind, stretch, None),
@@ -548,7 +548,7 @@ impl<L: Lookup<Name: AsRef<str>>> ActivityFold<L> {
     }
 }
 
-/// Phases of one kind that meet, because what lies between them was reported last.
+/// Joins phases of one kind that meet because a part between them was reported last.
 fn joined(found: Vec<(ActivityKind, Stretch, Option<Scanned>)>) -> Vec<Activity> {
     let mut sorted = found;
     sorted.sort_by_key(|(kind, stretch, _)| (*kind, stretch.chip, stretch.begin_ns));
@@ -564,7 +564,7 @@ fn joined(found: Vec<(ActivityKind, Stretch, Option<Scanned>)>) -> Vec<Activity>
     phases
 }
 
-/// One of a kind from a scan to the next.
+/// Whether there is one phase of this kind from a scan to the next.
 fn once(kind: ActivityKind) -> bool {
     matches!(kind, ActivityKind::Formatting | ActivityKind::BackgroundCheck)
 }

@@ -1,4 +1,4 @@
-//! How many bytes each layer makes of those above it: the calls, the page cache, the file system, UBI, the erase blocks.
+//! Write amplification by layer: the calls, the page cache, the file system, UBI, the erase blocks.
 
 use super::Wear;
 use crate::Lookup;
@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A layer's bytes, on the way down.
+/// The bytes of one layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LayerBytes {
     pub layer: WriteLayer,
     pub bytes: u64,
-    /// Over the bytes of the layer above that is known; `null` where there is none, or it has none.
+    /// Divided by the bytes of the nearest known layer above; `null` where there is none, or it has 0 bytes.
     pub times: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ impl WriteLayer {
     }
 }
 
-/// Where UBI lies, and how many pages of each block are its own.
+/// The place of UBI, and the number of its own pages in each block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UbiRegion {
     pub chip: u16,
@@ -57,7 +57,7 @@ pub struct UbiRegion {
 }
 
 impl UbiRegion {
-    /// Of a recording's facts (docs/reference/agent.md): what was attached when it began. `first_chip` is added to chips' numbers.
+    /// From a recording's facts (docs/reference/agent.md): UBI devices attached when it began. `first_chip` is added to chip numbers.
     pub fn of_facts(facts: &Facts, first_chip: u16) -> Vec<UbiRegion> {
         let region = |ubi: &Ubi| {
             let mtd = facts.mtd(ubi.mtd_num?)?;
@@ -94,7 +94,7 @@ pub struct AmplificationFold<L> {
 }
 
 impl<L: Lookup<Name: AsRef<str>>> AmplificationFold<L> {
-    /// `page_bytes`: of each chip. `lookup`: the name of a thread at a time.
+    /// `page_bytes`: page size of each chip. `lookup`: the name of a thread at a time.
     pub fn new(page_bytes: impl IntoIterator<Item = (u16, u32)>, ubi: &[UbiRegion], lookup: L) -> Self {
         let page_bytes = page_bytes.into_iter().map(|(chip, bytes)| (chip, u64::from(bytes))).collect();
         AmplificationFold { lookup, ubi: ubi.to_vec(), page_bytes, dirtied_bytes: 0, ubi_bytes: 0 }
@@ -102,13 +102,13 @@ impl<L: Lookup<Name: AsRef<str>>> AmplificationFold<L> {
 
     pub fn event(&mut self, event: &Event) {
         match &event.kind {
-            // File systems on MTD have no block device; those that have one lie on another storage.
+            // File systems on MTD have no block device; a file with one lies on other storage.
             EventKind::File(file) if file.step == FileStep::Dirtied && file.device.is_none() => {
                 self.dirtied_bytes = self.dirtied_bytes.saturating_add(file.bytes);
             }
             EventKind::Flash(access) if access.op == FlashOp::Program && !self.ubi.is_empty() => {
                 let header = self.ubi.iter().any(|region| region.is_header(access.chip, access.page));
-                // It levels wear from a thread of its own (drivers/mtd/ubi/build.c: "ubi_bgt%dd").
+                // UBI levels wear from a thread of its own (drivers/mtd/ubi/build.c: "ubi_bgt%dd").
                 let mut moves =
                     || (self.lookup)(event.tid, event.time).is_some_and(|n| clip(n.as_ref()).starts_with("ubi_bgt"));
                 if header || moves() {
@@ -120,7 +120,7 @@ impl<L: Lookup<Name: AsRef<str>>> AmplificationFold<L> {
         }
     }
 
-    /// `wear`: of the same events. Layers of which nothing is known are left out.
+    /// `wear`: of the same events. Unknown layers are left out.
     pub fn finish(self, wear: &Wear) -> Vec<LayerBytes> {
         let calls = wear.written_bytes;
         let cache = calls.and(Some(self.dirtied_bytes)).filter(|&bytes| bytes > 0);

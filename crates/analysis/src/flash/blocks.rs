@@ -1,4 +1,4 @@
-//! Where: operations of each erase block (the spatial view of Flashmon v2, §3.3).
+//! Operations of each erase block (the spatial view of Flashmon v2, §3.3).
 
 use super::{Geometry, OpCounts};
 use crate::Analysis;
@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Distinct blocks that are kept apart: 32 GiB of flash with 128 KiB blocks have so many.
+/// Most distinct blocks: those of 32 GiB of flash with 128 KiB blocks.
 pub const MAX_BLOCKS: usize = 1 << 18;
 
 /// Operations of one erase block; blocks without any are left out.
@@ -30,7 +30,7 @@ fn is_zero(n: &u16) -> bool {
 pub struct BlockMap {
     /// By chip, then by block.
     pub blocks: Vec<BlockCounts>,
-    /// Operations that could not be placed: on a chip of unknown shape, or beyond [`MAX_BLOCKS`] blocks.
+    /// Operations without a known block: on a chip of unknown shape, or beyond [`MAX_BLOCKS`] blocks.
     pub not_placed: OpCounts,
 }
 

@@ -1,4 +1,4 @@
-//! How many array commands, of which kind.
+//! Counts of array commands by kind.
 
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId};
@@ -52,7 +52,7 @@ pub struct Geometry {
     pub pages_per_block: u32,
 }
 
-/// Reads, or programs, by what they moved. Each command is in exactly one of the first five;
+/// Reads, or programs, by the data moved. Each command is in exactly one of the first five;
 /// `repeats` is counted across them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct KindCounts {
@@ -66,8 +66,8 @@ pub struct KindCounts {
     pub command_only: u64,
     /// Column or length was not recorded (`--detail offset` records them).
     pub not_recorded: u64,
-    /// The very same command (page, and columns where they are recorded) as this chip's last one, by the same task:
-    /// a retry. MTD holds the chip for the whole of a retried read, so nothing else comes between.
+    /// The same command (page, and columns where they are recorded) as this chip's last one, by the same task:
+    /// a retry. MTD locks the chip for the whole of a retried read, so no other command comes between.
     pub repeats: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// `chips`: number and shape. A chip that is not named has no full pages, only commands "not recorded".
+    /// `chips`: number and shape. A chip that is not listed has no full pages, only commands "not recorded".
     pub fn new(chips: &[(u16, Geometry)]) -> Self {
         Self {
             page_bytes: chips.iter().map(|(n, g)| (*n, g.page_bytes)).collect(),

@@ -1,4 +1,4 @@
-//! What error correction did while a recording ran, and which of its figures that touches.
+//! Work of the error correction during a recording, and the figures that it affects.
 
 use foldhash::HashMap;
 
@@ -13,26 +13,26 @@ use serde_json::Value;
 pub struct Health {
     /// `mtdN`.
     pub mtd: u64,
-    /// Bits that were restored while it ran.
+    /// Bits corrected during the recording.
     pub corrected_bits: u64,
-    /// Reads whose data could not be restored while it ran.
+    /// Reads during the recording whose data could not be corrected.
     pub ecc_failures: u64,
-    /// Blocks that became bad while it ran.
+    /// Blocks that became bad during the recording.
     pub blocks_gone_bad: u64,
     /// Bad blocks at the end.
     pub bad_blocks: u64,
 }
 
-/// Devices that anything is to be said of.
+/// Most devices.
 const MAX_DEVICES: usize = 64;
 
 impl Health {
-    /// `facts` and `stats` of a recording (docs/reference/agent-protocol.md). Devices that nothing happened to and that have no bad blocks are
-    /// left out, and so are those whose kernel does not report it.
+    /// `facts` and `stats` of a recording (docs/reference/agent-protocol.md). Left out are devices without errors and bad blocks, and devices
+    /// whose kernel does not report them.
     pub fn of_recording(facts: &Facts, stats: &Value) -> Vec<Health> {
         let unknown = Mtd::default();
         let mut found = Vec::new();
-        // The first of those with one number.
+        // The first entry of each number.
         let begins: HashMap<_, _> = facts.mtd.iter().rev().map(|mtd| (mtd.index, mtd)).collect();
         for end in Facts::of(stats).mtd {
             let Some(mtd) = end.index else { continue };
@@ -56,7 +56,7 @@ impl Health {
         found
     }
 
-    /// What happened and which figures it is in; a sentence each.
+    /// The errors, and the figures that they affect; a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mtd = self.mtd;
         let mut out = Vec::new();

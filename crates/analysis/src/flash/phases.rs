@@ -1,4 +1,4 @@
-//! How many operations in each phase that the recording itself names.
+//! Operations in each phase that the recording names.
 
 use super::OpCounts;
 use crate::clip::clip;
@@ -7,9 +7,9 @@ use flashscope_trace::{Event, EventKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// More phases than this are counted, not kept.
+/// Most phases; further ones are only counted.
 pub const MAX_PHASES: usize = 10_000;
-/// A phase opened inside this many open ones is counted, not kept.
+/// Most nested phases; deeper ones are only counted.
 const MAX_OPEN: usize = 64;
 
 /// A phase and all flash commands between its begin and its end, those of phases inside it included.
@@ -26,7 +26,7 @@ pub struct PhaseOps {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhasesFound {
-    /// In order of their begin.
+    /// In order of begin.
     pub phases: Vec<PhaseOps>,
     /// Ends without a begin: the recording started inside the phase.
     pub ends_without_begin: u64,
@@ -35,7 +35,7 @@ pub struct PhasesFound {
 }
 
 impl PhasesFound {
-    /// What happened in raw flash is not in the trace.
+    /// The trace does not show operations of raw flash.
     pub(crate) fn has_no_counts(&mut self, why: &Unknown) {
         self.phases.iter_mut().for_each(|phase| phase.counts = Evidence::Unknown(why.clone()));
     }

@@ -7,20 +7,20 @@ use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Distinct names that are kept apart; operations of further ones go to [`OTHER_TASKS`].
+/// Most distinct names; operations of further ones count for [`OTHER_TASKS`].
 pub const MAX_TASKS: usize = 4096;
-/// Where operations go once [`MAX_TASKS`] names are known.
+/// Name for the operations of all tasks beyond [`MAX_TASKS`].
 pub const OTHER_TASKS: &str = "(further tasks)";
 
-/// Operations of all tasks that bore one name when they did them.
+/// Operations of all tasks with one name at the time of the operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskOps {
     pub task: String,
     pub counts: OpCounts,
 }
 
-/// Counts by task name. The lookup is asked at each operation, because a thread id is used again and a name changes
-/// with exec; it answers `None` where the recording holds no name, and the task is then called "tid N".
+/// Counts by task name. The name is looked up at each operation, because thread ids are reused and an exec changes the name.
+/// Where the recording has no name, the task is called "tid N".
 #[derive(Debug)]
 pub struct ByTask<L> {
     lookup: L,

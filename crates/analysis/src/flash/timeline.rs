@@ -1,4 +1,4 @@
-//! When and where: operations over time and address (Flashmon v2, figures 2 and 3), in bounded memory.
+//! Operations over time and address (Flashmon v2, figures 2 and 3), in bounded memory.
 
 use crate::Analysis;
 use crate::clip::clip;
@@ -7,11 +7,11 @@ use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Points that a timeline holds at most: a figure of 900 × 400 dots shows no more.
+/// Most points of a timeline: a figure of 900 × 400 dots shows no more.
 pub const MAX_POINTS: usize = 3000;
-/// Spans that are kept, from the first on.
+/// Most spans: the first ones are kept.
 const MAX_SPANS: usize = 1000;
-/// When bins must grow, they grow first along the axis that is finer than these many bins.
+/// When bins must grow, they grow first along an axis with more bins than this.
 const TIME_BINS: u64 = 512;
 const PAGE_BINS: u64 = 256;
 
@@ -99,8 +99,8 @@ fn shr(value: u64, shift: u32) -> u64 {
 }
 
 impl TimelineFold {
-    /// At most `max_points` points. One bin per operation and chip is the coarsest there is, so a trace of more chips
-    /// than a third of that exceeds it: 3 points a chip.
+    /// At most `max_points` points. The coarsest binning has one bin for each operation and chip, so a trace with more chips
+    /// than a third of `max_points` exceeds it: 3 points a chip.
     pub fn new(max_points: usize) -> Self {
         Self {
             max_points: max_points.max(3),
@@ -126,7 +126,7 @@ impl TimelineFold {
         *slot = slot.saturating_add(count);
     }
 
-    /// Bins that the range spans at this width.
+    /// Number of bins in the range at this width.
     fn bins_of(range: Option<(u64, u64)>, shift: u32) -> u64 {
         range.map_or(1, |(low, high)| (shr(high, shift) - shr(low, shift)).saturating_add(1))
     }
@@ -202,7 +202,7 @@ impl Analysis for TimelineFold {
         self.spans.sort_by(|a, b| {
             (a.begin_ns.cmp(&b.begin_ns)).then(b.end_ns.cmp(&a.end_ns)).then_with(|| a.name.cmp(&b.name))
         });
-        // A phase may be there twice: as an event of the trace, and from the caller.
+        // A phase may occur twice: as an event of the trace, and from the caller.
         self.spans.dedup();
         let mut bins: Vec<(Bin, u32)> = self.bins.into_iter().collect();
         bins.sort_unstable();

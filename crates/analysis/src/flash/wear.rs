@@ -1,12 +1,12 @@
-//! Wear by a trace: bytes written by each task, the pages and erases that they became, and the evenness of the erases.
+//! Wear in a trace: bytes written by each task, the pages and erases that they cause, and how evenly blocks are erased.
 //!
-//! - A page that is programmed while its thread writes a file back (`writeback_single_inode`) belongs to the tasks that put
-//!   bytes into that file since the recording began; one that is programmed in a task's own `write()` is that task's. Every
-//!   other page is its thread's own: garbage collection, a journal's commit, metadata.
-//! - A `write()` ends with its system call's end (`--events syscall`); an `fsync()` is taken to be of the file that its thread
-//!   wrote last. Where system calls are not recorded, a write lasts until the next step of a file by the same thread.
-//! - Bytes written to a file system of which nothing was ever programmed (tmpfs, a disk) are no flash's.
-//! - An erase is its thread's: the kernel does not record for which task a block is erased.
+//! - A page that is programmed while its thread writes a file back (`writeback_single_inode`) belongs to the tasks that wrote
+//!   bytes to that file since the recording began; a page programmed within a task's own `write()` belongs to that task. Every
+//!   other page belongs to its thread: garbage collection, a journal's commit, metadata.
+//! - A `write()` ends with its system call's end (`--events syscall`); an `fsync()` is assumed to be of the file that its thread
+//!   wrote last. Where system calls are not recorded, a write lasts until the thread's next step of a file.
+//! - Bytes written to a file system without any programmed page (tmpfs, a disk) do not count as written to flash.
+//! - An erase belongs to its thread: the kernel does not record the task for which a block is erased.
 //!
 //! Every program and every erase is counted once, under a task and (programs) under a file or under no file.
 
@@ -20,24 +20,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files that are kept apart; further ones are counted together.
+/// Most files; further ones are counted together.
 pub const MAX_FILES: usize = 4096;
-/// Threads with the file that they write.
+/// Most threads that write a file.
 const MAX_THREADS: usize = 1 << 14;
-/// Counts pages of files that several tasks wrote.
+/// Name for pages of files that several tasks wrote.
 pub const SEVERAL_TASKS: &str = "(several tasks)";
 /// Chips.
 const MAX_CHIPS: usize = 64;
-/// FileId systems that are distinguished.
+/// Most file systems.
 const MAX_DEVICES: usize = 64;
-/// Files of one inode number, each on a device of its own, that are remembered.
+/// Most files of one inode number, each on a device of its own.
 const MAX_SAME: usize = 4;
 
-/// What one task wrote, and what became of it.
+/// Bytes that one task wrote, and the programs and erases they caused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskWear {
     pub task: String,
-    /// Passed to `write()`, of files on flash.
+    /// Bytes passed to `write()`, for files on flash.
     pub written_bytes: u64,
     pub programmed_pages: u64,
     pub erased_blocks: u64,
@@ -48,78 +48,78 @@ pub struct FileWear {
     /// "31:4"; `null` where only writeback named the file.
     pub device: Option<String>,
     pub inode: u64,
-    /// With what became of it: `/data/a (deleted)`; where the recording has it.
+    /// The path, marked if the file was deleted or renamed: `/data/a (deleted)`; where the recording has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     pub written_bytes: u64,
     pub programmed_pages: u64,
 }
 
-/// How even a chip's erases were, in this recording.
+/// Evenness of a chip's erases in this recording.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct EraseSpread {
     pub chip: u16,
-    /// Of the chip; 0 where it is not known.
+    /// Blocks of the chip; 0 where it is not known.
     pub blocks: u32,
     pub erased_blocks: u64,
     pub erases: u64,
     pub most_of_a_block: u64,
-    /// Over all blocks of the chip (where their number is known, else over those that were erased).
+    /// Over all blocks of the chip; where their number is not known, over those that were erased.
     pub mean: f64,
     pub standard_deviation: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Wear {
-    /// Passed to `write()`, of files on flash; `null` where no file's writes were recorded (`--events cache`).
+    /// Bytes passed to `write()`, for files on flash; `null` where no writes of files were recorded (`--events cache`).
     pub written_bytes: Option<u64>,
     pub programmed_pages: u64,
     /// `null` where a chip's page size is not known.
     pub programmed_bytes: Option<u64>,
     pub erased_blocks: u64,
     pub erased_bytes: Option<u64>,
-    /// Programmed over written bytes: what compression, nodes' heads, journal and garbage collection make of a byte.
+    /// Programmed divided by written bytes: the effect of compression, nodes' heads, journal and garbage collection.
     pub program_amplification: Option<f64>,
-    /// Erased over programmed bytes.
+    /// Erased divided by programmed bytes.
     pub erase_amplification: Option<f64>,
     /// Most pages first.
     pub by_task: Vec<TaskWear>,
     /// Most pages first.
     pub by_file: Vec<FileWear>,
-    /// Of no file: metadata, journal, garbage collection, raw writes.
+    /// Pages of no file: metadata, journal, garbage collection, raw writes.
     pub pages_of_no_file: u64,
-    /// Of files beyond `MAX_FILES`.
+    /// Pages of files beyond `MAX_FILES`.
     pub pages_of_further_files: u64,
     pub written_to_further_files_bytes: u64,
-    /// Written to file systems of which nothing was programmed.
+    /// Bytes written to file systems without any programmed page.
     pub written_elsewhere_bytes: u64,
-    /// Steps of threads beyond a bound, whose pages then count as belonging to no file.
+    /// Steps of threads beyond the most, whose pages then count for no file.
     pub threads_not_followed: u64,
-    /// Erases of blocks beyond those that are distinguished: in no spread.
+    /// Erases of blocks beyond the most: in no spread.
     #[serde(default)]
     pub erases_of_further_blocks: u64,
     pub spread: Vec<EraseSpread>,
     pub span_ns: u64,
 }
 
-/// How long a chip lasts if it goes on as in a recording.
+/// Life time of a chip if the load of the recording continues.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Life {
     pub chip: u16,
-    /// Erases that each block stands, as stated.
+    /// Rated erase cycles of a block, as stated.
     pub endurance_cycles: u64,
     /// Erases of the most worn block before this recording (UBI's `max_ec`), else 0.
     pub used_cycles: u64,
-    /// If wear levelling spreads all erases evenly.
+    /// If wear levelling distributes all erases evenly.
     pub even_years: f64,
-    /// If every block goes on as the one that was erased most.
+    /// If every block is erased as often as the most erased one.
     pub worst_block_years: f64,
 }
 
 /// Julian years.
 const NS_PER_YEAR: f64 = 365.25 * 86400.0 * 1e9;
 
-/// `None` for a chip that was never erased, or a recording without duration.
+/// `None` for a chip without erases, or a recording without duration.
 pub fn life(wear: &Wear, chip: u16, endurance_cycles: u64, used_cycles: u64) -> Option<Life> {
     let spread = wear.spread.iter().find(|spread| spread.chip == chip)?;
     if spread.erases == 0 || wear.span_ns == 0 {
@@ -144,7 +144,7 @@ struct OfFile {
     pages: u64,
 }
 
-/// What a thread does to a file.
+/// A thread's current work on a file.
 #[derive(Clone, Copy)]
 struct Doing {
     file: FileId,
@@ -153,7 +153,7 @@ struct Doing {
 
 #[derive(Default)]
 struct OfTask {
-    /// By device, as far as they are known: few.
+    /// Bytes by device; there are few devices.
     written: Vec<(Option<Device>, u64)>,
     pages: u64,
     erases: u64,
@@ -165,7 +165,7 @@ impl OfTask {
         match at {
             Some(at) => self.written[at].1 = self.written[at].1.saturating_add(bytes),
             None if self.written.len() < MAX_DEVICES => self.written.push((device, bytes)),
-            // Of more devices than that, the rest together.
+            // Beyond the most devices, the rest is one sum.
             None => self.written[MAX_DEVICES - 1].1 = self.written[MAX_DEVICES - 1].1.saturating_add(bytes),
         }
     }
@@ -178,15 +178,15 @@ pub struct WearFold<L> {
     tasks: Vec<(String, OfTask)>,
     numbers: HashMap<String, usize>,
     files: BoundedMap<FileId, OfFile>,
-    /// The files with that inode number, one a device.
+    /// Files by inode number, one for each device.
     inodes: HashMap<u64, Vec<FileId>>,
-    /// Devices of files of which a page was programmed, and those that mounts say lie on raw flash.
+    /// Devices of files with a programmed page, and devices that mounts show on raw flash.
     on_flash: BTreeSet<Device>,
     doing: BoundedMap<TaskId, Doing>,
-    /// What a thread wrote to last.
+    /// The file that a thread wrote to last.
     wrote: BoundedMap<TaskId, FileId>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
-    /// Blocks in that, of all chips.
+    /// Number of blocks in `erases`, of all chips.
     blocks_told: usize,
     pages: BTreeMap<u16, u64>,
     writes_seen: bool,
@@ -216,8 +216,8 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
         }
     }
 
-    /// Mounts of these devices lie on raw flash, as the recording says. Pages of JFFS2 may be programmed by other tasks, for no known file;
-    /// and where no page is programmed at all, what was written is known, too.
+    /// Devices of the mounts that lie on raw flash, from the recording. JFFS2's pages may be programmed by other tasks, for no known file.
+    /// And where no page is programmed at all, the written bytes are known, too.
     pub fn with_mounts_on(mut self, devices: &[Device]) -> Self {
         self.on_flash.extend(devices.iter().take(MAX_DEVICES));
         self
@@ -234,7 +234,7 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
         if let Some(&number) = self.numbers.get(name) {
             return number;
         }
-        // Two more than tasks: those that are too many, and files of several.
+        // Two more names than tasks: the further tasks, and files of several.
         let name = match self.tasks.len() < MAX_TASKS || [OTHER_TASKS, SEVERAL_TASKS].contains(&name) {
             true => name,
             false => return self.number(OTHER_TASKS),
@@ -252,7 +252,7 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
                 let bytes = if event.step == FileStep::Write { event.bytes } else { 0 };
                 self.writes_seen |= event.step == FileStep::Write;
                 self.tasks[task].1.wrote(event.device, bytes);
-                // A page that a write makes dirty was counted at the write, which names its device.
+                // A page that a write makes dirty was already counted at the write, which names its device.
                 if event.device.is_some() || self.by_inode(event.inode).is_none() {
                     self.dirtied(file, task, bytes);
                 }
@@ -270,7 +270,7 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
         }
     }
 
-    /// The one file with that inode number; of several, the one that is on flash.
+    /// The only file with that inode number; of several, the one on flash.
     fn by_inode(&self, inode: u64) -> Option<FileId> {
         let all = self.inodes.get(&inode)?;
         let on_flash = |file: &&FileId| file.device.is_some_and(|device| self.on_flash.contains(&device));
@@ -368,7 +368,7 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for WearFold<L> {
             }
             EventKind::Other { name, .. } if name.starts_with("sys_") => {
                 let writes_back = self.doing.get(&event.tid).is_some_and(|doing| doing.writeback);
-                // The thread is back in user space: what it writes from now on is another call's.
+                // The thread is back in user space: its next writes belong to another call.
                 if name.starts_with("sys_exit") && !writes_back {
                     self.does(event.tid, None);
                 } else if matches!(name.as_str(), "sys_enter_fsync" | "sys_enter_fdatasync" | "sys_enter_msync") {

@@ -1,4 +1,4 @@
-//! How many operations in each of a list of time windows, whatever their nesting.
+//! Operations in each of a list of time windows, which may nest.
 
 use super::OpCounts;
 use crate::Analysis;
@@ -18,13 +18,13 @@ impl Window {
         Self { begin_ns, end_ns, tid: None }
     }
 
-    /// Only operations on behalf of this task.
+    /// Counts only operations for this task.
     pub fn of_task(self, tid: TaskId) -> Self {
         Self { tid: Some(tid), ..self }
     }
 }
 
-/// Counts flash commands in many windows at once, in one pass: windows may touch, overlap and nest, events may come in
+/// Counts flash commands in many windows in one pass: windows may touch, overlap and nest, and events may come in
 /// any order. An event costs one binary search over the windows' edges.
 #[derive(Debug)]
 pub struct WindowCounts {
@@ -32,7 +32,7 @@ pub struct WindowCounts {
     /// All edges, sorted, without doubles: segment i runs from edge i to edge i + 1.
     edges: Vec<u64>,
     all: Vec<OpCounts>,
-    /// The same for each task that some window asks for.
+    /// The same for each task that a window selects.
     tasks: BTreeMap<TaskId, Vec<OpCounts>>,
 }
 
@@ -99,7 +99,7 @@ impl Analysis for WindowCounts {
     }
 }
 
-/// Entry i: all that happened before edge i.
+/// Entry i: the sum of all operations before edge i.
 fn up_to_edge(segments: &[OpCounts]) -> Vec<OpCounts> {
     let mut sum = OpCounts::default();
     let mut sums = vec![sum];

@@ -1,21 +1,21 @@
-//! What of a YAFFS2's operations is no file's: checkpoints, summaries, garbage collection. Told by the task and the pattern.
+//! YAFFS2's operations for no file: checkpoints, summaries, garbage collection. Recognised by task and pattern.
 //!
-//! Its core (Aleph One's, yaffs_checkptrw.c, yaffs_summary.c, yaffs_yaffs2.c, yaffs_guts.c) fills one erase block after the other,
+//! YAFFS2's core (Aleph One's, yaffs_checkptrw.c, yaffs_summary.c, yaffs_yaffs2.c, yaffs_guts.c) fills one erase block after the other,
 //! page by page, and ends each with a **summary** of its tags in the last page or pages. From that:
 //!
 //! - **Summary write**: a program of such a page.
-//! - **Checkpoint write**: a block is begun while the one before is not full, and the next thing that is changed, if anything is,
-//!   is that it is erased: a checkpoint is valid only as long as nothing is written. Where the recording does not have the begin of
-//!   the block before, the erase, or the checkpoint's being read, has to show it.
-//! - **Checkpoint read**: first pages from the first block on up to one whose first page is then read again, and the pages after it.
-//! - **Summary read**: after a look at every block's first page, each block's last pages before any other of it, and not twice, as
-//!   where there is no summary there.
-//! - **Collection** by its thread, `yaffs2_gc_mtdN`: what that does and is none of the above.
-//! - **Collection** by a writer: reads of one block, in order, each followed by a program elsewhere, five to a step or fewer up to
+//! - **Checkpoint write**: a block is begun while the one before is not full, and the next change to it, if any,
+//!   is its erase: a checkpoint is valid only as long as nothing is written. Where the recording lacks the begin of
+//!   the block before, the block's erase, or a read of the checkpoint, has to show it.
+//! - **Checkpoint read**: first pages from the first block on up to a block whose first page is read again, and the pages after it.
+//! - **Summary read**: after reads of every block's first page, each block's last pages before any other of its pages. They are
+//!   not read twice, as they are where there is no summary.
+//! - **Collection** by its thread, `yaffs2_gc_mtdN`: its operations that are none of the above.
+//! - **Collection** by a writer: reads of one block, in order, each followed by a program elsewhere, at most five in a step, until
 //!   the block's erase; and that erase.
 //!
-//! A partition has a YAFFS2 where its thread does something, or the recording says that one is mounted there ([`Yaffs2Fold::mounted`]).
-//! The pattern alone is none: UBI's attach looks at first pages twice as well, and a format erases what was written last.
+//! A partition has a YAFFS2 if its thread does something, or if the recording has a mount of one there ([`Yaffs2Fold::mounted`]).
+//! The pattern alone is not enough: UBI's attach reads first pages twice as well, and a format erases the pages written last.
 
 use super::activity::{MAX_STEP, Op, Stretch};
 use super::{Activities, ActivityKind, OpCounts};
@@ -26,16 +26,16 @@ use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TaskId, TimeNs};
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
-/// Pages that one step of the collector moves at most (yaffs_gc_block()).
+/// Most pages that one step of the collector moves (yaffs_gc_block()).
 const A_STEP: usize = 5;
-/// Blocks of a checkpoint.
+/// Most blocks of a checkpoint.
 const MAX_CHECKPOINT: usize = 64;
-/// Phases that are kept.
+/// Most phases.
 const MAX_KEPT: usize = 1000;
-/// Operations of a partition's steps that wait for their block's erase, and tasks that may be mounting it.
+/// Most operations of a partition's steps that wait for their block's erase; below: most tasks that may be mounting it.
 const MAX_WAITING: usize = 1 << 16;
 const MAX_MOUNTING: usize = 1000;
-/// Of our module, with its MTD device's number behind it; and of Aleph One's own glue (yaffs_vfs.c), which counts mounts.
+/// Names of collector threads: our module's, before its MTD device's number; and Aleph One's (yaffs_vfs.c), which counts mounts.
 const THREADS: [&str; 2] = ["yaffs2_gc_mtd", "yaffs-bg"];
 
 fn is_thread(task: &str) -> bool {
@@ -62,18 +62,18 @@ struct Group {
     ops: Vec<Waiting>,
 }
 
-/// A task's way through a mount.
+/// A task's progress through a mount.
 #[derive(Clone, Debug)]
 enum Mounting {
-    /// At blocks' first pages, this one last.
+    /// Reading blocks' first pages; the last block.
     Looking { block: u64 },
-    /// The pages of a checkpoint, this one last.
+    /// Reading a checkpoint; the last page.
     Checkpoint { block: u64, index: u64 },
-    /// Blocks from their ends. `seen` were begun; of the last the page that was read, if it was the summary's.
+    /// Reading blocks from their ends. `seen`: blocks begun; `last`: the last block's page, if it was of its summary.
     Scanning { seen: HashSet<u64>, last: Option<(u64, Waiting)> },
 }
 
-/// Programs of blocks from their first page on that may be a checkpoint.
+/// Programs of blocks from their first page on, which may be a checkpoint.
 #[derive(Clone, Debug)]
 struct Candidate {
     /// The block before was not full.
@@ -85,39 +85,39 @@ struct Candidate {
 #[derive(Debug, Default)]
 struct Partition {
     is_yaffs2: bool,
-    /// The block that is written, and its next page.
+    /// The block that is being written, and its next page.
     writing: Option<(u64, u64)>,
     candidate: Option<Candidate>,
     checkpoints: HashSet<u64>,
     mounting: HashMap<TaskId, Mounting>,
     group: Option<Group>,
-    /// Steps of a block that is not erased yet.
+    /// Steps of blocks that are not erased yet.
     steps: HashMap<u64, Vec<Waiting>>,
-    /// Of all of them.
+    /// Number of operations in `steps`.
     waiting: usize,
     found: Vec<(ActivityKind, Stretch)>,
-    /// What is in no phase because there were too many.
+    /// Operations in no phase, because there were too many phases.
     not_told: OpCounts,
 }
 
-/// Reads events in order of time.
+/// Finds YAFFS2's phases; reads events in order of time.
 #[derive(Debug)]
 pub struct Yaffs2Fold<L> {
     lookup: L,
     shapes: HashMap<u16, Geometry>,
-    /// Chip, first erase block, and how many.
+    /// Partitions: chip, first erase block, and number of blocks.
     places: Vec<(u16, u64, u64)>,
     partitions: BTreeMap<usize, Partition>,
 }
 
-/// Pages at a block's end that its summary takes (yaffs_summary_init()): 12 bytes a page, 16 of a head in each of its own.
+/// Pages of a block's summary (yaffs_summary_init()): 12 bytes for each page of the block, and a head of 16 in each summary page.
 fn summary_pages(shape: Geometry) -> u64 {
     let page = u64::from(shape.page_bytes);
     (u64::from(shape.pages_per_block) * 12 + page - 1) / page.saturating_sub(16).max(1)
 }
 
 impl<L: Lookup<Name: AsRef<str>>> Yaffs2Fold<L> {
-    /// `partitions`: chip, first erase block, and how many. Without one nothing is reported.
+    /// `partitions`: chip, first erase block, and number of blocks. Without any nothing is reported.
     pub fn new(chips: &[(u16, Geometry)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
         Self {
             lookup,
@@ -127,7 +127,7 @@ impl<L: Lookup<Name: AsRef<str>>> Yaffs2Fold<L> {
         }
     }
 
-    /// These of the partitions have a YAFFS2.
+    /// Partitions with a mounted YAFFS2.
     pub fn mounted(mut self, partitions: &[(u16, u64, u64)]) -> Self {
         for (at, place) in self.places.iter().enumerate() {
             if partitions.contains(place) {
@@ -144,7 +144,7 @@ impl<L: Lookup<Name: AsRef<str>>> Yaffs2Fold<L> {
         let inside = |&(chip, first, blocks): &(u16, u64, u64)| {
             chip == access.chip && (first..first.saturating_add(blocks)).contains(&block)
         };
-        // The smallest: a master that is listed beside its partitions holds them all.
+        // The smallest one: a master that is listed beside its partitions contains them all.
         let places = self.places.iter().enumerate().filter(|(_, place)| inside(place));
         let Some((at, &(_, first, _))) = places.min_by_key(|(_, place)| place.2) else { return };
         let named = (self.lookup)(tid, TimeNs(time_ns));
@@ -214,13 +214,13 @@ impl Partition {
         }
     }
 
-    /// What a mount reads; false where it is none.
+    /// Takes a read of a mount; returns whether it was one.
     fn mount(&mut self, tid: TaskId, op: &Op, first: u64, summary: u64) -> bool {
         let begins = op.index == 0 && (first..=first + MAX_STEP).contains(&op.block);
         let last_block = |block: u64| (block + 1..=block + 1 + MAX_STEP).contains(&op.block);
         let next = match self.mounting.remove(&tid) {
             Some(Mounting::Looking { block }) if op.index == 0 && op.block == block => {
-                // Its first page again, with its data: a checkpoint begins.
+                // Its first page is read again, with data: a checkpoint begins.
                 if self.candidate.as_ref().is_some_and(|one| one.blocks.contains(&block)) {
                     self.confirm(op.chip);
                 }
@@ -239,7 +239,7 @@ impl Partition {
                 self.tell(ActivityKind::CheckpointRead, op.chip, &Waiting::of(op));
                 Some(Mounting::Checkpoint { block, index: op.index })
             }
-            // It goes on in another block, of which the tags are looked at first.
+            // It continues in another block, whose tags are read first.
             Some(Mounting::Checkpoint { block, index })
                 if index + 1 == op.pages_per_block && op.index == 0 && op.block != block =>
             {
@@ -271,12 +271,12 @@ impl Partition {
             if let Some((_, one)) = last {
                 self.tell(ActivityKind::SummaryRead, chip, &one);
             }
-            // What is written now begins a block, and the one before need not be full.
+            // The next write begins a block, and the one before need not be full.
             self.writing = None;
         }
     }
 
-    /// Reads of a writer that may be a step of the collector's.
+    /// A writer's read that may be a step of the collector.
     fn group(&mut self, tid: TaskId, op: &Op) {
         let goes_on = |group: &&mut Group| group.tid == tid && group.block == op.block && op.index > group.index;
         match self.group.as_mut().filter(goes_on) {
@@ -299,7 +299,7 @@ impl Partition {
         }
     }
 
-    /// Whole steps are kept until their block is erased.
+    /// Keeps complete steps until their block is erased.
     fn end_group(&mut self) {
         if let Some(group) = self.group.take()
             && group.reads == A_STEP
@@ -340,7 +340,7 @@ impl Partition {
         self.data(tid, op, summary);
     }
 
-    /// A page of the log.
+    /// A program of a page of the log.
     fn data(&mut self, tid: TaskId, op: &Op, summary: u64) {
         let now = Waiting::of(op);
         self.writing = Some((op.block, op.index + 1));
@@ -359,7 +359,7 @@ impl Partition {
         }
     }
 
-    /// It was the log's next block.
+    /// The candidate was the log's next block, and no checkpoint.
     fn drop_candidate(&mut self, chip: u16, pages_per_block: u64, summary: u64) {
         let Some(one) = self.candidate.take() else { return };
         for op in &one.ops {

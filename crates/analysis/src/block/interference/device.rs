@@ -1,8 +1,8 @@
-//! How a device spends its time: which originators it serves, and which wait meanwhile.
+//! The time of a device by originator, and the originators that wait meanwhile.
 //!
-//! Input: requests that enter and leave the device, bios that begin and end to wait. Output: for any stretch of time how long the
-//! device served, how long each originator, and how long each one was served while another waited. Each costs constant time, or a
-//! few additions for each originator that waits; none depends on how much is in flight.
+//! Input: requests that enter and leave the device, bios that begin and end to wait. Output, for any stretch of time: the busy time of
+//! the device, the time of each originator, and the part of it while another waited. Each costs constant time, or a
+//! few additions for each waiting originator; none depends on the number of bios in flight.
 
 use super::super::by_owner::ByOwner;
 use super::processors::Processors;
@@ -12,14 +12,14 @@ use flashscope_trace::TaskId;
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 
-/// Nanoseconds as a number with a fraction. A time of the kernel's is signed, and no longer than [`flashscope_trace::TimeNs::MAX`]; a
-/// signed number takes a third of the instructions.
+/// Nanoseconds as a floating-point number. A kernel time fits a signed number ([`flashscope_trace::TimeNs::MAX`]), whose conversion takes
+/// a third of the instructions.
 #[inline(always)]
 pub(super) fn float(ns: u64) -> f64 {
     ns as i64 as f64
 }
 
-/// Where a bio is: before its request, in the scheduler, merged into a request, or not waiting.
+/// The place of a bio: before its request, in the scheduler, merged into a request, or in the device, where it does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     BeforeRequest,
@@ -29,7 +29,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Those in which bios wait.
+    /// The places in which bios wait.
     pub const ALL: [Place; WAITING] = [Place::BeforeRequest, Place::Scheduler, Place::Merged];
 
     pub fn waits(self) -> bool {
@@ -39,7 +39,7 @@ impl Place {
 
 const WAITING: usize = 3;
 
-/// Sectors of each originator (by its place among the device's) in a request; of more than four the last takes the rest.
+/// Sectors of each originator (by its index among the device's) in a request; beyond four the last entry has the rest.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Request {
     owners: [(usize, u32); 4],
@@ -48,7 +48,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Whether its originators, or their shares, have changed.
+    /// Adds a bio. Returns whether the originators, or their shares, have changed.
     fn add(&mut self, owner: usize, sectors: u32) -> bool {
         self.bios += 1;
         let count = usize::from(self.count);
@@ -79,10 +79,10 @@ impl Request {
     }
 }
 
-/// By row of whose work kept an idle device waiting, by row of who waited, and where: how long.
+/// Wait for an idle device: by row of the originator that it was kept idle for, by row that waited, and by place.
 type KeptIdle = BTreeMap<(usize, usize, Place), f64>;
 
-/// Bios of one originator that wait in one place: how many, and the integral of that over the device's virtual time.
+/// Bios of one originator that wait in one place: their number, and its integral over the device's virtual time.
 #[derive(Clone, Copy, Default)]
 struct Waiting {
     now: f64,
@@ -102,23 +102,23 @@ impl Waiting {
     }
 }
 
-/// Waits of one originator in one step of the way. The time in which the device served the originator itself is not counted, but
-/// where [`Own::Stays`] says so.
+/// Waits of one originator in one step. The time in which the device served the originator itself is not counted, except
+/// with [`Own::Stays`].
 #[derive(Clone, Default)]
 pub(super) struct Waits {
-    /// While the device served no others: what it takes anyway.
+    /// Steps while the device served no others: the own work.
     pub unhindered: LatencyHistogram,
-    /// The same of split bios of which other steps were beside others.
+    /// The same for split bios that had other steps beside others.
     pub partly: LatencyHistogram,
     pub shortest: Option<u64>,
-    /// While it served others: how many, and their sum.
+    /// Steps while it served others: their number and sum.
     pub hindered: u64,
     pub hindered_ns: f64,
 }
 
 impl Waits {
-    /// `hindered`: the device served others meanwhile; the wait counts where it says so. What others' rows share is kept in
-    /// `shared`, where it is given.
+    /// `hindered`: `None` where the device served no others; else whether the wait counts. `shared`: the histogram of a shared row,
+    /// which gets the time in place of `unhindered`.
     pub fn add(&mut self, ns: u64, hindered: Option<bool>, shared: Option<&mut LatencyHistogram>) {
         self.shortest = Some(self.shortest.map_or(ns, |known| known.min(ns)));
         match hindered {
@@ -131,19 +131,19 @@ impl Waits {
         }
     }
 
-    /// What all of them waited behind others, where each takes `own` nanoseconds anyway. Less than nothing where they took less.
+    /// Wait of all of them behind others, with `own` nanoseconds of own work each. Negative where they took less.
     pub fn behind(&self, own: f64) -> f64 {
         self.hindered_ns - own * self.hindered as f64
     }
 }
 
-/// What its originator has in the device during a step of a split bio.
+/// Requests that a split bio's originator has in the device during a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Nothing,
-    /// Requests, of which none is left at the end.
+    /// Requests, none of which is left at the end.
     Leaves,
-    /// Requests, of which one is left at the end: the step did not wait for it, and takes as long as it takes. The time in which
+    /// Requests, one of which is left at the end: the step did not wait for it. The time in which
     /// the device served it is part of the step.
     Stays,
 }
@@ -161,18 +161,18 @@ pub(super) struct OwnerHere {
     pub number: u32,
     /// Sum of its shares of the requests in the device.
     weight: f64,
-    /// Time of the device that it was given, up to the virtual time beside it.
+    /// Device time that it got, up to the virtual time beside it.
     given: f64,
     given_at: f64,
     requests: u32,
     entries: u64,
     /// Row of the matrix; `None` until it waits or is served.
     row: Option<usize>,
-    /// Of bios that were not split, by step.
+    /// Steps of bios that were not split.
     pub steps: [Waits; 5],
-    /// Of bios that were split, by step and what the originator has in the device; empty where there are none.
+    /// Split bios: by step and by the originator's requests in the device; empty where there are none.
     pub split: Vec<Waits>,
-    /// Of bios that were split: how many had no others beside them; what those that had waited behind others, where the originator's
+    /// Split bios: number of those without others beside them; below: wait of the rest behind others, if the originator's
     /// part of a wait is in proportion to its part of the device.
     pub split_alone: u64,
     pub in_proportion_ns: f64,
@@ -188,7 +188,7 @@ impl OwnerHere {
         self.row
     }
 
-    /// Time of the device that it was given, up to a virtual time.
+    /// Device time that it got, up to a virtual time.
     #[inline(always)]
     pub fn given(&self, virtual_ns: f64) -> f64 {
         self.given + self.weight * (virtual_ns - self.given_at)
@@ -199,7 +199,7 @@ impl OwnerHere {
 #[derive(Default)]
 pub(super) struct OneDevice {
     last: u64,
-    /// Requests in the device, each originator of one counted.
+    /// Requests in the device, counted once for each of their originators.
     parts: u64,
     active: u32,
     each: f64,
@@ -209,7 +209,7 @@ pub(super) struct OneDevice {
     virtual_ns: f64,
     requests: Vec<Request>,
     free: Vec<u32>,
-    /// Those that were here, and where each number's is.
+    /// Originators that used the device; below: their index by number.
     pub owners: Vec<OwnerHere>,
     index: ByOwner,
     pub entries: u64,
@@ -217,15 +217,15 @@ pub(super) struct OneDevice {
     pub rows: Vec<u32>,
     weights: Vec<f64>,
     waiting: Vec<[Waiting; WAITING]>,
-    /// Rows that wait now in each place, a bit each; and, by row of whom is served, those that waited there since `served` was
-    /// known last.
+    /// Rows that wait now in each place, one bit each; and, by row served, those that waited there since `served` was
+    /// last updated.
     waiting_rows: [u64; WAITING],
     unsettled: Vec<[u64; WAITING]>,
-    /// By row of whom is served: for each that waits, and where, how long; and the integral up to which that is known.
+    /// By row served: for each row that waited, and place, the time; and the integral up to which it is known.
     served: Vec<Vec<[(f64, f64); WAITING]>>,
-    /// How long the device was idle while requests waited: for whose request left it last, or who had the processor.
+    /// Time of an idle device while requests waited, by the originator that it waited for: the last one served, or the one on the processor.
     kept_idle: KeptIdle,
-    /// The owner of the request that left the device last, and since when the device is idle.
+    /// Owner of the request that left the device last; below: begin of the idle time.
     last_left: Option<usize>,
     idle_since: u64,
     /// Originators by task.
@@ -254,7 +254,7 @@ impl OneDevice {
         }
     }
 
-    /// The place of an originator in `owners`, which it gets where it has none. `task` is its task.
+    /// Index of an originator in `owners`, added where it is missing. `task` is its task.
     pub fn owner(&mut self, number: u32, task: TaskId) -> usize {
         if let Some(at) = self.index.get(number) {
             return usize::from(at);
@@ -303,8 +303,8 @@ impl OneDevice {
         }
     }
 
-    /// Frees the row of the originator that waited and was waited for least of all that are idle now: what is known of it goes to
-    /// the row that all further ones share, and so does what it does from now on.
+    /// Frees the row of the idle originator with the least waits in either direction: its sums, and its later work, go to
+    /// the row that all further ones share.
     fn least_row(&mut self) -> Option<usize> {
         self.make_row(FURTHER);
         (0..self.served.len()).for_each(|row| self.settle_served(row));
@@ -316,7 +316,7 @@ impl OneDevice {
         };
         let (least, _) =
             (0..FURTHER).filter(idle).map(|row| (row, weight(row))).min_by(|(_, a), (_, b)| a.total_cmp(b))?;
-        // Its own time is no wait behind another, and stays out.
+        // Its own time is no wait behind another, and is left out.
         self.served[least][least] = Default::default();
         for other in 0..=FURTHER {
             for place in 0..WAITING {
@@ -341,7 +341,7 @@ impl OneDevice {
         Some(least)
     }
 
-    /// A bio, or a part of one, is in another place. Its waiting counts only where it is shown.
+    /// A bio, or a part of one, moves to another place. Its wait counts only where it is shown.
     #[inline]
     pub fn moves(&mut self, owner: usize, from: Place, to: Place, counts: bool) {
         if from == to || !counts {
@@ -365,7 +365,7 @@ impl OneDevice {
         }
     }
 
-    /// Hands an originator what it was served since its weight changed last, in the sight of each that waited.
+    /// Adds the time that an originator was served since its weight changed last, for each row that waited.
     fn settle_served(&mut self, row: usize) {
         let (weight, served) = (self.weights[row], &mut self.served[row]);
         if served.len() < self.waiting.len() {
@@ -395,7 +395,7 @@ impl OneDevice {
         one.requests = one.requests.saturating_add_signed(requests);
         let weight = if one.requests == 0 { 0.0 } else { one.weight + by };
         let change = weight - std::mem::replace(&mut one.weight, weight);
-        // Originators beyond the matrix share a row: its weight is that of all of them.
+        // Originators beyond the most share a row: its weight is their sum.
         self.weights[row] = if row < FURTHER { weight } else { (self.weights[row] + change).max(0.0) };
     }
 
@@ -404,8 +404,8 @@ impl OneDevice {
         self.each = if active > 0 { 1.0 / f64::from(active) } else { 0.0 };
     }
 
-    /// A bio enters the device, in a new request or one that is being issued. The request's number, and whether the
-    /// request has become one of several originators.
+    /// A bio enters the device, in a new request or one that is being issued. Returns the request's number, and whether the
+    /// request now has several originators.
     pub fn enter(&mut self, request: Option<u32>, owner: usize, sectors: u32) -> (u32, bool) {
         let number = request.unwrap_or_else(|| {
             self.set_active(self.active + 1);
@@ -444,7 +444,7 @@ impl OneDevice {
         (number, before.count == 1 && after.count == 2)
     }
 
-    /// A bio of a request leaves the device; with the last one the request does.
+    /// A bio of a request leaves the device; the request leaves with its last bio.
     pub fn leave(&mut self, number: u32) {
         let request = &mut self.requests[number as usize];
         request.bios = request.bios.saturating_sub(1);
@@ -462,20 +462,20 @@ impl OneDevice {
         self.free.push(number);
     }
 
-    /// Entries of others' requests so far.
+    /// Number of others' requests that entered so far.
     pub fn others_entered(&self, owner: usize) -> u64 {
         self.entries - self.owners[owner].entries
     }
 
-    /// Notes that a bio of an originator waited for a device that was idle since another's request left it, if that is so.
+    /// Counts a wait for a device that was idle since another's request left it. Returns whether it was.
     pub fn was_kept_idle(&mut self, owner: usize, ns: f64) -> bool {
         let Some(last) = self.last_left.filter(|last| *last != owner && self.active == 0) else { return false };
         self.kept_idle_by(last, owner, Place::Scheduler, ns);
         true
     }
 
-    /// Notes that a bio of an originator, in this place since then, waited for the processor while the device was idle: another
-    /// originator had it for most of that time.
+    /// Counts a wait for the processor while the device was idle. `since`: the begin of the wait at this place. Returns whether another
+    /// originator had the processor for most of that time.
     pub fn was_held(&mut self, owner: usize, place: Place, since: u64, (ns, processors): (f64, &Processors)) -> bool {
         let from = since.max(self.idle_since);
         if self.active > 0 || self.last.saturating_sub(from) < HELD_NS {
@@ -492,7 +492,7 @@ impl OneDevice {
         *self.kept_idle.entry((other, owner, place)).or_default() += ns;
     }
 
-    /// By row: how long the idle device waited for it while a row's bios waited in this place.
+    /// By row: time that the idle device waited for it while bios of `row` waited in this place.
     pub fn kept_idle_for(&self, row: usize, place: Place) -> Vec<f64> {
         (0..self.served.len()).map(|of| self.kept_idle.get(&(of, row, place)).copied().unwrap_or(0.0)).collect()
     }
@@ -505,7 +505,7 @@ impl OneDevice {
         self.parts > u64::from(self.owners[owner].requests)
     }
 
-    /// How long each row was served while a row's bios waited in any of these places.
+    /// By row: time that it was served while bios of `row` waited in any of these places.
     pub fn served_beside(&mut self, row: usize, places: &[Place]) -> Vec<f64> {
         (0..self.served.len()).for_each(|of| self.settle_served(of));
         self.served.iter().map(|of| places.iter().map(|place| of[row][*place as usize].0).sum()).collect()

@@ -1,30 +1,30 @@
-//! Who waits behind whom.
+//! Waits of each originator behind others, on each device.
 //!
 //! While a bio waits (for a request, in the scheduler, in a merged request) its device serves requests of its originator and of
-//! others. Where the device has k requests, each is given 1/k of the time, and a request of several originators is theirs by bytes.
+//! others. Where the device has k requests, each gets 1/k of the time; a request of several originators is divided by bytes.
 //!
-//! What a step of the way takes anyway is its *own work*: the median of the originator's steps during which the device served
-//! nobody else, less the time in which it served the originator itself. The fewer they are, the more the median of all
-//! originators' counts, or the shortest step that this one was seen to take, if that is shorter. Of a step during which the device
-//! served others, what lies beyond the own work, and beyond the originator's own part of the device, is waited behind the others.
-//! It is divided among them by the time that the device gave them meanwhile.
+//! The time that a step takes without others is its *own work*: the median of the originator's steps during which the device served
+//! no others, less the time in which it served the originator itself. The fewer such steps there are, the more the median of all
+//! originators counts, or the originator's shortest step, if that is shorter. Of a step during which the device served others, the
+//! time beyond the own work, and beyond the originator's own part of the device, counts as wait behind the others. It is divided
+//! among them by the time that the device gave them meanwhile.
 //!
-//! A request that waits long in the scheduler while the device is idle waits for whom the device served last, if that was another:
-//! bfq keeps the device idle for the next request of a process, or a busy processor keeps the kernel from handing the request over.
+//! A request that waits long in the scheduler while the device is idle waits for the originator that the device served last, if that is
+//! another: bfq keeps the device idle for the next request of a process, or a busy processor delays the hand-over of the request.
 //! Where events show that another originator had the processor for most of the time that the device was idle, after the request was
 //! inserted or after the originator's own request before it was completed, the step waited for that one.
 //!
-//! A bio that was split waits as long as any of its parts does, and each moment counts once: a part that waits for another
-//! part waits for its originator's own work. If the device served others during one of its steps, all that its steps take beyond
-//! their own work is waited behind others: a device that is throttled stands idle afterwards. Where the trace does not show what
-//! the steps take anyway, the originator's part of a wait is in proportion to its part of the device meanwhile.
+//! A split bio waits as long as any of its parts does, and each moment counts once: a part that waits for another
+//! part waits for its originator's own work. If the device served others during one of its steps, the time of all its steps beyond
+//! their own work counts as wait behind others: a device that is throttled stands idle afterwards. Where the trace does not show the
+//! own work of the steps, the originator's part of a wait is in proportion to its part of the device meanwhile.
 //!
-//! In the device requests may really run side by side, so nothing is divided there: from the issue of a bio's last part to
-//! its completion, the excess over the mean of the same kind and size class with nobody else's request in the device is
-//! reported, and where there was no such bio it is unknown.
+//! Within the device requests may really run in parallel, so nothing is divided there. From the issue of a bio's last part to
+//! its completion, the excess over the mean of the same kind and size class without others' requests in the device is
+//! reported; without such a bio it is unknown.
 //!
-//! Totals of each originator are exact. Who waits behind whom is kept for [`TOLD_APART`] originators a device: where more come, the one
-//! that waited and was waited for least goes to a row that all others share, and is counted.
+//! Totals of each originator are exact. Pairs are kept for [`TOLD_APART`] originators of a device: with more, the one
+//! with the least waits in either direction joins a row that all others share, and is counted.
 
 mod device;
 mod processors;
@@ -43,36 +43,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Originators of a device with a row of their own in who waits behind whom.
+/// Most originators of a device with a row of their own in the pairs.
 pub const TOLD_APART: usize = 63;
 /// The row of all others.
 const FURTHER: usize = TOLD_APART;
 /// Size classes times kinds.
 const CLASSES: usize = SIZES * RequestKind::COUNT;
-/// In what a step takes anyway, those of all originators count as much as so many of its originator's own. So
-/// many split bios that had no company show what the originator's others take anyway.
+/// Weight of all originators' steps in the own work of a step, as a number of the originator's own steps. The same number of
+/// split bios without company shows the own work of the originator's others.
 const ENOUGH: u64 = 5;
-/// From so many steps on there is evidence of what a step takes anyway: one of them alone does not move their median.
+/// Fewest steps that are evidence of own work: a single one of them does not move their median.
 const SEEN: u64 = 3;
-/// A request that waits so long for an idle device waits for whom the device served last: bfq keeps a device idle for the next request
+/// A request that waits this long for an idle device waits for the originator served last: bfq keeps a device idle for the next request
 /// of a process, 8 ms (`slice_idle`), or 2 ms where its requests are scattered (`BFQ_MIN_TT`, block/bfq-iosched.c, Linux 6.1). Half of that.
 const KEPT_IDLE_NS: u64 = 1_000_000;
-/// A step in which the device was idle for so long is looked at for who had the processor: a step takes some 10 µs by itself.
+/// Where the device was idle this long during a step, the task on the processor is checked: a step itself takes some 10 µs.
 const HELD_NS: u64 = 100_000;
 
-/// Where a bio waits.
+/// The stage in which a bio waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitStage {
-    /// For a request: all of the device's are in use, or its plug is held (Q2G).
+    /// For a request: all of the device's are in use, or it is held in a plug (Q2G).
     Request,
     /// In the scheduler or in front of the driver (G2I, I2D).
     Scheduler,
-    /// In a request of another's that it was merged into (M2D), and before it (Q2M).
+    /// Merged into another's request (M2D), and before that (Q2M).
     Merged,
 }
 
-/// A step of the way, each with work of its own.
+/// A step of a bio; each has own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Part {
     Q2g,
@@ -103,7 +103,7 @@ impl Part {
         }
     }
 
-    /// Where a bio is during the step. Whether it will be merged is not known before it is.
+    /// The place of a bio during the step. A merge is not known before it happens.
     fn place(self) -> Place {
         match self {
             Part::Q2g | Part::Q2m => Place::BeforeRequest,
@@ -113,50 +113,50 @@ impl Part {
     }
 }
 
-/// What one owner's bios waited behind another owner's, on one device, in one stage.
+/// Waits of one owner's bios behind another owner, on one device, in one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct WaitBehind {
     pub device: String,
     pub victim: String,
     pub behind: String,
     pub stage: WaitStage,
-    /// While the device served the other.
+    /// While the device served the other owner.
     pub served_ns: u64,
-    /// Hand-over from the other.
+    /// Waits for the hand-over after the other owner.
     pub handover_ns: u64,
 }
 
-/// An owner's bios on one device, and what they would have taken alone.
+/// An owner's bios on one device, with their time without others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnerLoad {
     pub device: String,
     pub owner: String,
-    /// Completed, with their wait measured.
+    /// Completed bios with a measured wait.
     pub bios: u64,
     pub mean_q2c_ns: u64,
-    /// Behind other owners, of the mean.
+    /// Part of the mean that was waited behind other owners.
     pub mean_behind_ns: u64,
-    /// From the last issue of a part to the completion, above that of the same class alone in the device, of the mean. Unknown where
-    /// nobody else used the device, or no bio of a class was alone in it.
+    /// Part of the mean, from the last issue of a part to the completion, beyond that of the same class alone in the device. Unknown where
+    /// no other owner used the device, or no bio of a class was alone in it.
     pub mean_device_excess_ns: Evidence<i64>,
-    /// Mean Q2C less both. Unknown where the excess is.
+    /// Mean Q2C without both parts. Unknown where the excess is.
     pub mean_alone_ns: Evidence<u64>,
     pub longest_q2c_ns: u64,
-    /// Of one bio, its steps' own work included.
+    /// Longest wait of one bio behind others, its steps' own work included.
     pub longest_behind_ns: u64,
 }
 
-/// What a step takes with nobody in the way, and how well that is known: an error in it is one in every wait of the step.
+/// Own work of a step, without others, and the evidence for it: an error in it affects every wait of the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnWork {
     pub device: String,
-    /// As btt names it.
+    /// Name as in btt.
     pub step: String,
-    /// Steps that waited behind others; from each of them the own work of its owner was taken off.
+    /// Steps that waited behind others; the own work of the owner was subtracted from each.
     pub waited: u64,
-    /// Steps during which the device served nobody, of all owners.
+    /// Steps of all owners during which the device served no others.
     pub idle: u64,
-    /// Median of those; where there are none, of those of split bios with other steps beside others, else the shortest step.
+    /// Median of those; where there are none, that of split bios with other steps beside others, else the shortest step.
     pub own_ns: u64,
     pub shortest_ns: u64,
 }
@@ -167,24 +167,24 @@ pub struct InterferenceFound {
     /// Longest first.
     pub pairs: Vec<WaitBehind>,
     pub own_work: Vec<OwnWork>,
-    /// Bios whose waits were not measured: their owners were too many.
+    /// Bios whose waits were not measured, because there were too many owners.
     pub not_measured: u64,
     /// Requests with bios of several owners.
     pub shared_requests: Evidence<u64>,
-    /// Owners of a device that have no row of their own in `pairs`: they are "(further owners)" there, and exact in `owners`.
+    /// Owners of a device without a row of their own in `pairs`: there they are "(further owners)"; in `owners` they are exact.
     #[serde(default)]
     pub further_owners: u64,
-    /// Why others may have used the devices unseen: who was alone is unknown then, and waits may be longer than reported.
+    /// Why others may have used the devices unseen: then it is unknown which bios were alone, and waits may be longer than reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Unknown>,
 }
 
 impl InterferenceFound {
-    /// What rests on events that are not in the trace is unknown.
+    /// Marks figures as unknown whose events are not in the trace.
     pub(super) fn lacks(&mut self, lacks: &Lacks) {
         self.shared_requests =
             known(std::mem::take(&mut self.shared_requests), &[&lacks.queueing, &lacks.requests]).flatten();
-        // Where a bio waited shows at its issue.
+        // The place where a bio waited is known only at its issue.
         if let Some(why) = &lacks.requests {
             (self.owners, self.pairs, self.own_work) = Default::default();
             self.unseen = Some(why.clone());
@@ -223,7 +223,7 @@ struct Load {
     q2c: Mean,
     longest_q2c: u64,
     longest_behind: f64,
-    /// Number and sum of the times from the last issue of a part to the completion, of each class that there is.
+    /// Number and sum of the times from the last issue of a part to the completion, by class.
     in_device: Vec<(usize, u64, f64)>,
 }
 
@@ -231,30 +231,30 @@ struct Load {
 #[derive(Clone, Copy)]
 struct Wait {
     known: bool,
-    /// What it waits is shown; else only what it takes anyway is learned from it.
+    /// Its wait is shown; else it only counts for the own work.
     in_range: bool,
     device: u16,
     place: Place,
     /// Its owner: an index into the device's owners.
     owner: u32,
     request: Option<u32>,
-    /// The bio of a part; of a whole bio itself. What follows is the bio's alone.
+    /// The bio that a part belongs to; of a whole bio itself. The following fields are only of the bio.
     root: u32,
     /// Its parts that are not in the device.
     waiting: u32,
-    /// When its last step was, how long the device had served until then, and how long its owner.
+    /// Time of its last step, and until then the device's busy time, and its owner's time.
     since: u64,
     busy: u64,
     given: f64,
     behind: f64,
-    /// Steps that it has had, those of them beside others (bits by step), and what it waited in each, its originator's part of the
-    /// device taken off. They count once the bio is completed: else they would be waits of no Q2C.
+    /// Its steps so far, those of them beside others (bits by step), and its wait in each, without its originator's part of the device.
+    /// They count once the bio is completed: otherwise they would be waits without a Q2C.
     had: u8,
     beside: u8,
     steps: [f64; 5],
-    /// What it waits is in `split_waits`.
+    /// Its wait is in `split_waits`.
     split: bool,
-    /// Nobody else's request was in the device when its last part came, and how many of others' had come until then.
+    /// No other's request was in the device when its last part came; below: the number of others' requests so far.
     alone: bool,
     others: u64,
 }
@@ -285,24 +285,24 @@ impl Wait {
 /// Steps of split bios: as many as [`Part`] by [`Own`].
 const SPLIT: usize = Part::ALL.len() * Own::COUNT;
 
-/// What a bio has waited since it was split: its steps, whether the device served others, and what the bio waited. They count once the bio is completed.
+/// Waits of a bio since it was split: by step, whether the device served others, and the time. They count once the bio is completed.
 #[derive(Clone, Default)]
 struct SplitWait {
     steps: Vec<(usize, bool, f64)>,
-    /// What lies behind others where its originator's part of each step is in proportion to its part of the device.
+    /// Wait behind others if the originator's part of each step is in proportion to its part of the device.
     in_proportion: f64,
 }
 
-/// Measures what bios wait; bounded by the bios in flight, and by owners a device.
+/// Measures the waits of bios; bounded by the bios in flight, and by the owners of a device.
 pub(super) struct Interference {
     devices: Vec<OneDevice>,
     waits: Vec<Wait>,
-    /// By name; those that were not split have none.
+    /// By name; only split bios have an entry.
     split_waits: HashMap<u32, SplitWait>,
     /// The request that is being issued.
     issuing: Option<u32>,
     pub(super) processors: Processors,
-    /// The task of the owner whose bio is queued next.
+    /// Task of the owner whose bio is queued next.
     pub(super) task: TaskId,
     not_measured: u64,
     shared: u64,
@@ -336,8 +336,8 @@ impl Interference {
         self.waits[slot] = wait;
     }
 
-    /// A step of the way is over, and the next one begins at `place`. The time since the bio's last step, of whichever part,
-    /// is this step's.
+    /// A step ends, and the next one begins at `place`. The time since the bio's last step, of any part,
+    /// belongs to this step.
     fn end_step(&mut self, at: u32, part: Part, place: Place, now: u64) {
         let Some(wait) = self.known(at) else { return };
         let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner as usize, wait.root, wait.in_range);
@@ -385,7 +385,7 @@ impl Interference {
         (bio.others, bio.alone) = (others, alone);
     }
 
-    /// A bio, or a part, is on its way no more. Its root; `None` where its waits are not measured.
+    /// A bio, or a part, ends. Returns its root; `None` where its waits are not measured.
     fn end(&mut self, at: u32, now: u64) -> Option<u32> {
         self.leave(at, now);
         let wait = self.known(at)?;
@@ -399,7 +399,7 @@ impl Interference {
         Some(root)
     }
 
-    /// `name` names an owner, and `shown` says whether rows of it are shown: those in which it waits, or is waited behind.
+    /// `name` returns an owner's name, and `shown` whether its rows are shown: those in which it waits, or others wait for it.
     pub fn finish(
         mut self,
         devices: &[flashscope_trace::Device],
@@ -462,7 +462,7 @@ impl Interference {
     }
 }
 
-/// What is taken anyway on one device: steps of bios, and of split ones.
+/// Own work on one device, of the steps of bios and of split bios.
 struct WorkOfDevice {
     steps: [OneWork; 5],
     split: [OneWork; SPLIT],
@@ -495,7 +495,7 @@ impl OneWork {
         OneWork { idle: idle.n, own_ns, shortest_ns, waited }
     }
 
-    /// What one owner's take anyway, nanoseconds: the fewer it has of its own, the more all owners' count.
+    /// Own work of one owner's steps, nanoseconds: the fewer steps it has, the more those of all owners count.
     fn own_ns(self, owner: &Waits) -> f64 {
         let own = owner.unhindered.finish();
         let all = owner.shortest.map_or(self.own_ns, |shortest| shortest.min(self.own_ns)) as f64;
@@ -528,8 +528,8 @@ impl WorkOfDevice {
     }
 }
 
-/// Whether the trace shows what an owner's split bios take anyway: either some of them had no company, or nearly all that they
-/// waited is of steps that were also seen while the device served no others.
+/// Whether the trace shows the own work of an owner's split bios: some of them had no company, or nearly all their waits are in steps
+/// that were also seen while the device served no others.
 fn is_own_work_known(owner: &OwnerHere) -> bool {
     let waited = |one: &Waits| one.hindered_ns;
     let seen = |one: &&Waits| one.unhindered.finish().n + one.partly.finish().n >= SEEN;
@@ -537,15 +537,15 @@ fn is_own_work_known(owner: &OwnerHere) -> bool {
     owner.split_alone >= ENOUGH || owner.split.iter().filter(seen).map(waited).sum::<f64>() >= 0.9 * all
 }
 
-/// What all bios of an owner waited behind others, nanoseconds, by step; those of split bios by stage.
+/// Wait of all bios of an owner behind others, nanoseconds, by step; of split bios by stage.
 struct Behind {
     steps: [f64; 5],
     split: [f64; 3],
 }
 
 impl Behind {
-    /// A step that took less than usual beside others makes up for one that took more. Only the sum is no less than nothing, and
-    /// what is divided among others is no more than the sum.
+    /// A step that took less than usual beside others compensates one that took more. Only the sum is at least 0, and
+    /// no more than the sum is divided among others.
     fn of(owner: &OwnerHere, work: &WorkOfDevice) -> Behind {
         let mut steps: [f64; 5] =
             std::array::from_fn(|at| owner.steps[at].behind(work.steps[at].own_ns(&owner.steps[at])));
@@ -569,7 +569,7 @@ impl Behind {
         self.steps.iter().chain(&self.split).sum()
     }
 
-    /// Hands it to those whom the device served meanwhile.
+    /// Divides it among the owners that the device served meanwhile.
     fn divide(&self, one: &mut OneDevice, owner: usize, pairs: &mut BTreeMap<(usize, WaitStage, usize), (f64, f64)>) {
         let Some(victim) = one.owners[owner].row() else { return };
         let of_steps = Part::ALL.into_iter().map(|part| (part.stage(), part.place(), self.steps[part as usize]));
@@ -589,7 +589,7 @@ impl Behind {
             };
             let (mut served, mut all) = others(one.served_beside(victim, &[place]));
             if all < 0.5 {
-                // The trace lacks the step that led here: it waited where it had been before.
+                // The trace lacks the step that led here: it waited at its place before.
                 (served, all) = others(one.served_beside(victim, &Place::ALL));
             }
             let (kept_idle, kept_all) = others(one.kept_idle_for(victim, place));

@@ -1,12 +1,12 @@
-//! Which task has had each processor, as far as events show it.
+//! The task on each processor, as far as events show it.
 //!
-//! Input: every event's processor and task, in order of time. Output: which task had a processor for most of a stretch of time.
-//! Between two events of one task on one processor the task has run there, if the trace has every switch, or if they are less than
-//! [`NEAR_NS`] apart. The newest [`RUNS`] runs of each processor are kept, and nothing is known of what was before.
+//! Input: every event's processor and task, in order of time. Output: the task that had a processor for most of a stretch of time.
+//! Between two events of one task on one processor the task ran there, if the trace has every switch, or if they are less than
+//! [`NEAR_NS`] apart. Limit: only the newest [`RUNS`] runs of each processor are kept.
 
 use flashscope_trace::TaskId;
 
-/// Events of one task that are so near show that it ran meanwhile: to sleep and to be woken takes longer on most devices.
+/// Events of one task this near show that it ran in between: on most devices sleeping and waking takes longer.
 const NEAR_NS: u64 = 500_000;
 const RUNS: usize = 8;
 
@@ -21,15 +21,15 @@ struct Run {
 struct Processor {
     runs: [Run; RUNS],
     newest: usize,
-    /// When its last switch was.
+    /// Time of its last switch.
     switched: Option<u64>,
 }
 
 #[derive(Default)]
 pub(in crate::block) struct Processors {
-    /// By number. There is no limit to reach: numbers have 16 bits, so that all take 14 MB at most.
+    /// By processor number. Numbers have 16 bits, so all entries take at most 14 MB.
     all: Vec<Processor>,
-    /// That of the event that is being followed.
+    /// Processor of the current event.
     pub current: u16,
 }
 
@@ -58,7 +58,7 @@ impl Processors {
         self.seen(processor, task, now, switches);
     }
 
-    /// The task that had the current processor for at least half of this stretch; 0 is none.
+    /// The task that had the current processor for at least half of this stretch; `None` where no task had it so long, as far as is known.
     pub fn most_of(&self, from: u64, to: u64) -> Option<TaskId> {
         let runs = &self.all.get(usize::from(self.current))?.runs;
         let had = |task: TaskId| {

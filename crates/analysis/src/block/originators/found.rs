@@ -1,11 +1,11 @@
-//! What is found of originators.
+//! The results about originators.
 
 use crate::{Evidence, Unknown};
 use flashscope_trace::{RequestKind, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an originator is.
+/// Kind of an originator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerKind {
@@ -26,21 +26,21 @@ pub struct CarriedBytes {
     pub written_bytes: u64,
 }
 
-/// What one originator caused.
+/// I/O of one originator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Originator {
     pub name: String,
     pub kind: OwnerKind,
     pub tid: TaskId,
-    /// Which of the tasks with this number and name it is, where it is not the first: the kernel gives numbers again.
+    /// Its ordinal among tasks with this number and name, where it is not the first: the kernel reuses numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordinal: Option<u32>,
-    /// What it was called before it got this name, as by an `exec`: it is one task, and its I/O is counted together.
+    /// Its names before this one, for example before an `exec`: it is one task, and its I/O is counted together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<String>,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// What discards, secure erases and writes of zeroes cover: no data moves for them.
+    /// Bytes covered by discards, secure erases and writes of zeroes, which move no data.
     #[serde(default)]
     pub covered_bytes: u64,
     /// Most bytes first.
@@ -48,7 +48,7 @@ pub struct Originator {
 }
 
 impl Originator {
-    /// Whether a table gives it this name: its own, or that with its number.
+    /// Whether this is its name in a table, with or without its number.
     pub fn is_called(&self, name: &str) -> bool {
         let Some(rest) = name.strip_prefix(&*self.name) else { return false };
         let number = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
@@ -61,35 +61,35 @@ impl Originator {
 pub struct FileBytes {
     pub device: String,
     pub inode: u64,
-    /// With what became of it: `/data/a (deleted)`; where the recording has it.
+    /// The path, marked if the file was deleted or renamed: `/data/a (deleted)`; where the recording has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     pub written_bytes: u64,
 }
 
-/// Of the bytes of all tasks of one number, the others may have this part of them: a tenth.
+/// Largest part of the bytes of all tasks with one number that others may have: a tenth.
 const MOST_OF_OTHERS: u64 = 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OriginatorsFound {
     /// Most bytes first.
     pub originators: Vec<Originator>,
-    /// Written bytes of pages that one task dirtied; that several did; of a kernel thread's own; of unknown originators.
+    /// Written bytes of pages dirtied by one task; by several; of a kernel thread's own; of unknown originators.
     pub written_one_bytes: Evidence<u64>,
     pub written_shared_bytes: Evidence<u64>,
     pub written_kernel_bytes: Evidence<u64>,
     pub written_unknown_bytes: Evidence<u64>,
-    /// Written bytes with the task that queued them as originator.
+    /// Written bytes whose originator is the task that queued them.
     pub written_direct_bytes: Evidence<u64>,
     /// Bios of several originators.
     pub mixed_bios: Evidence<u64>,
-    /// Written back from the page cache, most bytes first; at most 256.
+    /// Files written back from the page cache, most bytes first; at most 256.
     pub files: Vec<FileBytes>,
-    /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write, and extents that
-    /// were forgotten: too many.
+    /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write; below: extents that were
+    /// forgotten. There were too many.
     pub pages_given_up: u64,
     pub extents_given_up: u64,
-    /// Dirtied files, files being read or written back, written files and partitions that were not remembered: too many.
+    /// Dirtied files, files being read or written back, written files and partitions that were not kept: too many.
     pub files_given_up: u64,
 }
 
@@ -112,8 +112,8 @@ impl WrittenSums {
 }
 
 impl OriginatorsFound {
-    /// The task of a thread's number, for sums by number. Of several tasks that had it, one after the other, the sums are of all: it is
-    /// the one with nearly all of their bytes, or none.
+    /// The task with a thread's number, for sums by number. Where several tasks had it in turn, the sums are of all: it is
+    /// the one with nearly all of their bytes, or `None`.
     pub fn task(&self, tid: TaskId) -> Option<&Originator> {
         let all = || self.originators.iter().filter(|one| one.tid == tid && one.kind == OwnerKind::Task);
         let bytes =
@@ -148,14 +148,14 @@ impl OriginatorsFound {
         self.mixed_bios = of(|sums| sums.mixed_bios);
     }
 
-    /// Totals over devices or owners rest on what the trace does not have.
+    /// Marks totals over devices or owners as unknown.
     pub(in crate::block) fn is_unknown(&mut self, why: &Unknown) {
         (self.originators, self.files) = (Vec::new(), Vec::new());
         self.set_written(Evidence::Unknown(why.clone()));
     }
 }
 
-/// Which of an owner's sums an operation's bytes are in.
+/// The sum that an operation's bytes belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
     Read,

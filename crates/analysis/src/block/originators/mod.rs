@@ -1,14 +1,14 @@
-//! Originators of I/O: the task that caused it, not the one that carried it.
+//! Originators of I/O: the task that caused it, not the task that carried it.
 //!
 //! - A read, and a direct or synchronous write, is queued by the task that requests it: the originator is the carrier.
-//! - A page that a task put into the page cache is written by whoever flushes it: a kworker, an `fsync` of another task,
+//! - A page that a task wrote in the page cache is written to the device by any flusher: a kworker, an `fsync` of another task,
 //!   the journal. A write bio's sectors lead through the file system's extents to the pages of a file, and a page leads to
 //!   the task that dirtied it; where several did before it was written, it is shared. Where no extents are recorded, the
-//!   file that the carrier writes back (`writeback_single_inode`) names the page's dirtiers as far as they are one.
+//!   file that the carrier writes back (`writeback_single_inode`) names the originator, if only one task dirtied its pages.
 //! - All other I/O of a file system's own threads counts for them: the journal, garbage collection, metadata.
-//! - Any other kernel thread is a carrier only: the originator is unknown, and is counted so.
+//! - Any other kernel thread is only a carrier: the originator is unknown, and is counted so.
 //!
-//! The unit is the page. A bio of several originators is counted with each by its bytes.
+//! The unit is the page. A bio of several originators counts for each by its bytes.
 
 mod found;
 mod owner_cache;
@@ -27,26 +27,26 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Runs of dirty pages of one owner, and extents, that are remembered; of more the oldest are forgotten.
+/// Most runs of dirty pages of one owner; below: most extents. Beyond, the oldest are forgotten.
 const MAX_RUNS: usize = 1 << 18;
 const MAX_EXTENTS: usize = 1 << 18;
-/// Owners with names of their own.
+/// Most owners with names of their own.
 const MAX_OWNERS: usize = 4096;
-/// Files that are remembered, and files whose bytes are counted.
+/// Most files, and most files whose bytes are counted.
 const MAX_FILES: usize = 1 << 16;
-/// Carriers that write files back at one time.
+/// Most carriers that write files back at one time.
 const MAX_CARRIERS: usize = 1024;
-/// Partitions whose begin is remembered, and those before a sector of which one may hold it: devices above partitions begin close
+/// Most partitions; below: most partitions before a sector that are checked for it, since devices above partitions may begin close
 /// to one another.
 const MAX_PARTITIONS: usize = 1024;
 const NEAR_PARTITIONS: usize = 4;
-/// Pairs of an originator and a carrier with a count of their own.
+/// Most pairs of an originator and a carrier with a count of their own.
 const MAX_PAIRS: usize = 1 << 16;
-/// Threads with a cached owner.
+/// Most threads with a cached owner.
 const MAX_RECENT: usize = 1 << 16;
 /// Thread numbers from here on stand for owners that are no task.
 const NOBODY: TaskId = TaskId(u32::MAX - 2);
-/// Stands for all carriers of an originator that are too many.
+/// Stands for the carriers beyond [`MAX_PAIRS`].
 const OTHER_CARRIERS: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -54,9 +54,9 @@ struct Dirty {
     /// 0 where it is shared.
     owner: u32,
     shared: bool,
-    /// It is being written, at least in part: the next task that dirties it becomes its only owner.
+    /// At least a part of it is being written: the next task that dirties it becomes its only owner.
     written: bool,
-    /// A loop device's worker put the bytes in, for a bio of that device.
+    /// A loop device's worker wrote the bytes, for a bio of that device.
     by_loop: bool,
 }
 
@@ -73,18 +73,18 @@ impl Dirty {
         Dirty { owner, shared: false, written: false, by_loop: false }
     }
 
-    /// Another write to it; the page of a write becomes dirty at its end, which is no second dirtier.
+    /// Adds another write. At its end a write makes its page dirty, which counts as no second task.
     fn again(self, by: Dirty) -> Dirty {
         let shared = self.shared || by.shared || self.owner != by.owner;
         Dirty { owner: if shared { 0 } else { self.owner }, shared, by_loop: self.by_loop && by.by_loop, ..self }
     }
 }
 
-/// What lies at a byte of a device.
+/// The content of a device at a byte.
 pub(super) enum At {
-    /// A file's bytes: which byte of it, and how many bytes of it follow there.
+    /// A file: the byte in it, and how many bytes of it follow there.
     File(FileId, u64, u64),
-    /// No file that is known, for so many bytes.
+    /// No known file, for so many bytes.
     Unknown(u64),
 }
 
@@ -92,21 +92,21 @@ struct Owner {
     name: String,
     kind: OwnerKind,
     tid: TaskId,
-    /// Which of the tasks with this number and name it is, from 1.
+    /// Its ordinal among tasks with this number and name, from 1.
     ordinal: u32,
-    /// What was known of its task at its last bio.
+    /// State of its task at its last bio.
     is_user: bool,
     is_carrier: bool,
-    /// Is shown alone under another of its names.
+    /// The user selected it under another of its names.
     is_wanted: bool,
 }
 
-/// What one write is of, by owner.
+/// Bytes of one write by owner.
 #[derive(Default)]
 struct BytesByOwner {
     bytes: BTreeMap<u32, u64>,
     pieces: usize,
-    /// Of them, those that a loop device's worker put into the page cache.
+    /// Of these, bytes that a loop device's worker wrote into the page cache.
     by_loop: u64,
 }
 
@@ -118,7 +118,7 @@ impl BytesByOwner {
     }
 }
 
-/// Follows files' pages from the task that dirties them to the one that writes them.
+/// Follows pages of files from the task that dirties them to the task that writes them.
 pub(super) struct Originators<L> {
     lookup: L,
     /// Tasks that are no kernel threads, whatever their names.
@@ -126,28 +126,28 @@ pub(super) struct Originators<L> {
     owners: Vec<Owner>,
     ids: HashMap<(TaskId, u32, String), u32>,
     owner_cache: OwnerCache,
-    /// The last answer for each thread, whatever its time.
+    /// The last owner of each thread, at any time.
     recent: HashMap<TaskId, u32>,
-    /// Of each file, by page.
+    /// Dirty pages of each file.
     dirty: Ranges<FileId, Dirty>,
-    /// By device and first block.
+    /// Extents by device and first block.
     pub(super) extents: BoundedMap<(Device, u64), Extent>,
-    /// Dirtiers of a whole file since it was last written back: one, or several.
+    /// Tasks that dirtied a file since it was last written back: one, or several.
     files: BoundedMap<FileId, Dirty>,
     /// The file that a carrier writes back.
     writing: BoundedMap<TaskId, FileId>,
     /// The file that a thread reads; empty where the trace has no files.
     reading: BoundedMap<TaskId, FileId>,
-    /// First sectors of partitions, and partitions by whole device and first sector.
+    /// First sectors of partitions; below: partitions by whole device and first sector.
     partitions: BoundedMap<Device, (Device, u64)>,
     by_sector: BTreeSet<(Device, u64, Device)>,
     sizes: Sizes,
-    /// Read, written and covered, by owner and carrier.
+    /// Bytes read, written and covered, by owner and carrier.
     bytes: HashMap<(u32, u32), [u64; 3]>,
     file_bytes: BoundedMap<FileId, u64>,
     /// Whether bytes that are queued now are counted.
     pub counts: bool,
-    /// The file, where all of the last write was dirtied for bios of a loop device: its bytes are counted there.
+    /// File of the last write, if all of it was dirtied for bios of a loop device: its bytes count there.
     pub by_loop: Option<FileId>,
     found: OriginatorsFound,
     written: WrittenSums,
@@ -180,12 +180,12 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         }
     }
 
-    /// The number of a name; the last one is for all that are too many.
+    /// The number of an owner; the last one is for all beyond the most.
     pub(super) fn id(&mut self, tid: TaskId, name: &str, kind: OwnerKind) -> u32 {
         self.id_of((tid, 1), name, kind)
     }
 
-    /// The same for one of the tasks with this number and name.
+    /// The same for one of several tasks with this number and name.
     fn id_of(&mut self, (tid, ordinal): (TaskId, u32), name: &str, kind: OwnerKind) -> u32 {
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
@@ -215,14 +215,14 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         id
     }
 
-    /// This task is a user's: it made a call, or the trace has its clone or its `exec`.
+    /// This task is a user's: it made a system call, or the trace has its clone or its `exec`.
     pub fn is_user(&mut self, tid: TaskId) {
         if self.users.len() < MAX_RECENT && self.users.insert(tid) {
             self.owner_cache.forget(tid);
         }
     }
 
-    /// The owner that a thread counts as, and whether it carries I/O of others.
+    /// The owner that a thread counts for, and whether it carries others' I/O.
     #[inline]
     pub(super) fn task(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
         self.owner_cache.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
@@ -235,7 +235,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let ordinal = named.as_ref().map_or(1, Named::ordinal);
         let name = match &named {
             Some(named) => named.name(),
-            // Process 0 runs where nothing else does.
+            // Process 0 is the idle task.
             None if tid == TaskId(0) => "swapper/0",
             None => "",
         };
@@ -246,7 +246,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             && (owner.tid, owner.ordinal) == (key, ordinal)
             && owner.is_user == is_user
             && owner.is_wanted == is_wanted
-            // The submitter of a worker of io_uring may be named later.
+            // The submitter of an io_uring worker may be named later.
             && (owner.kind != OwnerKind::Unknown || !name.starts_with("iou-"))
             && owner.name == super::clip(name)
         {
@@ -273,7 +273,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             None => OwnerKind::Task,
         };
         let id = self.id_of((key, ordinal), &name, kind);
-        // The last answer is remembered by thread, not by what it is counted as.
+        // The last owner is kept by thread, not by the owner's number.
         self.recent.insert(tid, id);
         if let Some(owner) = self.owners.get_mut(id as usize) {
             (owner.is_user, owner.is_carrier, owner.is_wanted) = (is_user, carrier, is_wanted);
@@ -296,7 +296,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         self.owners.get(owner as usize).map_or(TaskId(0), |owner| owner.tid)
     }
 
-    /// Which of the tasks with an owner's number and name it is, where it is not the first.
+    /// An owner's ordinal among tasks with its number and name, where it is not the first.
     pub fn ordinal(&self, owner: u32) -> Option<u32> {
         self.owners.get(owner as usize).map(|owner| owner.ordinal).filter(|&ordinal| ordinal > 1)
     }
@@ -312,7 +312,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         Some((name, owner.kind, tid))
     }
 
-    /// Names an owner for a report: a role's own name, a task with its number.
+    /// An owner's name in a report: a role's own name, a task with its number.
     pub fn name(&self, owner: u32) -> String {
         match self.owners.get(owner as usize) {
             None if owner == OTHER_CARRIERS => "(further carriers)".to_owned(),
@@ -321,14 +321,14 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 (Some(role), _) => format!("{role} [{}]", owner.name),
                 (None, OwnerKind::Shared) => owner.name.clone(),
                 (None, _) if owner.tid == TaskId(0) || owner.tid >= NOBODY => owner.name.clone(),
-                // The name of one without a name has its number already.
+                // A task without a name already has its number as its name.
                 (None, _) if owner.name == format!("tid {}", owner.tid) => owner.name.clone(),
                 (None, _) => task_label(&owner.name, owner.tid, owner.ordinal),
             },
         }
     }
 
-    /// Whether a process's name is this, or it is wanted under another of its names.
+    /// Whether a process has this name, or the user selected it under another of its names.
     pub fn is_called(&self, owner: u32, name: &str) -> bool {
         self.owners.get(owner as usize).is_some_and(|owner| owner.name == name || owner.is_wanted)
     }
@@ -337,14 +337,14 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         self.id(TaskId(u32::MAX), "(shared page)", OwnerKind::Shared)
     }
 
-    /// A step of a file.
+    /// Takes a step of a file.
     pub fn file(&mut self, event: &FileEvent, tid: TaskId, time: TimeNs) {
         let Some(device) = event.device else { return };
         match event.step {
             FileStep::Write | FileStep::Dirtied => {
                 let (owner, carrier) = self.task(tid, time);
                 let mmap = event.step == FileStep::Dirtied;
-                // A kernel thread that dirties a page does so for its own metadata.
+                // A kernel thread dirties pages only of its own metadata.
                 if carrier && mmap {
                     return;
                 }
@@ -354,7 +354,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 self.writing.insert(tid, event.file());
             }
             FileStep::WritebackEnd => {
-                // ext4's own bracket stands within the kernel's: the outer one is closed last.
+                // ext4's own begin and end lie within the kernel's: the outer end comes last.
                 self.writing.remove(&tid);
             }
             FileStep::Extent => self.extent(device, event),
@@ -400,7 +400,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         if end == begin {
             return;
         }
-        // What lay there before lies there no more.
+        // Extents that lay there before are invalid now.
         let before = self.extents.range((device, 0)..(device, begin)).next_back();
         let before = before.filter(|((_, at), extent)| at.saturating_add(extent.blocks) > begin);
         let within = self.extents.range((device, begin)..(device, end));
@@ -420,7 +420,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         self.extents.insert((device, begin), Extent { blocks: end - begin, inode: event.inode, logical: event.offset });
     }
 
-    /// Where a partition begins, as its bios' way down shows.
+    /// Learns a partition's first sector from a remap of its bios.
     pub fn remapped(&mut self, device: Device, from: Device, sector: u64, from_sector: u64) {
         let Some(begin) = sector.checked_sub(from_sector) else { return };
         let old = self.partitions.get(&from).copied();
@@ -433,7 +433,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         self.by_sector.insert((device, begin, from));
     }
 
-    /// What lies at a byte of a device.
+    /// The content of a device at a byte.
     pub(super) fn at(&self, device: Device, byte: u64) -> At {
         let own = self.on_file_system(device, byte);
         let At::Unknown(mut nothing) = own else { return own };
@@ -451,7 +451,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         At::Unknown(next.map_or(nothing, |&(_, begin, _)| nothing.min(begin.saturating_mul(512) - byte)))
     }
 
-    /// The same of the file system on a device, or partition.
+    /// The same for the file system on a device or partition.
     fn on_file_system(&self, device: Device, byte: u64) -> At {
         let unit = self.sizes.block(device);
         let block = byte / unit;
@@ -467,8 +467,8 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         At::Unknown(next.map_or(u64::MAX, |(&(_, first), _)| first.saturating_mul(unit).saturating_sub(byte).max(1)))
     }
 
-    /// The file of a bio that this thread queues, as far as the trace shows: what the file system's extents say of its first
-    /// byte; else, of data, what the thread reads or writes back of this device.
+    /// The file of a bio that this thread queues, as far as known: from the file system's extents at its first
+    /// byte; else, for data, the file that the thread reads or writes back on this device.
     pub fn file_of(&self, block: &BlockEvent, tid: TaskId) -> Option<FileId> {
         if self.extents.is_empty() && self.reading.is_empty() && self.writing.is_empty() {
             return None;
@@ -482,7 +482,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let files = match block.flags.kind() {
             RequestKind::Write => &self.writing,
             RequestKind::Read => &self.reading,
-            // The file that a thread reads is not the one that it discards blocks of.
+            // The file that a thread reads is not the file whose blocks it discards.
             _ => return None,
         };
         let on = |device: Device| {
@@ -497,7 +497,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let (carrier, is_carrier) = self.task(tid, time);
         let moved = Moved::of(block.flags.kind());
         let write = block.flags.kind() == RequestKind::Write;
-        // Where a zone append lands is known when it is done. Without extents, a task's own write is its own.
+        // The place of a zone append is known only at its completion. Without extents, a task's own write is its own.
         if !write || self.extents.is_empty() && !is_carrier {
             if write {
                 self.by_loop = None;
@@ -536,7 +536,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 break;
             }
         }
-        // What a loop device's bios put into the cache was counted there.
+        // Bytes that a loop device's bios wrote into the cache were counted there.
         self.by_loop = of.filter(|_| by_owner.by_loop >= block.bytes);
         let counts = self.counts && self.by_loop.is_none();
         for (&owner, &bytes) in by_owner.bytes.iter().filter(|_| counts) {
@@ -549,13 +549,13 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         by_owner.bytes.into_keys().next().unwrap_or(carrier)
     }
 
-    /// Bytes of a file that are written to the device: counts them for the tasks that dirtied them.
+    /// Bytes of a file are written to the device: counts them for the tasks that dirtied them.
     fn written(&mut self, file: FileId, byte: u64, bytes: u64, carrier: u32, by_owner: &mut BytesByOwner) {
         let shared = self.shared();
         let page = self.sizes.page();
         let end = byte.saturating_add(bytes);
         let pages = byte / page..end.div_ceil(page);
-        // As much of a run of pages as is of these bytes.
+        // Bytes of a run of pages that belong to this write.
         let of = |run: &Range<u64>| {
             run.end.saturating_mul(page).min(end).saturating_sub(run.start.saturating_mul(page).max(byte))
         };
@@ -588,7 +588,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         }
     }
 
-    /// A part of a write that no extent explains.
+    /// The owner of a part of a write without an extent.
     fn unmapped(&mut self, block: &BlockEvent, tid: TaskId, carrier: u32, is_carrier: bool) -> u32 {
         if !is_carrier {
             return carrier;
@@ -597,7 +597,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             Some(file) => match self.files.get(file).copied() {
                 Some(Dirty { shared: true, .. }) => self.shared(),
                 Some(Dirty { owner, .. }) => owner,
-                // A file that no task wrote to: the file system's own, such as the device's (metadata).
+                // No task wrote to the file: it is the file system's own, such as the device's (metadata).
                 None => self.id(NOBODY, "(metadata)", OwnerKind::Kernel),
             },
             None if block.flags.has(RequestFlags::META) => self.id(NOBODY, "(metadata)", OwnerKind::Kernel),
@@ -617,7 +617,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         if !self.counts {
             return;
         }
-        // Of more pairs, each originator's bytes go to one carrier that stands for the rest.
+        // Beyond the most pairs, an originator's bytes go to one carrier that stands for the rest.
         let known = self.bytes.len() < MAX_PAIRS || self.bytes.contains_key(&(owner, carrier));
         let entry = self.bytes.entry((owner, if known { carrier } else { OTHER_CARRIERS })).or_default();
         let sum = &mut entry[moved as usize];
