@@ -79,6 +79,28 @@ fn a_request_moves_the_device_once_and_a_command_never() {
     }
 }
 
+/// Two requests that became one are one in the report and in the rows, and belong to the task that issued it first.
+#[test]
+fn requests_that_are_merged_behind_their_requeue_are_one() {
+    let case = "requests-requeued-and-merged";
+    let report = report(case);
+    let counts = ["requests", "requests_completed", "requeues"].map(|what| count(&report, what));
+    assert_eq!((counts, stage(&report, "D2C")), ([5, 5, 10], [5, 100_000, 100_000]));
+    let groups = report["block"]["groups"].as_array().expect("groups").iter();
+    let issuers = groups.filter(|group| group["by"] == "owner").map(|group| (group["name"].as_str(), &group["bytes"]));
+    assert_eq!(issuers.collect::<Vec<_>>(), [(Some("app (730)"), &Value::from(5 * 8192))]);
+    let export = ["--rows", "requests", "--to", "json", "-o", "-"];
+    let text = stdout(flashscope().arg("export").arg(top().join("tests/cases").join(case).join("input")).args(export));
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(rows.len(), 5);
+    for row in &rows {
+        assert_eq!(
+            [&row["issuer"], &row["bytes"], &row["d2c_ns"]],
+            [&"app".into(), &8192.into(), &Value::from(100_000)]
+        );
+    }
+}
+
 /// One I/O may be a bio of both devices, so the lower ones' rows do not say that they are no others'. The report's total is unknown, too.
 #[test]
 fn rows_of_devices_that_another_may_lie_on_leave_it_open() {

@@ -498,6 +498,14 @@ impl Watch for Groups {
         one.bytes = one.bytes.wrapping_add(u64::from(bio.whole_sectors) * 512);
     }
 
+    fn absorbed(&mut self, at: u32, bio: &Bio) {
+        let Some(&(class, of)) = self.of_bio.get(at as usize) else { return };
+        let of = self.find(class, of);
+        let one = &mut self.classes[of];
+        one.bios = one.bios.wrapping_sub(1);
+        one.bytes = one.bytes.wrapping_sub(u64::from(bio.whole_sectors) * 512);
+    }
+
     fn part_ended(&mut self, _at: u32, part: &Bio, completed: u64) {
         self.parts.bios += 1;
         self.parts.bytes += u64::from(part.sectors) * 512;
@@ -542,6 +550,10 @@ impl Watch for GroupsByUnit {
 
     fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
         self.requests.reshaped(at, before, bio);
+    }
+
+    fn absorbed(&mut self, at: u32, bio: &Bio) {
+        self.requests.absorbed(at, bio);
     }
 
     fn part_ended(&mut self, at: u32, part: &Bio, completed: u64) {

@@ -3,7 +3,9 @@
 //! - I2D ends, and D2C begins, with the last issue.
 //! - The bios of such a request have their steps by their sectors, as others have. A request whose bios' queueing is not in the trace has
 //!   no bios: between its requeue and its next issue others may be merged into it, or it may be split. It then takes the sectors of
-//!   that issue that belong to no bio. Of two that were merged the lower one takes the sectors between them.
+//!   that issue that belong to no bio. Of two that were merged the lower one takes the sectors between them,
+//!   and those of the other: they are one request.
+//! - A request belongs to the task that issued it first. A kernel thread often issues it again.
 //! - An issue of exactly the bios of a request in the device is the same request, issued again: its requeue was lost,
 //!   or its driver has no such event. It is another request if one was allocated for those sectors meanwhile.
 
@@ -28,10 +30,35 @@ impl<W: Watch> Matching<W> {
         let issued = |at: u32| self.bios.see(at).issued != NEVER;
         let there = self.given_back.0.range((range.place, range.sector)..(range.place, range.end));
         let over: Vec<_> = there.filter(|(_, at)| issued(**at)).map(|(key, _)| *key).collect();
+        let mut below = None;
         for key in over {
-            self.given_back.0.remove(&key);
+            let Some(at) = self.given_back.0.remove(&key) else { continue };
+            let bio = self.bios.see(at);
+            let is_it = bio.live && bio.is_request() && (bio.place, bio.sector) == key && bio.issued == now;
+            match below {
+                Some(below) if is_it && self.are_merged(below, at) => {}
+                _ => below = Some(at).filter(|_| is_it),
+            }
         }
         walk == Walk::Gaps && self.gaps.is_empty()
+    }
+
+    /// Two requests without bios are issued as one, if the second begins where the first ends: the first has the sectors of both.
+    fn are_merged(&mut self, below: u32, at: u32) -> bool {
+        let (old, second) = (*self.bios.see(below), *self.bios.see(at));
+        let plain = |bio: &Bio| !bio.superseded && !bio.below && bio.undecided == NEVER;
+        if old.end() != second.sector || !plain(&old) || !plain(&second) {
+            return false;
+        }
+        self.watch.absorbed(at, &second);
+        self.counts.all_requests -= 1;
+        self.counts.requests -= u64::from(second.shown);
+        self.lose(at, None);
+        let bio = self.bios.get(below);
+        bio.sectors = bio.sectors.saturating_add(second.sectors);
+        bio.whole_sectors = bio.whole_sectors.saturating_add(second.sectors);
+        self.watch.reshaped(below, &old, bio);
+        true
     }
 
     /// A request given back that lies at or in this stretch takes it. Returns whether there is one.

@@ -528,7 +528,11 @@ impl Collector {
         let before = self.kept[at as usize].request;
         if before != NONE {
             // The driver gave it back: the earlier issue had no effect.
+            let issuer = self.requests[before as usize].row.issuer;
             self.leave(before);
+            if request.members == 0 {
+                self.requests[self.current as usize].row.issuer = issuer;
+            }
         }
         self.kept[at as usize].request = self.current;
         let kept = self.kept[at as usize];
@@ -729,6 +733,14 @@ impl Watch for Collector {
                 }
             }
             Step::Got | Step::Merged | Step::Inserted => {}
+        }
+    }
+
+    fn absorbed(&mut self, at: u32, _bio: &Bio) {
+        let request = std::mem::replace(&mut self.kept[at as usize].request, NONE);
+        if request != NONE {
+            self.requests[request as usize].members -= 1;
+            self.leave(request);
         }
     }
 

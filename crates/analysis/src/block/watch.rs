@@ -25,6 +25,8 @@ pub(super) trait Watch {
     fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
     /// A request whose queueing is not in the trace was given back, and is now issued with other sectors.
     fn reshaped(&mut self, _at: u32, _before: &Bio, _bio: &Bio) {}
+    /// A request whose queueing is not in the trace became part of another one; `reshaped` of that one follows, and `ended`.
+    fn absorbed(&mut self, _at: u32, _bio: &Bio) {}
     /// A bio was split: `to` names the second part; both bios are in their new state.
     fn split(&mut self, _from: u32, _to: u32) {}
     /// A part of a split bio ended, at `completed`, or without a known end (`NEVER`).
@@ -72,6 +74,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
         self.0.reshaped(at, before, bio);
         self.1.reshaped(at, before, bio);
+    }
+
+    fn absorbed(&mut self, at: u32, bio: &Bio) {
+        self.0.absorbed(at, bio);
+        self.1.absorbed(at, bio);
     }
 
     fn split(&mut self, from: u32, to: u32) {
@@ -157,6 +164,12 @@ impl<W: Watch> Watch for Shown<W> {
     fn reshaped(&mut self, at: u32, before: &Bio, bio: &Bio) {
         if bio.shown {
             self.0.reshaped(at, before, bio);
+        }
+    }
+
+    fn absorbed(&mut self, at: u32, bio: &Bio) {
+        if bio.shown {
+            self.0.absorbed(at, bio);
         }
     }
 
