@@ -1,4 +1,4 @@
-//! Reads that jump about in a file of which they need nearly all, or go through it from its end to its begin.
+//! Random reads of nearly all of a file, or reads of a file from its end to its begin.
 
 use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
@@ -7,13 +7,13 @@ use crate::units::{grouped, size};
 use crate::usage::FileReads;
 
 const MIN_READS: u64 = 200;
-/// Reads that begin where the one before ended: below this part they jump, percent.
+/// Below this share of reads that begin where the one before ended, the reads are random, per cent.
 const MAX_SEQUENTIAL_PERCENT: f64 = 20.0;
-/// Reads that end where the one before began: from here on the file is read backwards, percent.
+/// From this share of reads that end where the one before began on, the file is read backwards, per cent.
 const MIN_BACKWARD_PERCENT: f64 = 80.0;
-/// What of the file they need in all: from here on reading it in order is less work, percent.
+/// From this share of the file that is read in all on, reading it in order is less work, per cent.
 const MIN_COVERED_PERCENT: f64 = 60.0;
-/// Larger reads cost a seek that hardly counts.
+/// For larger reads the cost of a seek hardly counts.
 const MAX_READ_BYTES: u64 = 32 << 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -23,7 +23,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let jumps = percent(file.sequential, file.reads) <= MAX_SEQUENTIAL_PERCENT;
         let small = file.bytes / file.reads.max(1) <= MAX_READ_BYTES;
         let covered = percent(file.covered_bytes, bytes);
-        // Where they came from the cache, no task waited.
+        // Where the pages came from the cache, no task waited.
         let touched = seen.readahead.is_some_and(|found| {
             found.files.iter().any(|one| {
                 one.inode == file.inode
@@ -73,7 +73,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     found
 }
 
-/// What programs wait for these reads: their calls on the file; without calls, bios of the thread that reads the device most.
+/// Time that programs wait for these reads: their calls on the file; without calls, bios of the thread that reads the device most.
 fn waited(seen: &Seen<'_>, file: &FileReads) -> Evidence<u64> {
     let name = format!("{} inode {}", file.device, file.inode);
     let calls = seen.calls.by_file.iter().filter(|group| is_read(&group.call) && group.name == name);

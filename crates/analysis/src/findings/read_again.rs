@@ -1,4 +1,4 @@
-//! The same bytes read from the device again: the page cache is too small for them, or is passed by.
+//! Repeated reads of the same bytes from the device: the page cache is too small for them, or is bypassed.
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
 use crate::block::{BlockFound, GroupBy, OwnerKind};
@@ -9,20 +9,20 @@ use crate::{Evidence, task_name};
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
-/// Less is not worth a word.
+/// Fewer bytes are not reported.
 const MIN_BYTES: u64 = 4 << 20;
-/// Below this part of all that is read, percent.
+/// Least share of all bytes read, per cent.
 const MIN_PERCENT: f64 = 25.0;
-/// Of what is read, percent: fewer pages than that come into the page cache where it is passed by, and all but that where it is not.
+/// Share of the bytes read, per cent: below it, pages entering the page cache show that it is bypassed; above 100 less this, that it is not.
 const PASSED_BY_PERCENT: f64 = 10.0;
-/// Pages that programs had dropped are why, from this part of what is read again on, and of all pages that left, percent.
+/// Pages dropped by programs are the cause from this share on, both of the bytes read again and of all pages that left, per cent.
 const MIN_DROPPED_PERCENT: f64 = 50.0;
-/// The gain of keeping them, parts of what is read again: where memory is short, some leave all the same, and read-ahead goes otherwise.
+/// Gain of keeping these pages, as a part of the bytes read again: with little memory some leave anyway, and read-ahead differs.
 const KEPT: [f64; 2] = [0.5, 1.05];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(block) = seen.block else { return Vec::new() };
-    // What lies beneath a loop device or an array does what programs ask for there.
+    // Bios below a loop device or an array work for the programs above.
     let by_program = |device: &DeviceUse| {
         let is_task =
             |tid| block.originators.originators.iter().any(|one| one.tid == tid && one.kind == OwnerKind::Task);
@@ -34,14 +34,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     };
     let devices = || seen.usage.devices.iter();
     let most = devices().map(|device| device.read_again_bytes).max().unwrap_or(0);
-    // What is read again above is read again below: the one that the program reads has a little less.
+    // Bytes read again above are read again below as well: the device that the program reads has a little less.
     let as_much = devices().filter(|device| device.read_again_bytes.saturating_mul(2) >= most);
     let Some(device) = as_much.max_by_key(|one| (by_program(one) && !is_below(&one.device), one.read_again_bytes))
     else {
         return Vec::new();
     };
     let (again, all) = (device.read_again_bytes, device.read_bytes);
-    // A place of the swap has another page each time.
+    // Each place of the swap holds other pages in turn.
     let is_swap = seen.storage.swaps.contains(&device.device);
     if is_swap || again < MIN_BYTES || percent(again, all) < MIN_PERCENT {
         return Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Whether the page cache is passed by: far fewer pages came into it than were read (`true`), or about as many (`false`). `None`: neither,
+/// Whether the page cache is bypassed: far fewer pages entered it than were read (`true`), or about as many (`false`). `None`: neither,
 /// or the trace does not show pages.
 fn is_direct(seen: &Seen<'_>, read_bytes: u64) -> Option<bool> {
     let cache = seen.readahead?;
@@ -111,7 +111,7 @@ fn is_direct(seen: &Seen<'_>, read_bytes: u64) -> Option<bool> {
     }
 }
 
-/// What programs had dropped themselves, with the thread that dropped most, where that is most of what left the page cache.
+/// Bytes that programs dropped themselves, if they are most of what left the page cache; with the thread that dropped most.
 fn dropped(seen: &Seen<'_>, block: &BlockFound) -> Option<(String, u64)> {
     let usage = seen.usage;
     let sum = usage.dropped.values().copied().fold(usage.dropped_further_bytes, u64::saturating_add);
@@ -166,7 +166,7 @@ fn remedy(is_direct: bool, again_percent: f64) -> Remedy {
     }
 }
 
-/// The program whose threads read most again, and how much; threads of one name are one program.
+/// The program whose threads read most bytes again, and their number; threads of one name count as one program.
 fn program(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String, u64)> {
     let mut programs: Vec<(&str, u64, u64)> = Vec::new();
     for reader in seen.usage.readers.iter().filter(|reader| reader.device == device) {
@@ -183,7 +183,7 @@ fn program(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String,
     Some((name, bytes))
 }
 
-/// The file of this device that most is read from, and how much.
+/// The file of this device with most bytes read, and their number.
 fn file(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String, u64)> {
     let files = groups(block, GroupBy::File).filter_map(|group| {
         let file = FileId::parse(&group.name).filter(|file| file.device.is_some_and(|of| of.to_string() == device))?;

@@ -1,6 +1,6 @@
-//! Writes of parts of blocks that are not in the page cache: the kernel reads each block before it changes it.
+//! Writes of parts of blocks that are not cached: the kernel reads each block before it changes it.
 //!
-//! Input: calls and bios of one thread. It reads nothing itself that would explain its bios.
+//! Input: calls and bios of one thread that makes no reads which would explain its bios.
 
 use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::block::OwnerKind;
@@ -9,21 +9,21 @@ use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
 
 const MIN_WRITES: u64 = 50;
-/// A block of nearly all file systems, bytes. Whole ones need no read.
+/// Block size of nearly all file systems, bytes. A write of whole blocks needs no read.
 const BLOCK_BYTES: u64 = 4096;
-/// So many of its writes have a bio that reads, percent.
+/// Least share of its writes with a bio that reads, per cent.
 const MIN_READ_PERCENT: f64 = 50.0;
-/// Reads that its own read() calls and faults may explain, percent of its bios.
+/// Most reads that its own read() calls and faults may explain, per cent of its bios.
 const MAX_ASKED_PERCENT: f64 = 25.0;
-/// So much of the time in the writes is that of these reads, percent.
+/// Least share of these reads in the time of the writes, per cent.
 const MIN_WAITED_PERCENT: f64 = 40.0;
-/// The mean time of a device's reads holds for one thread, where it made so many of them, percent of their bytes.
+/// The mean time of a device's reads holds for a thread that made at least this share of them, per cent of their bytes.
 const MIN_OWN_PERCENT: f64 = 80.0;
-/// What of the reads' time is gained at least: to wake the program takes time, too, and other writes share blocks, percent.
+/// Least gain, per cent of the reads' time: waking the program takes time, too, and other writes share blocks.
 const SURE_PERCENT: f64 = 80.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    // Without events of faults, what a program reads through a mapping beside its writes looks the same.
+    // Without events of faults, reads through a mapping beside its writes look the same.
     if seen.readahead.is_none_or(|found| found.faults_not_shown) {
         return Vec::new();
     }
@@ -31,13 +31,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     writes.filter_map(|call| Some(finding(seen, call, &of_call(seen, call)?))).collect()
 }
 
-/// Reads that the writes of a call wait for.
+/// The reads that the writes of a call wait for.
 pub(super) struct Reads<'a> {
     reader: &'a TaskReads,
     total_ns: u64,
 }
 
-/// `None`: these writes wait for nothing, or for something else.
+/// `None`: these writes do not wait for such reads.
 pub(super) fn of_call<'a>(seen: &Seen<'a>, call: &CallGroup) -> Option<Reads<'a>> {
     let found = seen.block?;
     let n = call.ns.n;
@@ -50,12 +50,12 @@ pub(super) fn of_call<'a>(seen: &Seen<'a>, call: &CallGroup) -> Option<Reads<'a>
     let tid = found.originators.task(tasks.next()?.tid).filter(|one| one.is_called(&call.name))?.tid;
     let reader = seen.usage.readers.iter().filter(|one| one.tid == tid).max_by_key(|one| one.bios)?;
     let data = reader.bios.saturating_sub(reader.metadata_bios);
-    // Reads of files on that device, and faults there, by whichever program.
+    // Reads of files on that device, and faults there, by any program.
     let of_device = |device: &str| device == reader.device;
     let asked: u64 = seen.usage.files.iter().filter(|file| of_device(&file.device)).map(|file| file.reads).sum();
     let faults = seen.usage.file_faults.iter().filter(|((device, _), _)| of_device(device));
     let asked = asked.saturating_add(faults.map(|(_, of)| of.faults).sum());
-    // Past the page cache no event but the call shows a read.
+    // For direct I/O only the call shows a read.
     let own = seen.calls.by_process.iter().filter(|group| group.name == call.name && is_read(&group.call));
     let own: u64 = own.map(|group| group.ns.n).sum();
     if percent(data, n) < MIN_READ_PERCENT || percent(asked.max(own), data) > MAX_ASKED_PERCENT {
