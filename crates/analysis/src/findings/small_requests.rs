@@ -1,12 +1,12 @@
-//! Bios that are cut into many small requests, because the largest request of the device was made small.
+//! Bios that are divided into many small requests, because the device's largest request was set small.
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
 use crate::block::GroupBy;
 use crate::units::{duration, grouped, size};
 
-/// Drivers take 64 KiB or more; what is smaller was set by hand.
+/// Drivers accept 64 KiB or more; a smaller value was set by hand.
 const MOST_SET_KIB: u64 = 32;
-/// Each bio is cut into so many requests or more, on average.
+/// Least number of requests for each bio, on average.
 const MIN_PARTS: u64 = 4;
 /// Fewer requests than these are no habit; large bios are few.
 const MIN_REQUESTS: u64 = 200;
@@ -49,7 +49,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("their time", ns as f64, MeasureUnit::Ns, source),
                 measure("requests of each", parts as f64, MeasureUnit::Count, source),
             ],
-            // Several at once take more together than the time that passes.
+            // Several at once take more in sum than the time that passes.
             lost_ns: ns.min(seen.span_ns).into(),
             lost_bytes: None,
             advice: vec![Remedy {

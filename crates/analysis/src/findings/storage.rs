@@ -1,4 +1,4 @@
-//! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
+//! Mounts and block devices of a recording: the part of its facts that rules and their advice need.
 
 use crate::units::grouped;
 use flashscope_trace::facts::CpuPressure;
@@ -7,7 +7,7 @@ use flashscope_trace::{
 };
 use std::collections::BTreeMap;
 
-/// Mounts and devices that are kept.
+/// Most mounts and devices.
 const MAX_KEPT: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Mount {
     pub options: Vec<String>,
     /// `MAJOR:MINOR` of its files.
     pub device: String,
-    /// When the recording began; `None`: the recording does not say it.
+    /// Size, and below free bytes, when the recording began; `None`: the recording does not have them.
     pub size_bytes: Option<u64>,
     pub free_bytes: Option<u64>,
 }
@@ -29,7 +29,7 @@ impl Mount {
         self.options.iter().any(|one| one == option)
     }
 
-    /// Of raw flash, which has no block device.
+    /// Whether it lies on raw flash, which has no block device.
     pub(super) fn is_of_flash(&self) -> bool {
         matches!(self.kind.as_str(), "ubifs" | "jffs2" | "yaffs" | "yaffs2")
     }
@@ -43,22 +43,22 @@ impl Mount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
     pub name: String,
-    /// `MAJOR:MINOR`; empty: the recording does not say it.
+    /// `MAJOR:MINOR`; empty: the recording does not have it.
     pub device: String,
-    /// The one that is in use.
+    /// The scheduler in use.
     pub scheduler: Option<String>,
     pub read_ahead_kib: Option<u64>,
-    /// How many requests of its queue can be under way at once.
+    /// Most requests of its queue in flight at once.
     pub nr_requests: Option<u64>,
-    /// The largest request.
+    /// Size of the largest request.
     pub max_sectors_kib: Option<u64>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
     /// Of device mapper: `CRYPT-LUKS2-…`.
     pub dm_uuid: Option<String>,
-    /// Of device mapper: what dmsetup and cryptsetup call it.
+    /// Of device mapper: its name in dmsetup and cryptsetup.
     pub dm_name: Option<String>,
-    /// Of a loop device: the file that it lies in.
+    /// Of a loop device: its backing file.
     pub backing_file: Option<String>,
 }
 
@@ -66,30 +66,30 @@ pub struct Disk {
 pub struct StorageFacts {
     pub mounts: Vec<Mount>,
     pub disks: Vec<Disk>,
-    /// Numbers of the devices that memory is swapped to.
+    /// Numbers of the swap devices.
     pub swaps: Vec<String>,
-    /// Paths of the files that memory is swapped to, with the numbers of the devices that they lie on.
+    /// Paths of the swap files, with the numbers of the devices that they lie on.
     pub swap_files: Vec<(String, String)>,
-    /// What people call the devices, and paths of the files that were touched.
+    /// Names of the devices; below: paths of the files that were touched.
     pub device_names: DeviceNames,
     pub file_names: FileNames,
     /// Part of the recording in which some task waited for a free processor, of 1000 parts; `None`: the kernel does not say it.
     pub cpu_wait_permille: Option<u64>,
-    /// `None`: the recording does not say it.
+    /// `None`: the recording does not have it.
     pub dirty_limit: Option<DirtyLimit>,
     /// The process of each thread with calls, as far as the trace shows it.
     pub processes: BTreeMap<TaskId, ProcessId>,
 }
 
-/// How much memory programs may change before the kernel has them wait for the device.
+/// Limit of changed memory: above it the kernel makes programs wait for the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirtyLimit {
     pub bytes: u64,
-    /// Computed of a ratio: the kernel takes it of free memory and file pages, which are about what is available (mm/page-writeback.c).
+    /// Computed from a ratio: the kernel takes it of free memory and file pages, about the available memory (mm/page-writeback.c).
     pub is_estimate: bool,
-    /// What sets it: `vm.dirty_bytes=1048576`.
+    /// The setting: `vm.dirty_bytes=1048576`.
     pub setting: String,
-    /// Memory that was available when the recording began.
+    /// Available memory when the recording began.
     pub available_bytes: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl DirtyLimit {
 }
 
 impl StorageFacts {
-    /// `stats`: what the recorder counted at the end (docs/reference/agent-protocol.md).
+    /// `stats`: counters of the recorder at the end (docs/reference/agent-protocol.md).
     pub fn of_recording(trace: &Trace) -> StorageFacts {
         let mut facts = StorageFacts::of_facts(trace.facts(), trace.device_names(), trace.file_names());
         facts.cpu_wait_permille = cpu_wait(&trace.facts().cpu_pressure, &Facts::of(trace.stats()).cpu_pressure);
@@ -185,8 +185,8 @@ impl StorageFacts {
         known.len() > 1 && known.iter().all(|(_, process)| *process == known[0].1)
     }
 
-    /// Several tasks of one name: "8 processes called cp", "8 threads called w of process 100", or tasks, where the trace does not show
-    /// which of both they are.
+    /// Several tasks of one name: "8 processes called cp", "8 threads called w of process 100"; or "tasks", where the trace does not
+    /// distinguish them.
     pub(super) fn tasks_called(&self, name: &str, labels: &[&str]) -> String {
         let n = grouped(labels.len() as u64);
         let known = self.processes_of(labels).unwrap_or_default();
@@ -199,7 +199,7 @@ impl StorageFacts {
         }
     }
 
-    /// Those of raw flash.
+    /// Mounts on raw flash.
     pub fn flash_mounts(&self) -> impl Iterator<Item = &Mount> {
         self.mounts.iter().filter(|mount| mount.is_of_flash())
     }
@@ -208,7 +208,7 @@ impl StorageFacts {
         self.mounts.iter().filter(move |mount| mount.device == device)
     }
 
-    /// The whole disk with this number, or that a mounted partition with this number is of.
+    /// The whole disk with this number, or the disk of a mounted partition with this number.
     pub fn disk(&self, device: &str) -> Option<&Disk> {
         let whole = self.disks.iter().find(|disk| !disk.device.is_empty() && disk.device == device);
         whole.or_else(|| {

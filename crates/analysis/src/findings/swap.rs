@@ -9,9 +9,9 @@ use crate::{Evidence, split_task_label, task_label};
 use flashscope_cachesim::PAGE_BYTES;
 
 const MIN_BYTES: u64 = 1 << 20;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_PERCENT: f64 = 2.0;
-/// What other files have at most of a device with a swap file, percent.
+/// Largest share of other files in the I/O of a device with a swap file, per cent.
 const MAX_OTHER_PERCENT: f64 = 10.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -21,8 +21,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     devices.chain(files.filter_map(|(path, device)| of_device(seen, found, device, Some(path)))).collect()
 }
 
-/// Whether hardly anything of what is read from and written to a device with a swap file is of its other files. What is swapped comes
-/// through no page of a file, and by no call.
+/// Whether hardly any I/O of a device with a swap file belongs to its other files. Swapping uses no page of a file and
+/// no call.
 fn is_of_swap(seen: &Seen<'_>, found: &BlockFound, device: &str) -> bool {
     let Some(cache) = seen.readahead else { return false };
     let pages = cache.files.iter().filter(|file| file.device.is_some_and(|number| number.to_string() == device));
@@ -33,7 +33,7 @@ fn is_of_swap(seen: &Seen<'_>, found: &BlockFound, device: &str) -> bool {
     let read = pages.total().saturating_mul(PAGE_BYTES).max(seen.calls_on(device, is_read).2);
     let written = seen.calls_on(device, is_write).2;
     let not_kept = cache.not_followed.saturating_mul(PAGE_BYTES);
-    // Pages of files that were changed before the recording: swap has none.
+    // Writes without a known owner are of files that were changed before the recording; swap has none.
     let unknown = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
     let unknown = unknown.map(|one| one.written_bytes).total();
     let moved =
@@ -46,7 +46,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str, file: Option<&St
     let [reads, writes] = ["reads", "writes"].map(|what| seen.device_group(device, what));
     let bytes = |group: Option<&crate::block::Group>| group.map_or(0, |group| group.bytes);
     let time = reads.and_then(|group| stage(group, "Q2C"));
-    // Many are under way at once: together they take more than the time in which programs wait for them.
+    // Many bios are in flight at once: their sum exceeds the time that programs wait for them.
     let waited = time.map_or(0, |q2c| q2c.total_ns).min(seen.span_ns);
     if bytes(reads) + bytes(writes) < MIN_BYTES || seen.of_span(waited) < MIN_PERCENT {
         return None;

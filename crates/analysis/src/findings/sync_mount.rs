@@ -6,9 +6,9 @@ use crate::units::{duration, grouped};
 
 /// Fewer writes are not worth a mount option.
 const MIN_WRITES: u64 = 10;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_PERCENT: f64 = 2.0;
-/// What a write into the page cache takes, nanoseconds: from a fast desktop to a slow ARM core with tracing.
+/// Time of a write into the page cache, nanoseconds: from a fast desktop to a slow ARM core with tracing.
 const CACHED_WRITE_NS: [u64; 2] = [1_000, 300_000];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -6,15 +6,15 @@ use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
 
 const MIN_CALLS: u64 = 2000;
-/// A line of text is shorter.
+/// Most bytes of such a call: a line of text is shorter.
 const MAX_BYTES: u64 = 256;
-/// Below this share of the recorded time it does not matter, percent.
+/// Below this share of the recorded time it is not reported, per cent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 /// The buffer of the C library (`BUFSIZ` of musl), and a page.
 const BUFFERS: [u64; 2] = [1024, 4096];
-/// With a sync for so many calls, they are not what takes the time.
+/// With a sync for this many calls, the calls are not what takes the time.
 const CALLS_A_SYNC: u64 = 100;
-/// With so much of their time in the device, percent, the data is not in memory: how few bytes a call has is not what takes it.
+/// With this share of their time in the device, per cent, the data is not in memory: small calls are not what takes the time.
 const MAX_DEVICE_PERCENT: f64 = 20.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -1,14 +1,14 @@
-//! Wear: how long the flash lasts, and who spends it.
+//! Wear: the life time of the flash, and the tasks that use it up.
 
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, measure};
 use crate::units::{digits, size};
 use crate::{Evidence, OwnWear};
 
-/// A device that lasts shorter than this is in danger, years.
+/// A device with a shorter life time is in danger, years.
 const MIN_YEARS: f64 = 5.0;
-/// Tenths of its life that an eMMC says are used (JESD84-B51): from 80 % on it is worth a word.
+/// Tenths of its life that an eMMC reports as used (JESD84-B51): from 80 % on it is reported.
 const MAX_TENTHS: u16 = 9;
-/// Where less is erased nothing can be said of years.
+/// With fewer erases no life time is estimated.
 const MIN_ERASES: u64 = 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -5,11 +5,11 @@ use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, Unit};
 use crate::units::{duration, grouped};
 
-/// Bios that are on their way for less than this part of the recorded time hold nothing up, percent.
+/// Below this share of the recorded time with bios in flight, they delay nothing, per cent.
 const PROGRAM_PERCENT: f64 = 20.0;
-/// One bio that takes so long is noticed by who waits for it, however idle the device is otherwise.
+/// The task that waits for a bio this long notices it, however idle the device is otherwise.
 const STALL_NS: u64 = 100_000_000;
-/// From this part of Q2C on a stage is what the time goes to, percent.
+/// From this share of Q2C on, a stage is what takes the time, per cent.
 const MOST_PERCENT: f64 = 60.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
