@@ -148,6 +148,10 @@ pub fn is_copy(call: &str) -> bool {
     call == "copy_file_range"
 }
 
+pub fn opens(call: &str) -> bool {
+    matches!(call, "open" | "openat" | "openat2" | "creat")
+}
+
 /// A read or write that names its offset: of a file or a device, never of a pipe, a socket or a terminal (pread(2): ESPIPE).
 pub fn is_at_offset(call: &str) -> bool {
     matches!(call, "pread64" | "preadv" | "pwrite64" | "pwritev")

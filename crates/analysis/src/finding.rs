@@ -19,6 +19,7 @@ pub enum Rule {
     SmallSyncWrites,
     ReadBeforeWrite,
     BehindAnother,
+    CopyUp,
     DirtyLimit,
     DiscardStalls,
     FlushStalls,

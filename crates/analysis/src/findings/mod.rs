@@ -5,6 +5,7 @@
 
 mod atime;
 mod behind_another;
+mod copy_up;
 mod databases;
 mod dirty_limit;
 mod discard_stalls;
@@ -161,6 +162,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         small_sync_writes::find,
         read_before_write::find,
         behind_another::find,
+        copy_up::find,
         read_together::find,
         dirty_limit::find,
         discard_stalls::find,

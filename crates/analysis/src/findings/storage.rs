@@ -64,6 +64,8 @@ pub struct Disk {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageFacts {
+    /// Where overlayfs is mounted: it lies on no device.
+    pub overlays: Vec<String>,
     pub mounts: Vec<Mount>,
     pub disks: Vec<Disk>,
     /// Numbers of the swap devices.
@@ -126,8 +128,10 @@ impl StorageFacts {
             size_bytes: mount.size_bytes.filter(|&bytes| bytes > 0),
             free_bytes: mount.free_bytes,
         };
-        let mounts = facts.mounts.iter().take(MAX_KEPT).map(mount);
-        let mounts: Vec<Mount> = mounts.filter(|mount| !mount.device.is_empty()).collect();
+        let mounts: Vec<Mount> = facts.mounts.iter().take(MAX_KEPT).map(mount).collect();
+        let overlays =
+            mounts.iter().filter(|mount| mount.kind == "overlay").map(|mount| mount.target.clone()).collect();
+        let mounts: Vec<Mount> = mounts.into_iter().filter(|mount| !mount.device.is_empty()).collect();
         let disk = |disk: &facts::Disk| {
             let name = text(&disk.name);
             let by_mount = || mounts.iter().find(|mount| mount.source == format!("/dev/{name}"));
@@ -160,6 +164,7 @@ impl StorageFacts {
         let dirty_limit = DirtyLimit::of(&facts.vm);
         StorageFacts {
             mounts,
+            overlays,
             disks,
             swaps,
             swap_files,

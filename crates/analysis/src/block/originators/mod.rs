@@ -417,7 +417,22 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 self.extents.insert((device, end), Extent { blocks: old.blocks - cut, logical, ..old });
             }
         }
-        self.extents.insert((device, begin), Extent { blocks: end - begin, inode: event.inode, logical: event.offset });
+        let new = Extent { blocks: end - begin, inode: event.inode, logical: event.offset };
+        // Without delayed allocation each block comes alone: a bio of many of them would have too many pieces.
+        let before = self.extents.range((device, 0)..(device, begin)).next_back().map(|(&(_, at), &old)| (at, old));
+        let continues = |(at, old): &(u64, Extent)| {
+            at.checked_add(old.blocks) == Some(begin)
+                && old.inode == new.inode
+                && old.logical.checked_add(old.blocks) == Some(new.logical)
+        };
+        match before.filter(continues) {
+            Some((at, old)) => {
+                self.extents.insert((device, at), Extent { blocks: old.blocks.saturating_add(new.blocks), ..old });
+            }
+            None => {
+                self.extents.insert((device, begin), new);
+            }
+        }
     }
 
     /// Learns a partition's first sector from a remap of its bios.

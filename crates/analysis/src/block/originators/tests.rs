@@ -210,3 +210,17 @@ fn a_partition_is_found_by_its_bios_way_down() {
     fold.remapped(DISK, part, 2048 + 80, 80);
     assert!(matches!(fold.at(DISK, (2048 * 512) + 10 * 4096), At::File(FileId { inode: 12, .. }, ..)));
 }
+
+/// ext4 with `nodelalloc` allocates each block when it is written.
+#[test]
+fn extents_of_one_block_each_are_one_where_they_continue() {
+    let mut fold = fold();
+    let t = TimeNs(0);
+    for block in 0..4 * MOST_PIECES as u64 {
+        fold.file(&file(FileStep::Extent, block, 1, block), TaskId(7), t);
+        fold.file(&file(FileStep::Write, block * 1024, 1024, 0), TaskId(1), t);
+    }
+    let owner = fold.queue(&bio("W", 0, 4 * MOST_PIECES as u64 * 1024), TaskId(7), t);
+    assert_eq!(fold.name(owner), "app (1)");
+    assert_eq!(fold.finish().pages_given_up, 0);
+}
