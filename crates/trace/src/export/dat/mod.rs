@@ -1,4 +1,4 @@
-//! Writes trace.dat version 6 ([`crate::formats::dat`] reads it): a trace unchanged, with pseudonyms, or with some of its records.
+//! Writes trace.dat version 6 (read by `formats::dat`): a trace unchanged, with pseudonyms, or with some of its records.
 
 mod anonymous;
 mod records;
