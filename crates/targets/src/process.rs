@@ -90,10 +90,30 @@ const TICK: Duration = Duration::from_millis(50);
 /// Time between a request to end and the kill.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// What a child says on stderr, read from now on, so that it never has to wait for us.
+pub(crate) type Errors = std::thread::JoinHandle<String>;
+
+pub(crate) fn errors_of(child: &mut Child) -> Option<Errors> {
+    child.stderr.take().map(|pipe| std::thread::spawn(move || read_bounded(pipe)))
+}
+
 /// Copies a child's stdout to `out` until the child ends. Calls `ask_to_end` once, on time-out or if `stop` is set. An error of `out` ends
 /// the child and is returned.
 pub(crate) fn pump(
     mut child: Child,
+    out: &mut dyn Write,
+    timeout: Option<Duration>,
+    stop: Option<&AtomicBool>,
+    ask_to_end: impl FnMut(&mut Child),
+) -> Result<Pumped, Error> {
+    let stderr = errors_of(&mut child);
+    pump_beside(child, stderr, out, timeout, stop, ask_to_end)
+}
+
+/// As [`pump`], of a child whose stderr is being read already.
+pub(crate) fn pump_beside(
+    mut child: Child,
+    stderr: Option<Errors>,
     out: &mut dyn Write,
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
@@ -111,7 +131,6 @@ pub(crate) fn pump(
             }
         }
     });
-    let stderr = child.stderr.take().map(|pipe| std::thread::spawn(move || read_bounded(pipe)));
 
     let mut bytes = 0;
     let mut failed = None;
@@ -169,8 +188,13 @@ pub(crate) fn pump(
         }
         std::thread::sleep(Duration::from_millis(2));
     };
+    // What a child that was killed has started may hold its stderr open.
+    let over = Instant::now();
+    while asked.is_some() && over.elapsed() < GRACE && stderr.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        std::thread::sleep(TICK);
+    }
     let stderr = match stderr {
-        Some(thread) if !abandoned || thread.is_finished() => thread.join().unwrap_or_default(),
+        Some(thread) if asked.is_none() || thread.is_finished() => thread.join().unwrap_or_default(),
         _ => String::new(),
     };
     if failed.is_none() {

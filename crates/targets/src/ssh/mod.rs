@@ -123,6 +123,8 @@ const HOLDER: &str = concat!(
     "clear \"$p\"",
 );
 
+/// Letters of a remote line in a message.
+const MOST_SHOWN: usize = 500;
 /// Bytes that are read from a remote shell (such as a banner) before its answer must come.
 const BANNER_LIMIT: u64 = 64 * 1024;
 
@@ -132,6 +134,8 @@ struct Holder {
     child: Option<Child>,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
+    /// Read all the time: a far side that cannot write it would not answer.
+    errors: Option<process::Errors>,
     machine: String,
     /// The bytes `EI_CLASS` and `EI_DATA` of its shell; "-" if it cannot tell.
     shell: String,
@@ -204,6 +208,7 @@ impl Ssh {
         let random = flashscope_output::random().map_err(|e| Error::io("/dev/urandom".as_ref(), e))?;
         let mut child = self.spawn(&HOLDER.replace("@RANDOM@", &random))?;
         let stdin = child.stdin.take();
+        let errors = process::errors_of(&mut child);
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let answer = answer(&mut stdout);
         let answered = |answer: &str| {
@@ -212,21 +217,19 @@ impl Ssh {
         };
         match answer.as_deref().map(|answer| (answer, answered(answer))) {
             Some((_, Some((machine, shell, dir)))) => {
-                Ok(Holder { child: Some(child), stdin, stdout: Some(stdout), machine, shell, dir })
+                Ok(Holder { child: Some(child), stdin, stdout: Some(stdout), errors, machine, shell, dir })
             }
-            Some(("nodir", _)) => {
-                child.wait().ok();
-                Err(Error::NoRemoteDir { target: self.name.clone() })
-            }
-            _ => {
-                drop(stdin);
+            refused => {
+                // It has nothing more to say, and may say it without an end.
+                drop((stdin, stdout));
                 let limit = Some(Duration::from_secs(10));
-                let pumped = process::pump(child, &mut std::io::sink(), limit, None, |child| {
+                let pumped = process::pump_beside(child, errors, &mut std::io::sink(), limit, None, |child| {
                     child.kill().ok();
                 })?;
-                match self.connection_error(&pumped) {
-                    Some(error) => Err(error),
-                    None => {
+                match (self.connection_error(&pumped), refused) {
+                    (_, Some(("nodir", _))) => Err(Error::NoRemoteDir { target: self.name.clone() }),
+                    (Some(error), _) => Err(error),
+                    (None, _) => {
                         let problem = last_line(&pumped.stderr).unwrap_or_else(|| format!("status {}", pumped.status));
                         Err(Error::RemoteShell { target: self.name.clone(), problem })
                     }
@@ -243,11 +246,10 @@ impl Ssh {
         Some(classify(&self.name, &pumped.stderr, pumped.bytes))
     }
 
-    /// Runs a script that reads `input`; returns its stdout.
-    fn feed(&self, script: &str, input: &[u8]) -> Result<(Pumped, Vec<u8>), Error> {
+    /// Runs a script that reads `input`; its stdout is discarded.
+    fn feed(&self, script: &str, input: &[u8]) -> Result<Pumped, Error> {
         let mut child = self.spawn(script)?;
         let stdin = child.stdin.take();
-        let mut out = Vec::new();
         let pumped = std::thread::scope(|scope| {
             scope.spawn(move || {
                 if let Some(mut stdin) = stdin {
@@ -255,11 +257,11 @@ impl Ssh {
                     stdin.write_all(input).ok();
                 }
             });
-            process::pump(child, &mut out, None, None, |_| {})
+            process::pump(child, &mut std::io::sink(), None, None, |_| {})
         })?;
         match self.connection_error(&pumped) {
             Some(error) => Err(error),
-            None => Ok((pumped, out)),
+            None => Ok(pumped),
         }
     }
 
@@ -280,7 +282,7 @@ impl Ssh {
              : >{word} && {note} cat >|{word} && chmod {:o} {word}",
             mode & 0o7777
         );
-        let (pumped, _) = self.feed(&script, bytes)?;
+        let pumped = self.feed(&script, bytes)?;
         match pumped.status {
             0 => Ok(()),
             73 => Err(Error::PutExists { target: self.name.clone(), path: path.to_owned() }),
@@ -368,9 +370,10 @@ impl Target for Ssh {
     }
 }
 
+/// Of a line that does not end, its begin.
 fn last_line(text: &str) -> Option<String> {
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-    Some(line.chars().filter(|c| !c.is_control()).collect())
+    let shown = |line: &str| line.trim().chars().filter(|c| !c.is_control()).take(MOST_SHOWN).collect::<String>();
+    text.lines().rev().map(shown).find(|line| !line.is_empty())
 }
 
 /// Distinguishes ssh's failures by its messages (OpenSSH ssh.c, sshconnect.c, packet.c, clientloop.c). A failure after some bytes, or of an
@@ -436,6 +439,9 @@ mod tests {
         ));
         assert!(matches!(of("Connection to b closed by remote host.\r\n", 0), Error::SshCut { .. }));
         assert!(matches!(of("anything", 5), Error::SshCut { bytes: 5, .. }));
+        let long = format!("{}\n\0\0\0\n", "y".repeat(1 << 16));
+        assert!(of(&long, 0).to_string().contains("yyy") && of(&long, 0).to_string().len() < 1000);
+        assert_eq!(last_line("\0\0\0\n\u{1b}\n"), None);
         assert_eq!(of("a\nssh: connect to host b port 22: Connection refused\r\n", 0).to_string().lines().count(), 1);
     }
 }

@@ -162,12 +162,13 @@ impl Ssh {
         let mut watch = StreamMonitor::new(out, &ended);
         let mut child = holder.child.take().expect("the holder is held");
         child.stdout = holder.stdout.take().map(std::io::BufReader::into_inner);
-        let mut stdin = holder.stdin.take();
+        let (mut stdin, errors) = (holder.stdin.take(), holder.errors.take());
         let timeout = job.timeout.or(self.options.timeout);
         let stop = self.options.stop.as_deref();
         let pumped = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| session.watch(&ended, stop, &finish, &done));
-            let pumped = process::pump(child, &mut watch, timeout, Some(&finish), |_| drop(stdin.take()));
+            let pumped =
+                process::pump_beside(child, errors, &mut watch, timeout, Some(&finish), |_| drop(stdin.take()));
             done.store(true, Ordering::Relaxed);
             watcher.join().ok();
             pumped
