@@ -54,6 +54,7 @@ mod readahead;
 mod readahead_queue;
 mod record_what;
 mod remote;
+mod remote_hostile;
 mod replay;
 mod replay_refusals;
 mod rows;

@@ -74,11 +74,11 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         (ran, limited.reached())
     };
     // Without a command the user waits for the end of -d. On a busy machine this may take longer, so the line shows progress.
-    let recorded = std::fs::metadata(pending.stream());
-    if let (true, Ok(recorded), Ok(0)) = (args.command.is_empty(), recorded, ran.as_ref().map(|outcome| outcome.status))
+    let recorded = std::fs::metadata(pending.stream()).map(|stream| stream.len()).ok();
+    if let (true, Some(recorded), Ok(0)) =
+        (args.command.is_empty(), recorded, ran.as_ref().map(|outcome| outcome.status))
     {
-        let mib = recorded.len() as f64 / f64::from(1 << 20);
-        terminal.line(&format!("recorded {mib:.1} MiB; preparing {}", args.output.display()));
+        terminal.line(&format!("recorded {:.1} MiB; preparing {}", mib(recorded), args.output.display()));
     }
     if let Some((line, status)) = ran.as_ref().ok().and_then(|outcome| never_ran(args, outcome)) {
         // There is no data, so an earlier recording with this name is kept.
@@ -91,7 +91,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         // The recorder was asked to end, and so was its command.
         Ok(_) if reached.is_some() => ended_early(reached, end?, &terminal),
         Ok(outcome) if outcome.status == 0 => {
-            let finished = end?;
+            let finished = end.map_err(|end| if recorded == Some(0) { sent_nothing(args, &end) } else { end })?;
             // The command has printed its own error, and its status is passed on.
             let own = |line: &&String| !(outcome.command.is_some() && line.contains("(run command "));
             finished.says.iter().filter(own).for_each(|line| flashscope_output::note(line));
@@ -121,6 +121,15 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
             Err(Failure::from(error).adding(&kept))
         }
     }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// The recorder ended well, and its stream is empty.
+fn sent_nothing(args: &RecordArgs, end: &Failure) -> Failure {
+    Failure::new(format!("{}: the recorder ended before it sent anything; run it again", args.target.target)).and(end)
 }
 
 /// The kind of file that was requested.

@@ -99,6 +99,13 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
         if outcome.status != 0 && !(ended_early && stopped) {
             return Err(target::agent_failure(&outcome.stderr, outcome.status));
         }
+        if !stopped && lock(&shared.window).described().is_none() {
+            let target = &args.target.target;
+            return Err(Failure::new(format!(
+                "{target}: the recorder ended before it sent any event format; run it again, or see what can be recorded: \
+                 flashscope doctor --on {target}"
+            )));
+        }
         looked
     })
 }
