@@ -46,6 +46,16 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
             );
         }
     }
+    let in_calls = |change: &&&Change| change.figure.starts_with("time(") && change.figure.contains("app=");
+    if let Some(change) = changed.iter().find(in_calls) {
+        answer += &format!(
+            " In calls: {} {} → {} ({}).",
+            change.figure,
+            figure_value(change.unit, change.before),
+            figure_value(change.unit, change.after),
+            percent(change)
+        );
+    }
     let mut notes = vec![format!(
         "before: {} ({:.2} s), after: {} ({:.2} s)",
         comparison.before.join(", "),

@@ -12,6 +12,7 @@ FIGURE > VALUE or FIGURE < VALUE, where FIGURE is
   mean|p50|p90|p99|p999|max(STAGE[, read|write|discard, DEVICE])   STAGE: q2c, d2c, q2d, i2d, …
   mean|p50|p90|p99|p999|max(fsync|flush)
   mean|p50|p90|p99|p999|max(q2c|d2c, app=NAME)
+  time(CALL[, app=NAME])                                           all calls together: read, fsync, openat, …
   bytes([read|write, DEVICE]), bytes([read|write,] app=NAME), bios, errors, retries
   reads, programs, erases, each also (app=NAME)                    raw NAND
   regress or regress(WHAT, …)                                      diff: a time or error count that grew

@@ -1,6 +1,7 @@
 //! The figures of a report by name: `p99(d2c, write, 179:0)`, `bytes(write, app=logd)`.
 
 use crate::block::{BlockReport, Group, GroupBy, Unit, device_and_kind, kind_name};
+use crate::calls::{CallsFound, FURTHER};
 use crate::flash_report::FlashReport;
 use crate::kernel_threads::is_worker;
 use crate::latency::LatencyNs;
@@ -212,7 +213,28 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     for (name, n) in [("errors", &found.errors.failed), ("retries", &found.errors.retries)] {
         figures.extend(n.known().map(|&n| Figure::new(name, FigureUnit::Count, Better::Lower, n as f64)));
     }
+    time_in_calls(&mut figures, &report.calls);
     figures
+}
+
+/// Total time in calls: all of a kind, and each application's. What a sync costs and how many there are change together where a program
+/// syncs less often: only the total shows the gain.
+fn time_in_calls(figures: &mut Vec<Figure>, calls: &CallsFound) {
+    let mut sums: BTreeMap<(&str, Option<&str>), u64> = BTreeMap::new();
+    for group in &calls.by_process {
+        let app = Some(app_of(&group.name)).filter(|_| group.name != FURTHER);
+        for whose in [None].into_iter().chain(app.map(Some)) {
+            let sum = sums.entry((group.call.as_str(), whose)).or_default();
+            *sum = sum.saturating_add(group.total_ns);
+        }
+    }
+    for ((call, app), ns) in sums {
+        let figure = Figure::part("time", FigureUnit::Nanoseconds, ns).of("", call, &[]);
+        figures.push(match app {
+            Some(app) => figure.of("app", app, &[]),
+            None => figure,
+        });
+    }
 }
 
 /// Bytes and times by owner. Thread numbers differ between runs: owners of the same name are merged.
@@ -313,6 +335,7 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
         let errors = of_chip.fold(0, u64::saturating_add);
         figures.push(count("errors", errors, Better::Lower));
     }
+    time_in_calls(&mut figures, &report.calls);
     figures
 }
 
@@ -320,6 +343,7 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
 mod tests {
     use super::*;
     use crate::block::StageTimes;
+    use crate::calls::CallGroup;
 
     #[test]
     fn kinds_of_groups_have_the_names_of_exports() {
@@ -336,6 +360,37 @@ mod tests {
             assert_eq!(found, Some((kind, device)), "{group}");
         }
         assert_eq!(device_and_kind("8:0"), None);
+    }
+
+    /// Of programs that sync once for ten records each sync takes longer, and all of them less.
+    #[test]
+    fn time_in_calls_is_the_sum_of_an_applications_threads() {
+        let group = |call: &str, name: &str, total_ns| CallGroup {
+            call: call.to_owned(),
+            name: name.to_owned(),
+            path: None,
+            bytes: 0,
+            total_ns,
+            ns: LatencyNs::default(),
+        };
+        let by_process = vec![
+            group("fsync", "logger (7)", 30),
+            group("fsync", "logger (8)", 20),
+            group("fsync", "mail (9)", 5),
+            group("fsync", FURTHER, u64::MAX),
+            group("openat", "logger (7)", 1),
+        ];
+        let mut figures = Vec::new();
+        time_in_calls(&mut figures, &CallsFound { by_process, ..CallsFound::default() });
+        let shown: Vec<_> = figures.iter().map(|figure| (figure.name(), figure.value)).collect();
+        let expected = [
+            ("time(fsync)", u64::MAX as f64),
+            ("time(fsync, app=logger)", 50.0),
+            ("time(fsync, app=mail)", 5.0),
+            ("time(openat)", 1.0),
+            ("time(openat, app=logger)", 1.0),
+        ];
+        assert_eq!(shown, expected.map(|(name, ns)| (name.to_owned(), ns)));
     }
 
     /// The next run's `kworker/u8:3` is another one.
