@@ -53,13 +53,8 @@ fn recorder(args: &RecordArgs) -> Vec<String> {
 
 /// Runs one of the agent's `boot` commands; returns its output.
 fn ask(target: &dyn Target, words: Vec<String>) -> Result<Vec<u8>, Failure> {
-    let mut out = target::Answer::default();
     let argv = ["boot".to_owned()].into_iter().chain(words).collect();
-    let outcome = target.run(&Job { argv, ..Job::default() }, &mut out)?;
-    if outcome.status != 0 {
-        return Err(target::agent_failure(&outcome.stderr, outcome.status));
-    }
-    Ok(out.bytes)
+    target::answer(target, &Job { argv, ..Job::default() })
 }
 
 /// Stores the recording on this disk before anything is undone on the machine.

@@ -45,16 +45,21 @@ pub fn open_with(
 /// Limit of an agent's answer: facts of a machine with a thousand devices have 1 MiB.
 const MOST_OF_AN_ANSWER: usize = 16 << 20;
 
+/// What to type next where a machine answers as no agent does.
+const LOOK: &str = "log in by hand to see what it prints, and run this again";
+
 /// An answer with a size limit, because the other machine may send any amount.
 #[derive(Default)]
-pub struct Answer {
-    pub bytes: Vec<u8>,
+struct Answer {
+    bytes: Vec<u8>,
+    is_too_long: bool,
 }
 
 impl std::io::Write for Answer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.bytes.len() + bytes.len() > MOST_OF_AN_ANSWER {
-            return Err(std::io::Error::other("more than 16 MiB, which no agent answers"));
+        self.is_too_long |= self.bytes.len() + bytes.len() > MOST_OF_AN_ANSWER;
+        if self.is_too_long {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -65,15 +70,23 @@ impl std::io::Write for Answer {
     }
 }
 
-/// Runs an agent command to its end; returns its output.
-pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) -> Result<Vec<u8>, Failure> {
-    let target = open(args, terminal)?;
+/// Runs an agent command on an open target to its end; returns its output.
+pub fn answer(target: &dyn Target, job: &Job) -> Result<Vec<u8>, Failure> {
     let mut out = Answer::default();
-    let outcome = target.run(&Job { argv, ..Job::default() }, &mut out)?;
+    let outcome = target.run(job, &mut out);
+    if out.is_too_long {
+        return Err(Failure::new(format!("{}: more than 16 MiB came, which no agent answers; {LOOK}", target.name())));
+    }
+    let outcome = outcome?;
     if outcome.status != 0 {
         return Err(agent_failure(&outcome.stderr, outcome.status));
     }
     Ok(out.bytes)
+}
+
+/// Runs an agent command to its end; returns its output.
+pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) -> Result<Vec<u8>, Failure> {
+    answer(&*open(args, terminal)?, &Job { argv, ..Job::default() })
 }
 
 /// Prints an agent's output. It comes from another machine, so terminal control characters are escaped.
@@ -87,8 +100,10 @@ pub fn print(text: &[u8]) -> Result<(), Failure> {
 /// Runs an agent command that prints one JSON object.
 pub fn facts(args: &TargetArgs, argv: &[&str], terminal: &Arc<Terminal>) -> Result<Value, Failure> {
     let out = output(args, argv.iter().map(|&word| word.to_owned()).collect(), terminal)?;
-    serde_json::from_slice(&out)
-        .map_err(|error| Failure::new(format!("{}: the agent's output cannot be read: {error}", args.target)))
+    serde_json::from_slice(&out).map_err(|error| {
+        let problem = if out.is_empty() { "it is empty".to_owned() } else { error.to_string() };
+        Failure::new(format!("{}: the agent's answer cannot be read: {problem}; {LOOK}", args.target))
+    })
 }
 
 /// The error for a failed agent: the agent's own line and exit status. If a command failed under the recorder, it is the line before the

@@ -355,12 +355,8 @@ impl<'a> Work<'a> {
             (None, Watched::Flash) => "flash",
             (None, Watched::Disk) => "block:block_rq_issue",
             (None, Watched::Nothing) => {
-                let mut out = target::Answer::default();
-                let outcome = target.run(&Job { argv: bench, put: self.put.clone(), ..Job::default() }, &mut out)?;
-                if outcome.status != 0 {
-                    return Err(target::agent_failure(&outcome.stderr, outcome.status));
-                }
-                done.result = read_json(&out.bytes)?;
+                let job = Job { argv: bench, put: self.put.clone(), ..Job::default() };
+                done.result = read_json(&target::answer(&*target, &job)?)?;
                 return Ok(done);
             }
         };
