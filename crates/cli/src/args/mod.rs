@@ -211,10 +211,10 @@ pub struct ReportArgs {
     #[arg(long)]
     pub json: bool,
     /// Show only what began at this time or later, seconds after the first event.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub from: Option<f64>,
     /// Show only what began up to this time, seconds after the first event.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub to: Option<f64>,
     /// Not an option: for each CPU, the time up to which its events were shown before. Events of one CPU are in order of time; events of
     /// several CPUs are not.
@@ -767,6 +767,17 @@ pub enum BoardAction {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    /// A negative number is told as a wrong value. clap would take it for an option, and offer `-- -1`: to run `-1` as a command.
+    #[test]
+    fn a_negative_number_is_a_value() {
+        for line in ["record -d -1", "record --pid -3", "record --trigger error --before -1", "top -d -x"] {
+            let refused = Cli::try_parse_from(std::iter::once("flashscope").chain(line.split(' '))).expect_err(line);
+            let expected = if line.ends_with('x') { ErrorKind::UnknownArgument } else { ErrorKind::ValueValidation };
+            assert_eq!(refused.kind(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn report_help_lists_the_formats_that_are_read() {

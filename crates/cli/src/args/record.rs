@@ -44,7 +44,7 @@ pub struct RecordArgs {
     #[arg(long, conflicts_with_all = ["anonymize", "anonymize_key"])]
     pub no_convert: bool,
     /// End after so many seconds. A command continues unrecorded.
-    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(short = 'd', long = "duration", value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub duration: Option<u64>,
     /// Event groups: auto, flash, block, syscall, cache, layers, or SYSTEM:EVENT [default: auto: those of flash, block, syscall and
     /// cache that the target has; with --mtd, --detail or --source flashmon: flash].
@@ -57,7 +57,7 @@ pub struct RecordArgs {
     pub device: Vec<String>,
     /// Only this process, all its threads, and its children from now on. Requests are recorded of all processes, because the kernel
     /// issues and completes them in the name of other tasks (add --device).
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pub pid: Vec<u32>,
     /// Only the processes of this cgroup (v1 or v2): a path below /sys/fs/cgroup, as /proc/PID/cgroup has it. Requests are
     /// recorded of all processes, as with --pid.
@@ -74,10 +74,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "TRIGGER", conflicts_with_all = ["command", "paused", "max_size", "mode"])]
     pub trigger: Vec<String>,
     /// Seconds to keep before the trigger (of a request or sync: before it began), as far as the ring holds them [default: 5].
-    #[arg(long, value_name = "SECONDS", requires = "trigger")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, requires = "trigger")]
     pub before: Option<u64>,
     /// Seconds to record after the trigger [default: 2].
-    #[arg(long, value_name = "SECONDS", requires = "trigger")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, requires = "trigger")]
     pub after: Option<u64>,
     /// End after so many captures [default: no end].
     #[arg(long, value_name = "N", requires = "trigger")]

@@ -86,7 +86,7 @@ pub struct BenchImportStraceArgs {
     #[arg(long, required = true, value_name = "DIR")]
     pub under: Vec<String>,
     /// Only the first SECONDS.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub first: Option<f64>,
     /// Join reads of a task that follow each other in a file and in time, with at most this pause, up to 128 KiB.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
