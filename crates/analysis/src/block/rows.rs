@@ -275,7 +275,7 @@ pub struct RowsFound {
 pub struct IoRows<L> {
     followed: Followed<L, Collector>,
     names: (FileNames, DeviceNames),
-    /// Of CPUs: completions may be in them.
+    /// A set of blktrace files lacks those of some CPUs: completions may be in them.
     files_are_missing: bool,
 }
 

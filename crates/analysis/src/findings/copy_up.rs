@@ -4,7 +4,7 @@ use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weigh
 use crate::calls::{CallGroup, FURTHER, opens};
 use crate::units::{duration, grouped, size};
 
-/// A small file is copied at once.
+/// Fewest bytes: the copy of a smaller file takes a moment.
 const MIN_BYTES: u64 = 1 << 20;
 /// An `open()` that copies nothing may take longer than before, percent of the time in all.
 const ROUGH_PERCENT: f64 = 10.0;
