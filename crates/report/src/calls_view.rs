@@ -66,7 +66,7 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
     let most = all.first()?;
     Some(format!(
         "Without storage: {} of 1 ms or longer, {} in all, most of it {}() of {} ({}, {}). They are of pipes, \
-         sockets and terminals, or they waited for what this trace does not show: a limit of the cgroup (io.max, io.pressure), a \
+         sockets, terminals or devices without storage (/dev/urandom), or they waited for what this trace does not show: a limit of the cgroup (io.max, io.pressure), a \
          lock, a file system over the network. record --events block,syscall,layers shows where a task waits.",
         counted(n, "call"),
         duration(ns),
