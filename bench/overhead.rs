@@ -46,13 +46,7 @@ fn start(words: &[&str], dir: &TempDir) -> Option<Child> {
 fn fio(dir: &TempDir, depth: u32) -> Run {
     let mut fio = Command::new("fio");
     fio.args([
-        "--name=job",
-        "--direct=1",
-        "--rw=randread",
-        "--bs=4k",
-        "--size=256M",
-        "--ioengine=libaio",
-        "--time_based",
+        "--name=job", "--direct=1", "--rw=randread", "--bs=4k", "--size=256M", "--ioengine=libaio", "--time_based",
     ]);
     fio.args(["--output-format=json", "--randrepeat=0", "--norandommap", "--group_reporting"]);
     fio.args([

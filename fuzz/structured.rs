@@ -71,15 +71,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
 ];
 
 const NAMES: [&str; 10] = [
-    "cat",
-    "app",
-    "kworker/u2:1",
-    "jbd2/nullb0-8",
-    "ubi_bgt0d",
-    "jffs2_gcd_mtd0",
-    "yaffs-bg-1",
-    "8:0",
-    "mtd-0",
+    "cat", "app", "kworker/u2:1", "jbd2/nullb0-8", "ubi_bgt0d", "jffs2_gcd_mtd0", "yaffs-bg-1", "8:0", "mtd-0",
     "\u{1b}[2J",
 ];
 const RWBS: [&str; 12] = ["R", "RA", "RM", "W", "WS", "WM", "WSM", "FF", "FWFS", "D", "N", "WFS"];

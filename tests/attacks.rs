@@ -274,20 +274,8 @@ fn a_recording_needs_its_own_size_once() {
     let out = text(&place.at("small/t.dat"));
     // 1.3 times what is recorded, which the margin that is left free lies in.
     let argv = [
-        "record",
-        "--events",
-        "raw_syscalls:sys_enter",
-        "--max-size",
-        "12M",
-        "--ring",
-        "64K",
-        "-o",
-        &out,
-        "--",
-        "dd",
-        "if=/dev/zero",
-        "of=/dev/null",
-        "bs=1",
+        "record", "--events", "raw_syscalls:sys_enter", "--max-size", "12M", "--ring", "64K", "-o", &out, "--", "dd",
+        "if=/dev/zero", "of=/dev/null", "bs=1",
     ];
     let prepare = "mount -t tmpfs -o size=16m none $dir/small; status=0; timeout -k 5 100 \"$@\" || status=$?; \
                    cp -a $dir/small/. $dir; exit $status";
@@ -453,17 +441,8 @@ fn the_agent_s_output_is_nobody_else_s_file() {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "60"]).arg(agent());
     command.args([
-        "record",
-        "--events",
-        "task:task_newtask",
-        "--trigger",
-        "run true",
-        "--after",
-        "0",
-        "--captures",
-        "1",
-        "--directory",
-        &dir,
+        "record", "--events", "task:task_newtask", "--trigger", "run true", "--after", "0", "--captures", "1",
+        "--directory", &dir,
     ]);
     let ran = output(&mut command);
     assert!(ran.status.success(), "{}", said(&ran));

@@ -156,16 +156,7 @@ fn names_and_files_that_are_wrong() {
         case(
             "reads beyond a board's file",
             &mut run(&[
-                "bench",
-                "read",
-                "--on",
-                "board:armv7",
-                "--filesystem",
-                "jffs2",
-                "--file-size",
-                "16K",
-                "--count",
-                "8",
+                "bench", "read", "--on", "board:armv7", "--filesystem", "jffs2", "--file-size", "16K", "--count", "8",
             ]),
             2,
             &["4096", "16384"],

@@ -267,12 +267,7 @@ fn recorded_together<'a>(kernel: &'a str, scheduler: &str, dir: &TempDir) -> Pla
         std::fs::read(top().join("tests/block_io/together.sh")).expect("the script"),
     ));
     plan.lines = null_block(&[
-        "size=64",
-        "memory_backed=1",
-        "irqmode=2",
-        "completion_nsec=100000",
-        "submit_queues=1",
-        "hw_queue_depth=4",
+        "size=64", "memory_backed=1", "irqmode=2", "completion_nsec=100000", "submit_queues=1", "hw_queue_depth=4",
     ]);
     plan.lines.extend(
         [

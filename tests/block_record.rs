@@ -254,17 +254,7 @@ fn layers_nest(booted: &Booted, trace: &Trace, kernel: &str) {
     let mut layers: Vec<&str> = boundaries.iter().filter_map(|boundary| boundary["layer"].as_str()).collect();
     layers.dedup();
     for layer in [
-        "user",
-        "vfs",
-        "cache",
-        "wait",
-        "filesystem",
-        "journal",
-        "block",
-        "driver",
-        "device",
-        "interrupt",
-        "completion",
+        "user", "vfs", "cache", "wait", "filesystem", "journal", "block", "driver", "device", "interrupt", "completion",
     ] {
         assert!(layers.contains(&layer), "{kernel}: no {layer} in {layers:?}");
     }

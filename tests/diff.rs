@@ -159,16 +159,8 @@ fn a_board_with_a_slower_device() {
         let ran = output(
             flashscope()
                 .args([
-                    "record",
-                    "--on",
-                    "board:armv7-blk",
-                    "--disk",
-                    &disk,
-                    "--events",
-                    "block",
-                    "--packages",
-                    "busybox-static",
-                    "-o",
+                    "record", "--on", "board:armv7-blk", "--disk", &disk, "--events", "block", "--packages",
+                    "busybox-static", "-o",
                 ])
                 .arg(&path)
                 .args(["--", "busybox", "dd", "if=/dev/nullb0", "of=/dev/null", "bs=4k", "count=200", "iflag=direct"]),

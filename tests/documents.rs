@@ -107,23 +107,8 @@ fn every_document_begins_with_a_summary() {
 
 /// Folders of the repository, as paths in documents begin.
 const FOLDERS: [&str; 17] = [
-    "agent/",
-    "bench/",
-    "boards/",
-    "chips/",
-    "crates/",
-    "disks/",
-    "docs/",
-    "fuzz/",
-    "kernel/flashmon",
-    "kernel/yaffs2",
-    "packaging/",
-    "power/",
-    "studies/",
-    "tests/",
-    "tools/",
-    "README.md",
-    "CONTRIBUTING.md",
+    "agent/", "bench/", "boards/", "chips/", "crates/", "disks/", "docs/", "fuzz/", "kernel/flashmon", "kernel/yaffs2",
+    "packaging/", "power/", "studies/", "tests/", "tools/", "README.md", "CONTRIBUTING.md",
 ];
 
 /// `tests/wear.rs` in backticks is a file or folder of this repository; patterns and names in capitals are none.
@@ -152,17 +137,7 @@ fn every_path_that_a_document_names_is_there() {
 fn every_document_that_the_source_names_is_there() {
     let mut sources = Vec::new();
     for folder in [
-        "agent",
-        "bench",
-        "boards",
-        "chips",
-        "crates",
-        "fuzz",
-        "kernel",
-        "packaging",
-        "power",
-        "studies",
-        "tests",
+        "agent", "bench", "boards", "chips", "crates", "fuzz", "kernel", "packaging", "power", "studies", "tests",
         "tools",
     ] {
         files(&top().join(folder), &[".rs", ".c", ".h", ".toml", ".sh", ".md"], &mut sources);

@@ -130,16 +130,7 @@ impl Recorder {
         let trigger = format!("run test -e {0} && rm {0}", sign.display());
         let child = Command::new(agent())
             .args([
-                "record",
-                "--events",
-                "block",
-                "--trigger",
-                &trigger,
-                "--before",
-                "1",
-                "--after",
-                "1",
-                "--directory",
+                "record", "--events", "block", "--trigger", &trigger, "--before", "1", "--after", "1", "--directory",
             ])
             .arg(into)
             .stdin(Stdio::null())

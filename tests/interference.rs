@@ -80,12 +80,7 @@ fn recorded(kernel: &str, scheduler: &str, depth: u32, starts_us: &[u32]) -> Ses
     plan.files = vec![("/work", 0o755, work("armv7", "interference/work.c", dir.path()))];
     let queue_depth = format!("hw_queue_depth={depth}");
     plan.lines = null_block(&[
-        "size=64",
-        "memory_backed=1",
-        "irqmode=2",
-        "completion_nsec=300000",
-        "submit_queues=1",
-        &queue_depth,
+        "size=64", "memory_backed=1", "irqmode=2", "completion_nsec=300000", "submit_queues=1", &queue_depth,
     ]);
     plan.lines.push(format!("write /sys/block/nullb0/queue/scheduler {scheduler}"));
     // What the boot has left to do would be in the way.
@@ -203,16 +198,7 @@ fn a_reader_beside_split_writes_waits_as_long_as_the_report_says() {
         );
         let mut record = flashscope();
         record.args([
-            "record",
-            "-q",
-            "--on",
-            "board:armv7-blk",
-            "--packages",
-            "busybox",
-            "--events",
-            "block",
-            "--ring",
-            "8M",
+            "record", "-q", "--on", "board:armv7-blk", "--packages", "busybox", "--events", "block", "--ring", "8M",
         ]);
         for setting in ["queue_depth=1", "completion_ns=1000000", "scheduler=none"] {
             record.args(["--disk", setting]);

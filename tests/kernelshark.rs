@@ -160,11 +160,7 @@ fn what_we_write_kernelshark_s_library_reads() {
     // Recorded by trace-cmd and written again by us: packed files, instances, function graphs, rings that overran.
     let file = dir.path().join("again.dat");
     for name in [
-        "armv7-7.2-kinds",
-        "x86_64-6.12-kinds",
-        "armv7-7.2-v7-zlib",
-        "armv7-6.1-v6-graph",
-        "x86_64-7.2-lost",
+        "armv7-7.2-kinds", "x86_64-6.12-kinds", "armv7-7.2-v7-zlib", "armv7-6.1-v6-graph", "x86_64-7.2-lost",
         "armv7-6.1-lost",
     ] {
         export(&[], &[data(&format!("trace_dat/{name}.dat"))], &file);

@@ -569,18 +569,8 @@ fn boots_killed_with_their_command_or_their_qemu() {
     let errors = work.path().join("errors");
     let (mut ended, mut traces) = (0, 0);
     let bench: &[&str] = &[
-        "bench",
-        "read",
-        "--on",
-        "board:armv7",
-        "--filesystem",
-        "jffs2",
-        "--file-size",
-        "256K",
-        "--count",
-        "8",
-        "--readahead",
-        "128",
+        "bench", "read", "--on", "board:armv7", "--filesystem", "jffs2", "--file-size", "256K", "--count", "8",
+        "--readahead", "128",
     ];
     for number in 0..kills_of_boots() {
         let victim = random.pick(&[Victim::Cli, Victim::Qemu]);

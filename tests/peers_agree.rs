@@ -164,19 +164,11 @@ fn btts_and_blkparses_counts_are_the_reports() {
     stdout(Command::new("sh").current_dir(dir).args(["-ec", FILE]));
     std::fs::write(dir.join("mixed.sh"), MIXED).expect("a script");
     let mut record = flashscope();
-    let recorded = output(record.current_dir(dir).args([
-        "record",
-        "--events",
-        "block",
-        "-o",
-        "t.dat",
-        "--",
-        "sh",
-        "-c",
-        BY_BLK_TRACER,
-        "sh",
-        &name,
-    ]));
+    let recorded = output(
+        record
+            .current_dir(dir)
+            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", BY_BLK_TRACER, "sh", &name]),
+    );
     if std::fs::metadata(dir.join("kernel.blktrace")).map_or(0, |file| file.len()) == 0 {
         return skip(&format!("peers_agree: no blk tracer: {}", String::from_utf8_lossy(&recorded.stderr)));
     }

@@ -195,17 +195,8 @@ fn a_board_over_ssh_is_measured_recorded_and_left_as_it_was() {
     // The bench makes the one file that it is told to, reads it, and counts what the flash did.
     let bench = |readahead: &str| -> Value {
         let args = [
-            "--file",
-            "/data/film",
-            "--create",
-            "--file-size",
-            "256K",
-            "--count",
-            "8",
-            "--readahead",
-            readahead,
-            "--drop-caches",
-            "--json",
+            "--file", "/data/film", "--create", "--file-size", "256K", "--count", "8", "--readahead", readahead,
+            "--drop-caches", "--json",
         ];
         flashscope_tests::json(remote.flashscope(&["bench", "read"]).args(args))
     };

@@ -253,24 +253,8 @@ fn a_signal_ends_a_study_that_waits_for_a_kernel() {
 #[test]
 fn bench_read_prints_one_object_with_counts_by_phase() {
     let said = stdout(flashscope().args([
-        "bench",
-        "read",
-        "--on",
-        "board:armv7",
-        "--filesystem",
-        "jffs2",
-        "--count",
-        "8",
-        "--size",
-        "4096",
-        "--pattern",
-        "sequential",
-        "--readahead",
-        "0",
-        "--file-size",
-        "512K",
-        "--json",
-        "--quiet",
+        "bench", "read", "--on", "board:armv7", "--filesystem", "jffs2", "--count", "8", "--size", "4096", "--pattern",
+        "sequential", "--readahead", "0", "--file-size", "512K", "--json", "--quiet",
     ]));
     assert_eq!(said.trim().lines().count(), 1);
     let found: serde_json::Value = serde_json::from_str(&said).expect("one object");

@@ -290,11 +290,7 @@ fn lines_that_were_broken_are_joined() {
     }
     // Of the last three, lines without their last fields are events all the same.
     for case in [
-        "scsi-commands-3.10",
-        "perf-script-text",
-        "blkparse-text",
-        "text-buffered-writer",
-        "external-journal",
+        "scsi-commands-3.10", "perf-script-text", "blkparse-text", "text-buffered-writer", "external-journal",
         "readahead-part-used",
     ] {
         let text = std::fs::read_to_string(top().join("tests/cases").join(case).join("input")).expect("the input");

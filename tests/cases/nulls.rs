@@ -192,11 +192,11 @@ fn predict_has_no_time_and_no_faults_that_the_trace_does_not_show() {
     assert_eq!(json["recorded"]["faults"], 1);
     let of_grep = &json["rows"][0]["by_task"]["4410"];
     assert_eq!([&of_grep["faults"], &of_grep["pages_in_faults"]], [0, 0], "{}", json["rows"][0]["by_task"]);
-    let text = stdout(flashscope().args(["advise", "--kernel-model", "6.12", "--now", "64"]).arg(without(
-        &dir,
-        "readahead-part-used",
-        QUEUEING,
-    )));
+    let text = stdout(
+        flashscope()
+            .args(["advise", "--kernel-model", "6.12", "--now", "64"])
+            .arg(without(&dir, "readahead-part-used", QUEUEING)),
+    );
     assert!(!text.contains("pages are read ahead and not used"), "{text}");
 }
 

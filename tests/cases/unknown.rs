@@ -242,13 +242,7 @@ fn a_device_that_tells_no_end_leaves_completions_unknown() {
 #[test]
 fn odd_names_and_far_sectors_are_the_same_in_every_format() {
     let names = [
-        "(sd-pam) (35)",
-        "Web Content (33)",
-        "[foo] (36)",
-        "a b c (31)",
-        "a:b (37)",
-        "kworker/u8:2 (32)",
-        "x-y-12 (34)",
+        "(sd-pam) (35)", "Web Content (33)", "[foo] (36)", "a b c (31)", "a:b (37)", "kworker/u8:2 (32)", "x-y-12 (34)",
     ];
     for input in ["ftrace", "ftrace-plain", "perf", "blkparse", "blktrace"] {
         let path = top().join("tests/cases/odd-names").join(input);

@@ -249,22 +249,8 @@ const THREADS: &[(&str, Work)] = &[
 /// Workers of btrfs behind `btrfs-` (fs/btrfs/disk-io.c, btrfs_init_workqueues() of 5.10 and 6.1; threads of their own before 3.15,
 /// async-thread.c). Programs are called btrfs-convert, btrfs-image.
 const BTRFS_WORKERS: &[&str] = &[
-    "worker",
-    "delalloc",
-    "flush_delal",
-    "cache",
-    "submit",
-    "fixup",
-    "endio",
-    "rmw",
-    "freespace",
-    "delayed",
-    "readahead",
-    "compressed",
-    "genwork",
-    "dio",
-    "extent-refs",
-    "raid56",
+    "worker", "delalloc", "flush_delal", "cache", "submit", "fixup", "endio", "rmw", "freespace", "delayed",
+    "readahead", "compressed", "genwork", "dio", "extent-refs", "raid56",
 ];
 
 /// Ends of an md array's threads, behind its name and `_` (drivers/md/md.c, md_register_thread(): "%s_%s"): personalities

@@ -813,26 +813,8 @@ mod tests {
     #[expect(clippy::print_stdout, reason = "a test says how many inputs it tried")]
     fn any_text_is_a_script_or_an_error() {
         const WORDS: [&str; 20] = [
-            "18446744073709551615",
-            "9223372036854775807",
-            "-1",
-            "0",
-            "<",
-            ">",
-            "(",
-            ")",
-            "\"",
-            ",",
-            " = ",
-            "\\",
-            "\u{202e}",
-            " <unfinished ...>",
-            "<... read resumed>",
-            "pread64",
-            "_llseek",
-            "[",
-            "]",
-            "\n",
+            "18446744073709551615", "9223372036854775807", "-1", "0", "<", ">", "(", ")", "\"", ",", " = ", "\\",
+            "\u{202e}", " <unfinished ...>", "<... read resumed>", "pread64", "_llseek", "[", "]", "\n",
         ];
         let wanted = std::env::var("FLASHSCOPE_MUTATIONS").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(3000);
         let (mut scripts, mut errors) = (0, 0);

@@ -253,17 +253,8 @@ pub fn syncs(found: &BlockFound, most: usize) -> Rows {
 /// Stacked devices, and the time that each layer adds.
 pub fn stack(found: &BlockFound, most: usize) -> Rows {
     let heads = &[
-        "device",
-        "on",
-        "bios",
-        "bytes",
-        "bios\nbelow",
-        "bytes\nbelow",
-        "by the\ncache",
-        "way\ndown",
-        "below",
-        "way\nback",
-        "Q2C",
+        "device", "on", "bios", "bytes", "bios\nbelow", "bytes\nbelow", "by the\ncache", "way\ndown", "below",
+        "way\nback", "Q2C",
     ];
     Rows::new("ttnnnnnnnnn", heads, found.stack.iter(), most, |one| {
         let lower = match &one.file {

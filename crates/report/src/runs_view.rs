@@ -101,15 +101,8 @@ fn postmark(result: &RunsResult) -> Rows {
     Rows {
         kinds: "tttnnnnnn",
         heads: &[
-            "run",
-            "on",
-            "files of",
-            "read-ahead\nKiB",
-            "files\ncreated",
-            "MiB\nread",
-            "MiB\nwritten",
-            "time in\nread()",
-            "time in\nwrite()",
+            "run", "on", "files of", "read-ahead\nKiB", "files\ncreated", "MiB\nread", "MiB\nwritten",
+            "time in\nread()", "time in\nwrite()",
         ],
         rows: rows.collect(),
         more: 0,

@@ -176,19 +176,6 @@ macro_rules! commands {
     ($($name:ident),*) => { $(#[test] fn $name() { run(stringify!($name)); })* };
 }
 commands!(
-    report,
-    report_layers,
-    predict,
-    advise,
-    export_csv,
-    export_json,
-    export_text,
-    export_perfetto,
-    export_flashmon,
-    export_trace_dat,
-    report_call,
-    report_by,
-    diff,
-    fail_if,
-    replay_script
+    report, report_layers, predict, advise, export_csv, export_json, export_text, export_perfetto, export_flashmon,
+    export_trace_dat, report_call, report_by, diff, fail_if, replay_script
 );

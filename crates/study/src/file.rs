@@ -37,18 +37,8 @@ macro_rules! shipped {
 
 /// Built-in studies: their paths in the source tree, and their texts, sorted by path.
 pub const SHIPPED: &[(&str, &str)] = shipped!(
-    "applications",
-    "boot",
-    "layers",
-    "not-measured",
-    "postmark-partial-reads",
-    "postmark",
-    "readahead-interarrival",
-    "readahead-reads",
-    "readahead-request-size",
-    "readahead-today",
-    "sqlite",
-    "tracer-cost",
+    "applications", "boot", "layers", "not-measured", "postmark-partial-reads", "postmark", "readahead-interarrival",
+    "readahead-reads", "readahead-request-size", "readahead-today", "sqlite", "tracer-cost",
 );
 
 impl StudyFile {

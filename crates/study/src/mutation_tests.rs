@@ -27,22 +27,8 @@ impl Random {
 }
 
 const NUMBERS: &[&str] = &[
-    "0",
-    "1",
-    "-1",
-    "2",
-    "255",
-    "65536",
-    "4294967295",
-    "4294967296",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "18446744073709551615",
-    "1e308",
-    "-0.0",
-    "nan",
-    "inf",
-    "0x7fffffff",
+    "0", "1", "-1", "2", "255", "65536", "4294967295", "4294967296", "9223372036854775807", "-9223372036854775808",
+    "18446744073709551615", "1e308", "-0.0", "nan", "inf", "0x7fffffff",
 ];
 /// Line feeds in texts are escaped when an error is printed (`flashscope_output::note`). There are none here, so an error is one line.
 const VALUES: &[&str] = &[

@@ -149,17 +149,8 @@ pub fn squashfs_image(files: &[(&str, u64, &str, u64)], block_bytes: u64) -> Res
     let image = dir.path().join("data.squashfs");
     let mut mksquashfs = Command::new("mksquashfs");
     mksquashfs.arg(&root).arg(&image).args(["-b", &block_bytes.to_string()]).args([
-        "-noappend",
-        "-quiet",
-        "-no-progress",
-        "-all-root",
-        "-no-xattrs",
-        "-mkfs-time",
-        "0",
-        "-all-time",
-        "0",
-        "-processors",
-        "1",
+        "-noappend", "-quiet", "-no-progress", "-all-root", "-no-xattrs", "-mkfs-time", "0", "-all-time", "0",
+        "-processors", "1",
     ]);
     mksquashfs.env_remove("SOURCE_DATE_EPOCH");
     run_quietly(mksquashfs, "mksquashfs", "squashfs-tools")?;

@@ -139,26 +139,8 @@ fn job(argv: &[&str]) -> Job {
 fn slow(file: &Path) -> Job {
     let file = file.display().to_string();
     job(&[
-        "bench",
-        "read",
-        "--file",
-        &file,
-        "--create",
-        "--size",
-        "65536",
-        "--contents",
-        "zero",
-        "--seed",
-        "1",
-        "--count",
-        "300",
-        "--request",
-        "16",
-        "--pattern",
-        "sequential",
-        "--interarrival-us",
-        "100000",
-        "--readahead",
+        "bench", "read", "--file", &file, "--create", "--size", "65536", "--contents", "zero", "--seed", "1",
+        "--count", "300", "--request", "16", "--pattern", "sequential", "--interarrival-us", "100000", "--readahead",
         "keep",
     ])
 }

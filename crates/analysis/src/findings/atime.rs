@@ -29,14 +29,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 fn changed_elsewhere(seen: &Seen<'_>) -> bool {
     let changes = |call: &str| {
         [
-            "unlink",
-            "unlinkat",
-            "rename",
-            "renameat",
-            "renameat2",
-            "truncate",
-            "ftruncate",
-            "fallocate",
+            "unlink", "unlinkat", "rename", "renameat", "renameat2", "truncate", "ftruncate", "fallocate",
             "copy_file_range",
         ]
         .contains(&call)

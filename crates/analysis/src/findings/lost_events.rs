@@ -6,27 +6,14 @@ use crate::{Evidence, LossCount};
 
 /// Counters of events without room in the buffers during the recording.
 const OF_THE_RING: [&str; 7] = [
-    "events_overwritten",
-    "events_dropped",
-    "commit_overruns",
-    "events_missed_at_gaps",
-    "gaps_of_unknown_size",
-    "events_not_drained",
-    "records_missing",
+    "events_overwritten", "events_dropped", "commit_overruns", "events_missed_at_gaps", "gaps_of_unknown_size",
+    "events_not_drained", "records_missing",
 ];
 
 /// Counters of recorded data that is not in the file, or cannot be read.
 const OF_THE_FILE: [&str; 10] = [
-    "cpu_files_missing",
-    "data_cut",
-    "stream_cut",
-    "frames_missing",
-    "frames_bad_crc",
-    "events_not_delivered",
-    "sub_buffers_damaged",
-    "bytes_skipped",
-    "records_malformed",
-    "times_impossible",
+    "cpu_files_missing", "data_cut", "stream_cut", "frames_missing", "frames_bad_crc", "events_not_delivered",
+    "sub_buffers_damaged", "bytes_skipped", "records_malformed", "times_impossible",
 ];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -123,14 +123,7 @@ macro_rules! scripts {
 
 /// The built-in scripts.
 pub(super) const SCRIPTS: &[(&str, &str)] = scripts!(
-    "everything-reader",
-    "fsync-storm",
-    "navit-fast",
-    "navit-slow",
-    "queries",
-    "vlc-playlist",
-    "vlc-single",
-    "writer",
+    "everything-reader", "fsync-storm", "navit-fast", "navit-slow", "queries", "vlc-playlist", "vlc-single", "writer",
 );
 
 /// `writer@4.5`: the script's name, and its start in ns.

@@ -27,19 +27,8 @@ pub struct Package {
 /// Packages that only maintainer scripts and package management need, which do not run on a board. A package that is requested by name is
 /// never left out.
 const LEFT_OUT: [&str; 13] = [
-    "adduser",
-    "debconf",
-    "dpkg",
-    "init-system-helpers",
-    "libpam-runtime",
-    "libsemanage-common",
-    "lsb-base",
-    "procps",
-    "runit-helper",
-    "sensible-utils",
-    "sysvinit-utils",
-    "ucf",
-    "usrmerge",
+    "adduser", "debconf", "dpkg", "init-system-helpers", "libpam-runtime", "libsemanage-common", "lsb-base", "procps",
+    "runit-helper", "sensible-utils", "sysvinit-utils", "ucf", "usrmerge",
 ];
 
 pub(super) fn fetch(

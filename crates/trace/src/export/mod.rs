@@ -34,19 +34,8 @@ use std::path::Path;
 
 /// The columns of [`csv`], in order. A cell is empty if the event has no such value.
 pub const CSV_COLUMNS: [&str; 13] = [
-    "time_ns",
-    "cpu",
-    "tid",
-    "comm",
-    "kind",
-    "operation",
-    "page",
-    "offset_bytes",
-    "length_bytes",
-    "chip",
-    "address",
-    "duration_ns",
-    "name",
+    "time_ns", "cpu", "tid", "comm", "kind", "operation", "page", "offset_bytes", "length_bytes", "chip", "address",
+    "duration_ns", "name",
 ];
 
 /// Writes every record as one JSON object per line: `time_ns`, `cpu`, `tid`, `comm` (null if unknown), `buffer` (empty for the main one),

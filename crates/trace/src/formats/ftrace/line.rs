@@ -475,14 +475,7 @@ mod tests {
             assert_eq!(event(line), want, "{line}");
         }
         for line in [
-            "x",
-            "a-1 [0] 1.0",
-            "a-1 [0] 12: x",
-            "a-x [0] 1.0: y",
-            "-",
-            "[",
-            "a-1 [99999999] 1.0: x",
-            "\u{fffd}) |",
+            "x", "a-1 [0] 1.0", "a-1 [0] 12: x", "a-x [0] 1.0: y", "-", "[", "a-1 [99999999] 1.0: x", "\u{fffd}) |",
             "6)|(",
         ] {
             assert_eq!(parse(line.as_bytes()), Line::Unknown, "{line}");
@@ -595,12 +588,7 @@ mod tests {
             assert_eq!(got, rest.as_bytes(), "{line}");
         }
         for line in [
-            "a-1 0..s.. 12ms : x",
-            "a-1 0-0x 1.0: x",
-            "a-1 0-0xg 1.0: x",
-            "a-1 0 12us : x",
-            "a-b 0..s.. 12us : x",
-            "-",
+            "a-1 0..s.. 12ms : x", "a-1 0-0x 1.0: x", "a-1 0-0xg 1.0: x", "a-1 0 12us : x", "a-b 0..s.. 12us : x", "-",
             "a-1 0..s.. 12us",
         ] {
             assert_eq!(latency_head(line.as_bytes()), None, "{line}");

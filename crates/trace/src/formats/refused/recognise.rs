@@ -206,15 +206,7 @@ pub(super) fn is_babeltrace(line: &[u8]) -> bool {
 /// `/tmp/ CLOSE_WRITE,CLOSE a`
 pub(super) fn is_inotify(line: &[u8]) -> bool {
     const EVENTS: &[&[u8]] = &[
-        b"ACCESS",
-        b"MODIFY",
-        b"ATTRIB",
-        b"OPEN",
-        b"CREATE",
-        b"DELETE",
-        b"MOVED_FROM",
-        b"MOVED_TO",
-        b"CLOSE_WRITE",
+        b"ACCESS", b"MODIFY", b"ATTRIB", b"OPEN", b"CREATE", b"DELETE", b"MOVED_FROM", b"MOVED_TO", b"CLOSE_WRITE",
         b"CLOSE_NOWRITE",
     ];
     let mut words = words(line);
