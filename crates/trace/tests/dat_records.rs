@@ -91,6 +91,36 @@ fn everything_kept_is_the_same_trace_with_its_names_phases_and_losses() {
     assert_eq!(flash_count(&events(&back)), 300);
 }
 
+/// Of a recording by task in which no task began, all events are there: 2 in the main buffer and 3 requests.
+#[test]
+fn no_event_is_lost_where_no_task_began() {
+    let dir = TempDir::new("dat-no-task-events");
+    let mut s = Stream::new(Endian::Little, 8, 4096);
+    s.begin(0, 1, &nand_facts());
+    let main = vec![(10, s.nand(READ, 7, 1)), (20, s.nand(READ, 7, 2))];
+    let requests = vec![(30, s.nand(PROGRAM, 7, 3)), (40, s.nand(PROGRAM, 7, 4)), (50, s.nand(PROGRAM, 7, 5))];
+    s.records(0, 0, 0, &main);
+    s.records(0, 2, 0, &requests);
+    let cpu = |read: u64| serde_json::json!([{"cpu": 0, "entries": 0, "overrun": 0, "dropped": 0, "read": read}]);
+    let stats = serde_json::json!({"instances": [
+        {"instance": 0, "cpu": cpu(2)}, {"instance": 1, "cpu": cpu(0)}, {"instance": 2, "cpu": cpu(3)}],
+        "probes": []});
+    s.frame(9, 0, stats.to_string().as_bytes());
+    s.end(0, 0);
+    let trace = Trace::open(&dir.file("s", &s.bytes)).unwrap();
+    assert_eq!((events(&trace).len(), trace.losses().get(Loss::EventsNotDelivered)), (5, 0));
+    let (path, filtered) = (dir.0.join("t.dat"), dir.0.join("filtered.dat"));
+    dat::write(&trace, &path).unwrap();
+    dat::write_filtered(&trace, &filtered, &|_| true).unwrap();
+    for path in [path, filtered] {
+        let back = Trace::open(&path).unwrap();
+        assert_eq!((events(&back).len(), back.losses().get(Loss::EventsNotDelivered)), (5, 0), "{}", path.display());
+        if let Some(counts) = trace_cmd(&path) {
+            assert_eq!(counts.values().sum::<u64>(), 5, "{}", path.display());
+        }
+    }
+}
+
 #[test]
 fn gaps_before_records_that_are_left_out_stay() {
     let dir = TempDir::new("dat-gaps");

@@ -114,9 +114,9 @@ fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut i
     let layout = &ring.layout;
     let page = u64::from(layout.subbuf_size);
     let align = page.max(4096);
-    // The main buffer is always written; others only if they have data.
-    let buffers: Vec<_> =
-        ring.buffers.iter().enumerate().filter(|(i, b)| *i == 0 || !b.lanes.is_empty()).map(|(_, b)| b).collect();
+    // Statistics name a buffer by its position: one without data is left out only behind the last one that has some.
+    let last = ring.buffers.iter().rposition(|b| !b.lanes.is_empty()).unwrap_or(0);
+    let buffers: Vec<_> = ring.buffers.iter().take(last + 1).collect();
     let own = own_section(trace, ring, names).map_err(io::Error::other)?;
 
     // The offsets are in the header; its size does not depend on them.
