@@ -611,3 +611,75 @@ fn pressure_on_io_can_be_armed() {
     let mut agent = armed("block", &dir.path().join("captures"), &more);
     assert!(agent.0.try_wait().expect("the agent").is_none(), "the trigger was refused");
 }
+
+/// Who names a directory or a file in the place of a device is told its device; a device's numbers are a name of it.
+#[test]
+fn a_device_is_named_by_its_directory_and_found_by_its_numbers() {
+    if !can_record_loops() {
+        return;
+    }
+    let dir = TempDir::new("record-device-names");
+    let device = Loop::new(dir.path(), "disk.img");
+    device.ext4(&[]);
+    let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt"));
+    let file = mounted.0.join("file");
+    std::fs::write(&file, "").expect("a file");
+    let path = dir.path().join("t.dat");
+    let record = |name: &str| {
+        let mut command = flashscope();
+        command.args(["record", "-q", "--events", "block", "--device", name, "-o"]).arg(&path);
+        output(command.args(["--", "dd", "if=/dev/zero", "bs=64k", "count=1", "conv=fsync"]).arg({
+            let mut of = std::ffi::OsString::from("of=");
+            of.push(&file);
+            of
+        }))
+    };
+    for (at, kind) in [(&mounted.0, "directory"), (&file, "file")] {
+        let refused = record(at.to_str().expect("UTF-8"));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(125), "{said}");
+        assert!(said.contains(&format!("this is a {kind} on {0}: give --device {0}", device.name())), "{said}");
+        assert!(!path.exists());
+    }
+    let nothing = record("nosuch");
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    let listed = said.split_once("this machine has ").expect("a list").1.split_once("; ").expect("an end").0;
+    // sort -V of coreutils has the order of numbers, too.
+    let loops: Vec<&str> = listed.split(", ").filter(|name| name.starts_with("loop")).collect();
+    let mut sorted = loops.clone();
+    sorted.sort_by_key(|name| name[4..].parse::<u32>().expect("a number"));
+    assert!(loops.contains(&device.name()) && loops == sorted, "{said}");
+
+    let numbers = std::fs::read_to_string(format!("/sys/class/block/{}/dev", device.name())).expect("numbers");
+    let recorded = record(numbers.trim());
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let (major, minor) = numbers.trim().split_once(':').expect("two numbers");
+    let number = major.parse::<u64>().expect("a number") << 20 | minor.parse::<u64>().expect("a number");
+    let bytes = issued(&Trace::open(&path).expect("a trace"));
+    assert!(bytes.get(&number).is_some_and(|of| of.1 >= 128), "{bytes:?}");
+}
+
+/// A file's name may have 255 bytes; a path that the kernel does not take is told before anything is recorded.
+#[test]
+fn long_names_of_the_output() {
+    if !can_record_loops() {
+        return;
+    }
+    let dir = TempDir::new("record-long-names");
+    let record = |path: &Path| {
+        output(flashscope().args(["record", "-q", "--events", "block", "-o"]).arg(path).args(["--", "true"]))
+    };
+    let longest = dir.path().join(format!("{}.dat", "\u{e4}".repeat(125)));
+    let ran = record(&longest);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    Trace::open(&longest).expect("a trace");
+    let mut deep = dir.path().to_owned();
+    while deep.as_os_str().len() < 4096 - 60 {
+        deep.push("d".repeat(50));
+    }
+    std::fs::create_dir_all(&deep).expect("directories");
+    let refused = record(&deep.join("t.dat"));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(125), "{said}");
+    assert!(said.contains("of at most 4095; name a file with a shorter path"), "{said}");
+}

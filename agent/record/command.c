@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,9 +134,14 @@ int fs_command_release(struct fs_command *command, struct fs_stream *stream, cha
 	}
 	close(command->gate);
 	command->gate = -1;
-	if (read(command->failed, &reason, sizeof(reason)) == sizeof(reason))
-		fs_warn("%s: cannot be run: %s; name a program of this machine", command->options->command[0],
-			strerror(reason));
+	if (read(command->failed, &reason, sizeof(reason)) == sizeof(reason)) {
+		const char *program = command->options->command[0];
+		struct stat st;
+		bool directory = !stat(program, &st) && S_ISDIR(st.st_mode);
+
+		fs_warn("%s: cannot be run: %s; name a program of this machine", program,
+			directory && reason == EACCES ? "it is a directory" : strerror(reason));
+	}
 	close(command->failed);
 	command->failed = -1;
 	return 0;

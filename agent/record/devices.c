@@ -285,36 +285,80 @@ static void file_systems(struct fs_devices *devices)
 	free(text);
 }
 
-static void all_names(char *out, size_t size)
+static int disk_with_room(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.' && strncmp(entry->d_name, "ram", 3) && number_of(entry->d_name, "size");
+}
+
+static int mtd_partition(const struct dirent *entry)
+{
+	unsigned int mtd;
+	char end;
+
+	return sscanf(entry->d_name, "mtd%u%c", &mtd, &end) == 1;
+}
+
+/* Of one class of devices, in the order of their numbers; what does not fit is told by three points. */
+static void names_of(const char *class, int (*wanted)(const struct dirent *), char *out, size_t size)
 {
 	char path[FS_PATH_MAX];
-	struct dirent *entry;
-	size_t used = 0;
-	DIR *dir = opendir(fs_path(path, sizeof(path), "/sys/block"));
+	struct dirent **entries;
+	size_t used = strlen(out);
+	bool full = false;
+	int count = scandir(fs_path(path, sizeof(path), "%s", class), &entries, wanted, versionsort);
 
-	*out = '\0';
-	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' || !strncmp(entry->d_name, "ram", 3) || !number_of(entry->d_name, "size") ||
-		    used + strlen(entry->d_name) + 3 > size)
-			continue;
-		used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", entry->d_name);
+	for (int i = 0; i < count; i++) {
+		const char *name = entries[i]->d_name;
+
+		if (!full && used + strlen(name) + sizeof(", , ...") <= size)
+			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", name);
+		else if (!full)
+			full = snprintf(out + used, size - used, ", ...") > 0;
+		free(entries[i]);
 	}
-	if (dir)
-		closedir(dir);
+	if (count >= 0)
+		free(entries);
+}
+
+/* Why a name is no device; of a file or directory, on which device it is. */
+static void no_device(const char *name, char *error, size_t size)
+{
+	char names[160] = "", disk[64];
+	struct stat st;
+	bool there = strchr(name, '/') && !stat(name, &st);
+
+	if (there && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) && name_of(st.st_dev, disk, sizeof(disk))) {
+		snprintf(error, size, "--device %.100s: this is a %s on %s: give --device %s", name,
+			 S_ISDIR(st.st_mode) ? "directory" : "file", disk, disk);
+		return;
+	}
+	names_of("/sys/block", disk_with_room, names, sizeof(names));
+	names_of("/sys/class/mtd", mtd_partition, names, sizeof(names));
+	snprintf(error, size, "--device %.60s: no such device; this machine has %s", name,
+		 *names ? names : "no block device");
+}
+
+/* A device as it is named: its path, a link to it (/dev/mapper/data), its numbers (254:0), or its name in sysfs. */
+static void sysfs_name(const char *name, char *out, size_t size)
+{
+	unsigned int high, low;
+	struct stat st;
+	char end;
+
+	if (!strncmp(name, "/dev/", 5) && !stat(name, &st) && S_ISBLK(st.st_mode) && name_of(st.st_rdev, out, size))
+		return;
+	if (sscanf(name, "%u:%u%c", &high, &low, &end) == 2 && name_of(makedev(high, low), out, size))
+		return;
+	snprintf(out, size, "%.63s", !strncmp(name, "/dev/", 5) ? name + 5 : name);
 }
 
 int fs_devices_add(struct fs_devices *devices, const char *name, char *error, size_t size)
 {
-	char path[FS_PATH_MAX], short_name[64], names[160];
-	struct stat st;
+	char path[FS_PATH_MAX], short_name[64];
 	unsigned int mtd;
 	char end;
 
-	if (!strncmp(name, "/dev/", 5) && !stat(name, &st) && S_ISBLK(st.st_mode) &&
-	    name_of(st.st_rdev, short_name, sizeof(short_name)))
-		; /* a link such as /dev/mapper/data or /dev/disk/by-uuid/… */
-	else
-		snprintf(short_name, sizeof(short_name), "%.63s", !strncmp(name, "/dev/", 5) ? name + 5 : name);
+	sysfs_name(name, short_name, sizeof(short_name));
 	if (sscanf(short_name, "mtd%u%c", &mtd, &end) == 1 &&
 	    !access(fs_path(path, sizeof(path), "/sys/class/mtd/mtd%u", mtd), F_OK)) {
 		devices->mtd = fs_realloc(devices->mtd, (devices->mtd_count + 1) * sizeof(*devices->mtd));
@@ -325,8 +369,7 @@ int fs_devices_add(struct fs_devices *devices, const char *name, char *error, si
 		return 0;
 	}
 	if (strchr(short_name, '/') || short_name[0] == '.' || !short_name[0] || !in_sys(short_name, "dev")) {
-		all_names(names, sizeof(names));
-		snprintf(error, size, "--device %.60s: no such device; this machine has %s", name, *names ? names : "no block device");
+		no_device(name, error, size);
 		return -1;
 	}
 	add(devices, short_name, UP | DOWN);

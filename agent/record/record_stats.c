@@ -28,6 +28,15 @@ static void mtd_health(struct fs_json *json)
 	fs_mtd_free(&list);
 }
 
+/* What may be wrong with filters that match nothing. */
+static const char *why_nothing(const struct fs_record_options *options)
+{
+	for (size_t i = 0; i < options->pid_count; i++)
+		if (!fs_starttime(options->pids[i]))
+			return "its process has ended";
+	return options->comm_count ? "is the name right, and was there any I/O?" : "was there any I/O?";
+}
+
 /* Filters that match nothing are told: an empty recording would say that nothing was done. */
 static void matched_json(struct fs_recorder *recorder, struct fs_json *json)
 {
@@ -40,7 +49,7 @@ static void matched_json(struct fs_recorder *recorder, struct fs_json *json)
 		return;
 	fs_filter_text(&recorder->filter, text, sizeof(text));
 	fs_frame_log(&recorder->stream, FS_LOG_WARNING,
-		     "no event matched %s while this was recorded; is the name right, and was there any I/O?", text);
+		     "no event matched %s while this was recorded; %s", text, why_nothing(&recorder->options));
 }
 
 void fs_recorder_progress(struct fs_recorder *recorder)

@@ -193,7 +193,7 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount how)
 		else if (mount_error == EPERM)
 			snprintf(tracefs->error, sizeof(tracefs->error),
 				 geteuid() ? "not mounted, and this user may not mount it; run as root, which mounts it for "
-					     "itself, or once as root: mount -t tracefs nodev " USUAL :
+					     "itself, or let an administrator lend it (docs/how-to/record-without-root.md)" :
 					     "not mounted, and this root may not mount it: CAP_SYS_ADMIN is missing, as in a "
 					     "container; add it, or once outside: mount -t tracefs nodev " USUAL);
 		else if (mount_error)

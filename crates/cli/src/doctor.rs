@@ -19,9 +19,9 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
     if args.json {
         out!("{}", flashscope_report::json::any(&json));
     } else if args.verbose {
-        out!("{}\n{}", summary(&facts, &args.target.target), advice(&facts));
+        out!("{}\n{}", summary(&facts, &args.target.target, true), advice(&facts));
     } else {
-        out!("{}", summary(&facts, &args.target.target));
+        out!("{}", summary(&facts, &args.target.target, false));
     }
     if capabilities(&facts).iter().all(|capability| capability.missing.is_some()) {
         return Err(Failure::reported(1));
@@ -30,7 +30,7 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
 }
 
 /// At most ten lines: what can be recorded, best first, with the command for it.
-fn summary(facts: &Facts, target: &str) -> String {
+fn summary(facts: &Facts, target: &str, verbose: bool) -> String {
     let mut out = format!("Linux {} on {}\n", text(&facts.kernel.release), text(&facts.kernel.machine));
     let capabilities = capabilities(facts);
     let some = capabilities.iter().any(|capability| capability.missing.is_none());
@@ -60,13 +60,20 @@ fn summary(facts: &Facts, target: &str) -> String {
     }
     match capabilities.iter().find_map(|capability| capability.missing.as_ref()) {
         Some((_, step)) if !some => {
-            let _ = writeln!(out, "next: {step}");
+            let uid = facts.access.as_ref().and_then(|access| access.uid);
+            let sudo = target == "local" && uid.is_some_and(|uid| uid != 0) && step.starts_with("run as root");
+            let _ = match sudo {
+                true => writeln!(out, "next: sudo flashscope doctor ({step})"),
+                false => writeln!(out, "next: {step}"),
+            };
             let _ =
                 writeln!(out, "without it, these still work: report, export, and virtual boards (--on board:armv7)");
         }
         _ => {}
     }
-    let _ = writeln!(out, "details: flashscope doctor {on}-v");
+    if !verbose {
+        let _ = writeln!(out, "details: flashscope doctor {on}-v");
+    }
     out
 }
 
@@ -267,8 +274,10 @@ fn capabilities(facts: &Facts) -> Vec<Capability> {
             missing: base.or_else(|| lacks(facts, "layers")),
         },
     ];
-    // Working capabilities come first.
-    all.sort_by_key(|capability| capability.missing.is_some());
+    // Working capabilities come first; raw NAND, which few machines have, is the last of the others.
+    all.sort_by_key(|capability| {
+        (capability.missing.is_some(), capability.missing.is_some() && capability.group == "flash")
+    });
     all
 }
 
@@ -303,7 +312,7 @@ mod tests {
     }
 
     fn summary(facts: &Value, target: &str) -> String {
-        super::summary(&Facts::of(facts), target)
+        super::summary(&Facts::of(facts), target, false)
     }
 
     #[test]
@@ -317,6 +326,26 @@ mod tests {
         assert!(advice.contains("no   flash operations of raw NAND (--events flash): no tracefs (not mounted)"));
         assert!(advice.contains("run as root, which mounts tracefs"), "{advice}");
         assert!(!advice.contains('\u{1b}'), "a kernel's text must not reach the terminal raw");
+    }
+
+    #[test]
+    fn a_user_without_rights_gets_a_command_and_disks_come_before_raw_nand() {
+        let mut facts = json!({
+            "agent": {"version": "0.1.0"}, "kernel": {"release": "6.18", "machine": "x86_64"},
+            "tracefs": {"path": null, "error": "not mounted", "instances": false, "kprobe_events": false},
+            "probe_points": [], "mtd": [], "block": [{"name": "mmcblk0"}], "bdi": [], "mounts": [], "groups": [],
+            "access": {"uid": 1000, "capabilities": [], "needs": [], "keeps": []}
+        });
+        let said = summary(&facts, "local");
+        assert!(said.contains("\nnext: sudo flashscope doctor (run as root, which mounts tracefs"), "{said}");
+        let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("{what}: {said}"));
+        assert!(
+            at("block layer (--events block): no tracefs (not mounted)") < at("raw NAND (--events flash): the same")
+        );
+        assert!(said.lines().count() <= 10, "{said}");
+        assert!(!summary(&facts, "ssh://me@board").contains("sudo"), "the board may have none");
+        facts["access"]["uid"] = json!(0);
+        assert!(!summary(&facts, "local").contains("sudo"));
     }
 
     #[test]

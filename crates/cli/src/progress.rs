@@ -66,6 +66,8 @@ impl Terminal {
         }
         state.last_live = Some(now);
         let text = format!("[{:>5.1} s] {}", self.began.elapsed().as_secs_f64(), flashscope_output::visible(text));
+        let width = ratatui::crossterm::terminal::size().map_or(0, |(width, _)| usize::from(width));
+        let text = cut(&text, width);
         let columns = text.chars().count();
         let before = std::mem::replace(&mut state.live_columns, columns);
         let mut err = std::io::stderr().lock();
@@ -76,6 +78,12 @@ impl Terminal {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// What fits into one row: a carriage return does not lead back over a row that the terminal broke. 0: the width is unknown.
+fn cut(text: &str, width: usize) -> &str {
+    let end = text.char_indices().nth(width.saturating_sub(1)).filter(|_| width > 0);
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 impl Progress for Terminal {
@@ -163,5 +171,19 @@ impl RunProgress for StudyLines<'_> {
 
     fn progress(&self) -> &dyn Progress {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn a_live_line_leaves_the_last_column_free() {
+        assert_eq!(cut("recording", 5), "reco");
+        assert_eq!(cut("äöü µs", 4), "äöü");
+        assert_eq!(cut("recording", 10), "recording");
+        assert_eq!(cut("recording", 9), "recordin");
+        assert_eq!((cut("recording", 1), cut("recording", 0)), ("", "recording"));
     }
 }

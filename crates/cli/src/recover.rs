@@ -28,6 +28,18 @@ pub struct Pending {
 /// End of a note if the recording may get its name only with pseudonyms.
 const ANONYMIZE: &str = "\0anonymize";
 
+/// As much of a file's name as leaves room for an end of 55 bytes (`NAME_MAX`: 255).
+fn begin_of(name: &str) -> &str {
+    let mut end = name.len().min(200);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// `PATH_MAX` (include/uapi/linux/limits.h), with the NUL.
+const LONGEST_PATH: usize = 4096;
+
 impl Pending {
     /// `way`: the kind of file that it becomes.
     pub fn begin(output: &Path, way: Way) -> Result<Pending, Failure> {
@@ -42,11 +54,17 @@ impl Pending {
             // A directory of devices is no place for a recording.
             true => std::env::temp_dir().join(format!("flashscope-{random}.stream")),
             false => {
-                let mut name = absolute.file_name().unwrap_or_default().to_os_string();
-                name.push(format!(".{random}.stream"));
-                absolute.with_file_name(name)
+                let name = absolute.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                absolute.with_file_name(format!("{}.{random}.stream", begin_of(name)))
             }
         };
+        if stream.as_os_str().len() >= LONGEST_PATH {
+            let bytes = stream.as_os_str().len();
+            let most = LONGEST_PATH - 1;
+            return Err(Failure::usage(format!(
+                "--output: the recording's path would have {bytes} bytes, of at most {most}; name a file with a shorter path"
+            )));
+        }
         let (Some(stream_text), Some(output_text)) = (stream.to_str(), absolute.to_str()) else {
             return Err(Failure::usage(format!("{}: the path is not UTF-8: name another", output.display())));
         };

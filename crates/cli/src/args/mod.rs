@@ -275,7 +275,7 @@ pub struct ModelArgs {
     pub kernel_model: Option<String>,
     /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: from the
     /// trace's mounts].
-    #[arg(long, value_name = "KIB")]
+    #[arg(long, value_name = "KIB", allow_negative_numbers = true)]
     pub io_kib: Option<u64>,
     /// A trace in which the same files were read page by page, without read-ahead: the cost of pages that the recording lacks.
     #[arg(long, value_name = "TRACE")]
@@ -301,7 +301,13 @@ pub struct PredictArgs {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Settings of read-ahead to try, KiB (read_ahead_kb).
-    #[arg(long, value_name = "KIB", value_delimiter = ',', default_value = "0,16,64,128")]
+    #[arg(
+        long,
+        value_name = "KIB",
+        value_delimiter = ',',
+        default_value = "0,16,64,128",
+        allow_negative_numbers = true
+    )]
     pub readahead: Vec<u64>,
     /// Also with POSIX_FADV_RANDOM on all files.
     #[arg(long)]
@@ -772,7 +778,8 @@ mod tests {
     /// A negative number is told as a wrong value. clap would take it for an option, and offer `-- -1`: to run `-1` as a command.
     #[test]
     fn a_negative_number_is_a_value() {
-        for line in ["record -d -1", "record --pid -3", "record --trigger error --before -1", "top -d -x"] {
+        let lines = ["record -d -1", "record --pid -3", "record --trigger error --before -1", "top -d -x"];
+        for line in lines.into_iter().chain(["predict --readahead -4 t.dat", "predict --io-kib -1 t.dat"]) {
             let refused = Cli::try_parse_from(std::iter::once("flashscope").chain(line.split(' '))).expect_err(line);
             let expected = if line.ends_with('x') { ErrorKind::UnknownArgument } else { ErrorKind::ValueValidation };
             assert_eq!(refused.kind(), expected, "{line}");

@@ -50,9 +50,10 @@ pub struct RecordArgs {
     /// cache that the target has; with --mtd, --detail or --source flashmon: flash].
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub events: Vec<String>,
-    /// Only this device: a name (mmcblk0, sda1, dm-0, loop3, mtd2) or /dev/PATH. Devices that are stacked on it (partitions, dm,
-    /// md, loop devices) and those beneath it are included. Calls name no device: those that sync and rename are recorded of all
-    /// processes, others with `--events …,syscall` alone. A report leaves out those in which nothing happened on this device.
+    /// Only this device: a name (mmcblk0, sda1, dm-0, loop3, mtd2), its numbers (254:0) or /dev/PATH. Devices that are stacked on it
+    /// (partitions, dm, md, loop devices) and those beneath it are included. Calls name no device: those that sync and rename are
+    /// recorded of all processes, others with `--events …,syscall` alone. A report leaves out those in which nothing happened on this
+    /// device.
     #[arg(long, value_name = "NAME")]
     pub device: Vec<String>,
     /// Only this process, all its threads, and its children from now on. Requests are recorded of all processes, because the kernel
