@@ -196,6 +196,9 @@ fn what_ended_on_a_cpu_without_a_file_is_not_unfinished() {
     for figure in ["most_in_flight", "most_in_device"] {
         assert!(block["over_time"][figure]["unknown"].is_string(), "{figure}");
     }
+    for figure in ["failed", "failed_below", "retries", "recovered"] {
+        assert!(block["errors"][figure]["unknown"].as_str().is_some_and(|why| why.contains("CPU 1")), "{figure}");
+    }
     let d2c = block["groups"][0]["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == "D2C");
     assert_eq!(d2c.map(|one| (&one["ns"]["n"], &one["ns"]["min"])), Some((&10.into(), &200_000.into())));
     for rows in ["bios", "requests"] {
@@ -204,6 +207,58 @@ fn what_ended_on_a_cpu_without_a_file_is_not_unfinished() {
         let status =
             |wanted: &str| text.lines().filter(|row| row.contains(&format!("\"status\":\"{wanted}\""))).count();
         assert_eq!([status("completed"), status("unknown"), status("unfinished")], [10, 10, 0], "{rows}");
+    }
+}
+
+/// The end of one of three reads is lost; another one failed.
+#[test]
+fn what_failed_is_unknown_where_an_end_is_lost() {
+    let report = report("lost-and-failed");
+    let block = &report["block"];
+    assert_eq!([&block["stages"]["bios_queued"], &block["stages"]["bios_completed"]], [3, 2]);
+    let unknown = [
+        "stages/unfinished",
+        "over_time/most_in_flight",
+        "over_time/most_in_device",
+        "errors/failed",
+        "errors/retries",
+        "errors/recovered",
+    ];
+    for figure in unknown {
+        let why = block.pointer(&format!("/{figure}/unknown")).and_then(Value::as_str);
+        assert!(why.is_some_and(|why| why.starts_with("events were lost (")), "{figure}: {why:?}");
+    }
+    assert_eq!(block["errors"]["failures"].as_array().map(Vec::len), Some(1));
+    assert_eq!(block["stages"]["all"][6]["mean_ns"], 90_000);
+    assert!(block["missing"].as_array().is_none_or(Vec::is_empty), "the trace has completions");
+    let input = top().join("tests/cases/lost-and-failed/input");
+    let run = |args: &[&str]| flashscope_tests::flashscope().args(args).arg(&input).output().expect("it runs");
+    let text = String::from_utf8_lossy(&run(&["report"]).stdout).into_owned();
+    assert!(text.contains("At least 1 bio ended with an error (-5 EIO)"), "{text}");
+    let rows = run(&["export", "--rows", "bios", "--to", "json", "-o", "-"]);
+    let rows = String::from_utf8_lossy(&rows.stdout).into_owned();
+    assert_eq!(["unknown", "unfinished"].map(|one| rows.matches(&format!("\"status\":\"{one}\"")).count()), [1, 0]);
+    // One failure is certain, no more.
+    for (condition, status) in [("errors > 0", 3), ("errors > 1", 1), ("errors < 1", 1), ("retries > 0", 1)] {
+        assert_eq!(run(&["report", "--fail-if", condition]).status.code(), Some(status), "{condition}");
+    }
+}
+
+/// A total that is unknown has a reason, not a list of other figures.
+#[test]
+fn a_condition_on_an_unknown_total_says_why() {
+    for (case, condition, why) in [
+        ("issue-complete-only", "bios > 1", "no bio being queued"),
+        ("cpu-file-of-completions-missing", "errors > 0", "the file of CPU 1 is missing"),
+        ("md-without-completions", "errors > 0", "no completion of 9:0"),
+    ] {
+        let case = top().join("tests/cases").join(case);
+        let input = if case.join("input").exists() { case.join("input") } else { case };
+        let mut command = flashscope_tests::flashscope();
+        let output = command.arg("report").arg(&input).args(["--fail-if", condition]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why) && !said.contains("has no figure"), "{said}");
     }
 }
 

@@ -310,6 +310,11 @@ fn read_block(
     if let Some(twice) = twice {
         return Err(in_two_traces(inputs, twice));
     }
+    let losses = inputs.merged().losses();
+    analysis.losses(&losses);
+    if let Some(other) = &mut other {
+        other.losses(&losses);
+    }
     let findings = analysis.finish();
     let shown = shown(&findings.stages);
     if let Some(process) = args.process.as_ref().filter(|_| shown == 0) {

@@ -87,13 +87,19 @@ pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
         let missing = why.missing.strip_suffix(": how many were completed, and when").unwrap_or(&why.missing);
         format!("How many {unit}s were {did} is unknown: {missing}. To know it, {}.", why.next)
     };
-    match (begun.0.why(), done.0.why()) {
+    let mut sentences: Vec<String> = match (begun.0.why(), done.0.why()) {
         (Some(why), Some(other)) if why == other => vec![sentence(&format!("{} and {}", begun.1, done.1), why)],
         (why, other) => {
             let of = [(begun.1, why), (done.1, other)].into_iter();
             of.filter_map(|(did, why)| Some(sentence(did, why?))).collect()
         }
-    }
+    };
+    let failed = found.errors.failed.why().filter(|why| ![begun.0.why(), done.0.why()].contains(&Some(why)));
+    sentences.extend(failed.map(|why| {
+        let missing = why.missing.strip_suffix(": how much was in flight at the end, and what failed");
+        format!("How many {unit}s failed is unknown: {}. To know it, {}.", missing.unwrap_or(&why.missing), why.next)
+    }));
+    sentences
 }
 
 /// The number of failures, in one line; `None` without failures.
@@ -102,11 +108,15 @@ pub fn failed(found: &BlockFound) -> Option<String> {
     let first = e.failures.first()?;
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
     let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
-    let what = match (known(&e.failed), known(&e.failed_below)) {
-        _ if e.failed.known().is_none() => format!("An unknown number of {unit}s"),
-        (failed, 0) => counted(failed, unit),
-        (0, below) => format!("No {unit} of a program, but {} at lower levels", grouped(below)),
-        (failed, below) => format!("{}, and {} below at lower levels,", counted(failed, unit), grouped(below)),
+    let ((failed, is_least), (below, below_is_least)) = (e.seen(false), e.seen(true));
+    let at_least = |is_least: bool| if is_least { "at least " } else { "" };
+    let below_it = format!("{}{}", at_least(below_is_least), grouped(below));
+    let failed_it = format!("{}{}", if is_least { "At least " } else { "" }, counted(failed, unit));
+    let what = match (failed, below) {
+        (_, 0) => failed_it,
+        (0, _) if is_least => format!("{} at lower levels", counted(below, unit)),
+        (0, _) => format!("No {unit} of a program, but {below_it} at lower levels"),
+        _ => format!("{failed_it}, and {below_it} below at lower levels,"),
     };
     let mut line = format!(
         "{what} ended with an error ({} {}), the first at {} sector {} for {}",

@@ -79,8 +79,8 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
     }
     if comparison.lost > 0 {
         notes.push(format!(
-            "{} were lost in these recordings: some figures may be of fewer I/Os than there were",
-            counted(comparison.lost, "event")
+            "these recordings are not complete (their losses: {}): some figures may be of fewer I/Os than there were",
+            grouped(comparison.lost)
         ));
     }
     for (side, only) in [("before", &comparison.only_before), ("after", &comparison.only_after)] {

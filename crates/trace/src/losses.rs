@@ -132,6 +132,29 @@ losses! {
         "per-CPU data that is missing from the file although its header lists it: the file was cut";
 }
 
+/// Kinds that may have taken any event between the first one and the last one: also the end of an I/O.
+const OF_EVENTS: [Loss; 19] = [
+    Loss::FramesMissing,
+    Loss::FramesBadCrc,
+    Loss::FramesMalformed,
+    Loss::BytesSkipped,
+    Loss::FormatsDropped,
+    Loss::EventsOverwritten,
+    Loss::EventsDropped,
+    Loss::CommitOverruns,
+    Loss::EventsNotDrained,
+    Loss::EventsMissedAtGaps,
+    Loss::GapsOfUnknownSize,
+    Loss::EventsNotDelivered,
+    Loss::SubBuffersDamaged,
+    Loss::RecordsOfUnknownType,
+    Loss::RecordsMalformed,
+    Loss::RecordsMissing,
+    Loss::CpuFilesMissing,
+    Loss::TimesImpossible,
+    Loss::DataCut,
+];
+
 /// The largest count that is kept. A trace may state any number; with this limit the sum of all counts cannot overflow.
 const MOST: u64 = 1 << 53;
 
@@ -173,6 +196,11 @@ impl Losses {
     /// True where every count is zero.
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|&c| c == 0)
+    }
+
+    /// Counts of the kinds that may have taken an event between the first one and the last one, with their names.
+    pub fn of_events(&self) -> impl Iterator<Item = (Loss, u64)> + '_ {
+        self.iter().filter(|&(loss, count)| count > 0 && OF_EVENTS.contains(&loss))
     }
 
     pub fn merge(&mut self, other: &Losses) {

@@ -16,8 +16,9 @@ use super::stack::{StackHints, StackLevel};
 use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use super::watch::Shown;
+use crate::units::grouped;
 use crate::{Analysis, Lookup, Named, Unknown};
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, TaskId, TimeNs};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, Losses, TaskId, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,8 @@ pub struct BlockAnalysis<L> {
     only: Option<String>,
     /// CPUs whose events are not in the trace.
     missing_cpus: Vec<u64>,
+    /// Names and counts of the kinds of lost events.
+    losses: String,
     requests_alone: bool,
 }
 
@@ -71,13 +74,18 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         let missing_cpus = std::mem::take(&mut setup.missing_cpus);
         let requests_alone = setup.requests_alone;
         let followed = Followed::new(watches, lookup, setup);
-        BlockAnalysis { followed, only: None, missing_cpus, requests_alone }
+        BlockAnalysis { followed, only: None, missing_cpus, losses: String::new(), requests_alone }
     }
 
     /// Events are missing, or may be: from now on steps are assigned to bios more carefully.
     #[inline]
     pub fn events_are_missing(&mut self) {
         self.followed.events_are_missing();
+    }
+
+    /// What the trace has lost, before [`Analysis::finish`]: some I/O without an end may have ended.
+    pub fn losses(&mut self, losses: &Losses) {
+        self.losses = names_of(losses);
     }
 
     /// Shows only the bios and calls of one process, by its name. The later steps of their requests count for it, whichever thread carries
@@ -166,12 +174,15 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
     fn finish(self) -> BlockFound {
         let Followed { matching, originators, loops } = self.followed;
         let lossy = matching.may_lose();
-        let (watches, devices, counts, flushes, stack) = matching.finish();
+        // A trace that counts its losses, and has none, has all completions: one without a bio belongs to I/O from before.
+        let may_lack_ends = matching.missing || matching.uncounted;
+        let (watches, devices, mut counts, flushes, stack) = matching.finish();
+        counts.ends_lost = counts.ends_lost.map(|lost| lost && may_lack_ends);
         let (Shown((((sums, groups), files), ((over_time, points), flush_requests))), rest) = watches;
         let ((mut errors, syncs), (interference, levels)) = rest;
         let (offsets, unclear) = levels.finish(&devices, stack.edges(), lossy);
         let again = stack.again(offsets, &flushes.doubtful);
-        let lacks = Lacks::of(&counts, doubt(&unclear, stack.edges()).as_ref(), &self.missing_cpus);
+        let lacks = Lacks::of(&counts, doubt(&unclear, stack.edges()).as_ref(), &self.missing_cpus, &self.losses);
         let name = |owner| originators.name(owner);
         let shown = |owner| self.only.as_ref().is_none_or(|only| originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
@@ -212,6 +223,12 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
         }
         found
     }
+}
+
+/// `records_missing 3, …`: the kinds of loss that may have taken the end of an I/O.
+fn names_of(losses: &Losses) -> String {
+    let kinds: Vec<String> = losses.of_events().map(|(loss, n)| format!("{} {}", loss.name(), grouped(n))).collect();
+    kinds.join(", ")
 }
 
 /// Whether a trace without queueing has such a step.

@@ -675,6 +675,8 @@ impl<W: Watch> Matching<W> {
     }
 
     fn count_lost(&mut self, bio: &Bio, lost: Option<Lost>) {
+        let is_lost = matches!(lost, Some(Lost::Completion | Lost::Issue | Lost::TooMany));
+        self.counts.ends_lost[usize::from(bio.below)] |= is_lost && bio.shown;
         // Only bios count, as programs submitted them; requests only where the trace has no bios.
         if bio.below || bio.is_request() && self.counts.all_queued > 0 {
             return;

@@ -81,6 +81,10 @@ pub(super) struct MatchCounts {
     pub reissued: u64,
     pub without_data: u64,
     pub unfinished: u64,
+    /// Bios or requests have no end when the trace ends: those of programs, and those below.
+    pub open: [bool; 2],
+    /// Ends of bios or requests are lost: the same.
+    pub ends_lost: [bool; 2],
     /// Completed without an issue, on a device that issues requests.
     pub without_issue: u64,
     pub given_up: GivenUp,

@@ -74,6 +74,16 @@ pub struct ErrorsFound {
     pub failures: Vec<Failure>,
 }
 
+impl ErrorsFound {
+    /// The number of failures at this level, and whether it is only a lower bound: then those in the list count.
+    pub fn seen(&self, below: bool) -> (u64, bool) {
+        match if below { &self.failed_below } else { &self.failed } {
+            Evidence::Known(n) => (*n, false),
+            Evidence::Unknown(_) => (self.failures.iter().filter(|one| one.below == below).count() as u64, true),
+        }
+    }
+}
+
 struct Failed {
     bio: Bio,
     /// The part that failed: first sector, number of sectors.
@@ -179,8 +189,9 @@ impl Errors {
     pub fn finish(&mut self, lacks: &Lacks, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
         // Flushes that no bio of this trace waited for.
         std::mem::take(&mut self.flushes).into_values().for_each(|one| self.add(one));
-        let known_count = |count| known(count, &[&lacks.completions]);
-        let failed_below = known(self.failed_below, &[&lacks.queueing, &lacks.completions]);
+        let Lacks { queueing, completions, ends, files, failures: [of_programs, of_below], .. } = lacks;
+        let known_count = |count| known(count, &[completions, ends, files, of_programs]);
+        let failed_below = known(self.failed_below, &[queueing, completions, files, of_below]);
         let failure = |one: &Failed| {
             let begin = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
             let known = |ns: u64| match begin {

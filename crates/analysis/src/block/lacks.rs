@@ -10,7 +10,7 @@ fn no_queueing() -> Unknown {
     Unknown::new("the trace shows no bio being queued (block_bio_queue, blktrace's Q)", next)
 }
 
-fn no_completions() -> Unknown {
+pub(super) fn no_completions() -> Unknown {
     let missing = "the trace has no completion (block_rq_complete, block_bio_complete, blktrace's C): how many were completed, and when";
     Unknown::new(missing, "record them too (flashscope record --events block, blktrace without -a)")
 }
@@ -53,6 +53,18 @@ fn no_files(cpus: &[u64]) -> Unknown {
     Unknown::new(missing, COPY_ALL)
 }
 
+/// `losses` names the kinds of lost events, or is empty where only the I/O itself shows that they are lost.
+fn no_end_of_some(losses: &str) -> Unknown {
+    let losses = if losses.is_empty() { String::new() } else { format!(" ({losses})") };
+    let missing = format!(
+        "events were lost{losses}, and the end of some I/O may be among them: how much was in flight at the end, and what failed"
+    );
+    Unknown::new(
+        missing,
+        "record again with a larger buffer (flashscope record --ring, trace-cmd record -b, blktrace -b)",
+    )
+}
+
 /// For a set of files of blktrace.
 pub(super) fn missing_files(cpus: &[u64]) -> String {
     let cpus: Vec<String> = cpus.iter().map(u64::to_string).collect();
@@ -70,6 +82,10 @@ pub(super) struct Lacks {
     pub ends: Option<Unknown>,
     /// The file of a CPU is missing, with completions that may be in it.
     pub files: Option<Unknown>,
+    /// Events are lost, and some I/O has no end: it may be in flight when the trace ends.
+    pub lost: Option<Unknown>,
+    /// The same, or an end is lost: some I/O may have failed. That of programs, and that below.
+    pub failures: [Option<Unknown>; 2],
     /// It has only completions.
     pub issues: Option<Unknown>,
     /// It has bios, but no request.
@@ -83,13 +99,22 @@ pub(super) struct Lacks {
 }
 
 impl Lacks {
-    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>, missing_cpus: &[u64]) -> Lacks {
+    /// `losses`: the kinds of lost events.
+    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>, missing_cpus: &[u64], losses: &str) -> Lacks {
         let (any, queued) = (counts.events > 0, counts.all_queued > 0);
+        let files = (counts.unfinished > 0 && !missing_cpus.is_empty()).then(|| no_files(missing_cpus));
+        let [lost, lost_below] = counts.open.map(|open| open && !losses.is_empty());
+        let no_end = |is_lost: bool| is_lost.then(|| no_end_of_some(losses));
         Lacks {
             queueing: (any && !queued).then(no_queueing),
             completions: (any && !counts.completions && (queued || counts.issues)).then(no_completions),
             ends: counts.endless.filter(|_| counts.completions).map(no_ends),
-            files: (counts.unfinished > 0 && !missing_cpus.is_empty()).then(|| no_files(missing_cpus)),
+            lost: no_end(lost),
+            failures: [
+                no_end(lost || counts.ends_lost[0]),
+                no_end(lost_below || counts.ends_lost[1] && !losses.is_empty()),
+            ],
+            files,
             issues: (any && !queued && !counts.issues).then(no_issues),
             requests: (queued && !counts.issues).then(no_requests),
             requeues: (counts.requeues == 0 && (!counts.issues || counts.reissued > 0)).then(no_requeues),

@@ -2,6 +2,7 @@
 
 use super::analysis::BlockFound;
 use super::counts::Unit;
+use super::lacks::no_completions;
 use crate::calls::syncs_or_renames;
 use flashscope_trace::Facts;
 use schemars::JsonSchema;
@@ -68,7 +69,7 @@ impl MissingEvent {
             loses: "number and owner of requests, and every time; failures are listed without an owner".to_owned(),
         });
         let completion =
-            (!no_issues && found.errors.failed.known().is_none() && found.unclear.is_empty()).then(|| MissingEvent {
+            (!no_issues && found.errors.recovered.why() == Some(&no_completions())).then(|| MissingEvent {
                 event: "block:block_rq_complete|block:block_bio_complete".to_owned(),
                 why: "the trace has no completion; record them too (blktrace without -a)".to_owned(),
                 loses: "how many were completed, D2C and Q2C".to_owned(),

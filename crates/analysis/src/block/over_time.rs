@@ -277,9 +277,9 @@ impl OverTime {
     }
 
     pub fn finish(&self, lacks: &Lacks) -> LoadOverTime {
-        let Lacks { queueing, completions, ends, files, issues, requests, unclear, .. } = lacks;
-        let of_bios: &[_] = &[queueing, unclear, completions, ends, files];
-        let of_requests: &[_] = &[issues, unclear, completions, requests, files];
+        let Lacks { queueing, completions, ends, files, lost, issues, requests, unclear, .. } = lacks;
+        let of_bios: &[_] = &[queueing, unclear, completions, ends, files, lost];
+        let of_requests: &[_] = &[issues, unclear, completions, requests, files, lost];
         let of_ends: &[_] = &[issues, completions, ends, files];
         let of_issues: &[_] = &[issues, unclear, requests];
         let when = |figure: u64, lacks: &[&_]| known(figure, lacks).known().copied();

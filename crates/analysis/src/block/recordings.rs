@@ -37,6 +37,7 @@ impl<W: Watch> Matching<W> {
                 }
             }
             let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
+            self.counts.open[usize::from(bio.below)] |= bio.shown && !backwards;
             self.watch.at_end(!backwards && !bio.superseded);
             let lost = match (backwards, bio.superseded, bio.issued) {
                 (true, ..) => Lost::TimeBackwards,

@@ -13,8 +13,8 @@ use super::watch::{Step, Watch};
 use crate::{Lookup, Named};
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{
-    BlockAction, BlockEvent, Device, DeviceNames, Event, EventKind, FileId, FileNames, RequestFlags, RequestKind,
-    TaskId,
+    BlockAction, BlockEvent, Device, DeviceNames, Event, EventKind, FileId, FileNames, Losses, RequestFlags,
+    RequestKind, TaskId,
 };
 
 /// Whether rows are bios or requests.
@@ -275,8 +275,8 @@ pub struct RowsFound {
 pub struct IoRows<L> {
     followed: Followed<L, Collector>,
     names: (FileNames, DeviceNames),
-    /// A set of blktrace files lacks those of some CPUs: completions may be in them.
-    files_are_missing: bool,
+    /// A set of blktrace files lacks those of some CPUs, or events are lost: completions may be among them.
+    ends_may_be_lost: bool,
 }
 
 impl<L: Lookup<Name: Named>> IoRows<L> {
@@ -284,11 +284,11 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
     pub fn new(of: RowsOf, lookup: L, setup: impl Into<BlockSetup>) -> Self {
         let mut setup = setup.into();
         let maybe_below = std::mem::take(&mut setup.maybe_below);
-        let files_are_missing = !setup.missing_cpus.is_empty();
+        let ends_may_be_lost = !setup.missing_cpus.is_empty();
         let mut followed = Followed::new(Collector::new(of), lookup, setup);
         followed.matching.watch.maybe_below = maybe_below;
         followed.matching.watch.splits_not_shown = followed.matching.splits_not_shown;
-        IoRows { followed, names: Default::default(), files_are_missing }
+        IoRows { followed, names: Default::default(), ends_may_be_lost }
     }
 
     /// Sets the paths of files and names of devices for the rows.
@@ -300,6 +300,11 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
     /// See [`super::BlockAnalysis::events_are_missing`].
     pub fn events_are_missing(&mut self) {
         self.followed.events_are_missing();
+    }
+
+    /// See [`super::BlockAnalysis::losses`].
+    pub fn losses(&mut self, losses: &Losses) {
+        self.ends_may_be_lost |= losses.of_events().next().is_some();
     }
 
     /// Takes an event; the rows that it ends go to `sink`.
@@ -338,8 +343,8 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         let completes = matching.completes.clone();
         let (mut watch, devices, counts, ..) = matching.finish();
         watch.close();
-        if counts.endless.is_some() || self.files_are_missing {
-            let known = !self.files_are_missing;
+        if counts.endless.is_some() || self.ends_may_be_lost {
+            let known = !self.ends_may_be_lost;
             let ends = |device| known && devices.iter().position(|&one| one == device).is_none_or(|at| completes[at]);
             for row in watch.done.iter_mut().filter(|row| row.status == RowStatus::Unfinished && !ends(row.device)) {
                 row.status = RowStatus::Unknown;

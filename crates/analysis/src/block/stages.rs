@@ -339,7 +339,7 @@ impl Analysis for Stages {
 
     fn finish(self) -> StagesFound {
         let (sums, devices, counts, ..) = self.0.finish();
-        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None, &[]))
+        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None, &[], ""))
     }
 }
 
@@ -350,7 +350,7 @@ pub(super) fn stages_found(
     counts: &MatchCounts,
     lacks: &Lacks,
 ) -> StagesFound {
-    let Lacks { queueing, completions, ends, files, issues, requests, requeues, splits, unclear } = lacks;
+    let Lacks { queueing, completions, ends, files, lost, issues, requests, requeues, splits, unclear, .. } = lacks;
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -411,7 +411,7 @@ pub(super) fn stages_found(
         requeues: known(counts.requeues, &[requeues]),
         reissued: known(counts.reissued, &[issues, requests]),
         without_data: counts.without_data,
-        unfinished: known(counts.unfinished, &[unclear, completions, ends, files, issues]),
+        unfinished: known(counts.unfinished, &[unclear, completions, ends, files, lost, issues]),
         without_issue: known(counts.without_issue, &[queueing, requests]),
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,

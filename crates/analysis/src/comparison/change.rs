@@ -1,11 +1,12 @@
 //! Changes between two sides, and whether they exceed run-to-run variation.
 
-use super::figures::{Better, Figure, FigureUnit, of_block, of_flash};
+use super::figures::{Better, Figure, FigureUnit, UnknownFigure, of_block, of_flash, unknown_of_block};
 use super::spread;
-use crate::Evidence;
 use crate::block::{BlockReport, Unit};
 use crate::findings::{Finding, Rule, Weight};
 use crate::flash_report::FlashReport;
+use crate::{Evidence, LossCount};
+use flashscope_trace::{Loss, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,11 +19,13 @@ pub const COMPARISON_SCHEMA: u32 = 1;
 pub struct RunFigures {
     pub title: String,
     pub figures: Vec<Figure>,
+    /// Figures of the whole trace that are unknown.
+    pub unknown: Vec<UnknownFigure>,
     /// From the first event to the last; 0 where it is not known.
     pub seconds: f64,
     /// Bytes without a known owner; `None` where figures by owner make no sense.
     pub unattributed_bytes: Option<u64>,
-    /// Events that the recording lost, of all kinds.
+    /// Events, or parts of the file, that the recording lost.
     pub lost: u64,
     /// The part of it that is not compared.
     pub left_out: Option<String>,
@@ -38,9 +41,10 @@ impl RunFigures {
         RunFigures {
             title: report.title.clone(),
             figures: of_block(report),
+            unknown: unknown_of_block(found),
             seconds: found.stages.end_ns.saturating_sub(found.stages.begin_ns) as f64 / 1e9,
             unattributed_bytes: found.originators.written_unknown_bytes.known().copied(),
-            lost: sum_of(report.losses.iter().map(|loss| loss.count)),
+            lost: lost_in(&report.losses),
             left_out: None,
             findings: report.findings.clone(),
             unit: Some(found.stages.unit),
@@ -52,9 +56,10 @@ impl RunFigures {
         RunFigures {
             title: report.title.clone(),
             figures: of_flash(report),
+            unknown: Vec::new(),
             seconds: found.end_ns.saturating_sub(found.begin_ns) as f64 / 1e9,
             unattributed_bytes: None,
-            lost: sum_of(report.losses.iter().map(|loss| loss.count)),
+            lost: lost_in(&report.losses),
             left_out: None,
             findings: report.findings.clone(),
             unit: None,
@@ -65,6 +70,14 @@ impl RunFigures {
     pub(super) fn seconds_or_one(&self, per_seconds: Option<f64>) -> f64 {
         if per_seconds.is_some() { self.seconds } else { 1.0 }
     }
+}
+
+/// Lost data. What the kernel has overwritten or dropped shows as gaps in the data, too.
+fn lost_in(losses: &[LossCount]) -> u64 {
+    let count = |of: Loss| losses.iter().filter(|one| one.name == of.name()).map(|one| one.count).fold(0, u64::max);
+    let counted = count(Loss::EventsOverwritten).saturating_add(count(Loss::EventsDropped));
+    let data = Loss::ALL.iter().filter(|one| one.severity() == Severity::Data && **one != Loss::EventsMissedAtGaps);
+    sum_of(data.map(|&one| count(one))).saturating_add(count(Loss::EventsMissedAtGaps).saturating_sub(counted))
 }
 
 /// A saturating sum: the counts may come from a hostile file.
@@ -126,7 +139,7 @@ pub struct Comparison {
     /// Mean length of the recordings, seconds.
     pub before_seconds: f64,
     pub after_seconds: f64,
-    /// Events that the recordings of both sides lost, of all kinds.
+    /// Events, or parts of files, that the recordings of both sides lost.
     pub lost: u64,
     /// Figures of both sides, those beyond variation first. Within each part: those that changed most of all time, bytes or events first. A
     /// figure that is no part of a whole counts by its own change.

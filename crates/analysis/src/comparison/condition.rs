@@ -1,8 +1,9 @@
 //! Conditions on figures, as `--fail-if` takes them: `p99(d2c, write, mmcblk0) > 20ms`.
 
 use super::change::{Change, Comparison, RunFigures};
-use super::figures::{Better, Figure, FigureUnit};
+use super::figures::{Better, Figure, FigureUnit, UnknownFigure};
 use crate::Evidence;
+use crate::block::Unit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +143,7 @@ impl Condition {
         if figures.is_empty()
             && !(self.names_somebody() && self.function == "bytes" && run.unattributed_bytes.is_some())
         {
-            return self.unknown(self.no_such_figure(run));
+            return self.unknown_figure(run).unwrap_or_else(|| self.unknown(self.no_such_figure(run)));
         }
         if let Some(wrong) = figures.iter().find(|figure| !self.fits(figure.unit)) {
             return self.unknown(format!("{} is {}", wrong.name(), its_unit(wrong.unit)));
@@ -250,6 +251,27 @@ impl Condition {
 
     fn unknown(&self, why: String) -> Checked {
         Checked { condition: self.text.clone(), met: Evidence::unknown(why, ""), seen: Vec::new() }
+    }
+
+    /// For a figure that this trace cannot show: its reason, unless its lower bound already decides.
+    fn unknown_figure(&self, run: &RunFigures) -> Option<Checked> {
+        let of_all =
+            |figure: &&Figure| figure.has(&[(String::new(), self.function.clone())]) && figure.has(&self.arguments);
+        let is_named =
+            |one: &&UnknownFigure| one.name.eq_ignore_ascii_case(&self.function) && self.arguments.is_empty();
+        let Some(unknown) = run.unknown.iter().find(is_named) else {
+            // Totals of times are unknown for the same reason as the number of bios.
+            let total = run.unknown.iter().find(|one| one.name == "bios" && run.unit == Some(Unit::Bio))?;
+            run.figures.iter().find(of_all)?;
+            return Some(self.unknown(total.why.missing.clone()));
+        };
+        let value = unknown.at_least as f64;
+        if self.above && self.fits(FigureUnit::Count) && self.per_seconds.is_none() && self.is_met(value) {
+            let figure = format!("{} (at least)", unknown.name);
+            let seen = vec![Outcome { figure, unit: OutcomeUnit::Figure(FigureUnit::Count), value, met: true }];
+            return Some(Checked { condition: self.text.clone(), met: Evidence::Known(true), seen });
+        }
+        Some(self.unknown(unknown.why.missing.clone()))
     }
 
     fn no_such_change(&self, comparison: &Comparison) -> String {

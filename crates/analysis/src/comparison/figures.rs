@@ -1,6 +1,7 @@
 //! The figures of a report by name: `p99(d2c, write, 179:0)`, `bytes(write, app=logd)`.
 
-use crate::block::{BlockReport, Group, GroupBy, Unit, device_and_kind, kind_name};
+use crate::Unknown;
+use crate::block::{BlockFound, BlockReport, Group, GroupBy, Unit, device_and_kind, kind_name};
 use crate::calls::{CallsFound, FURTHER};
 use crate::flash_report::FlashReport;
 use crate::kernel_threads::is_worker;
@@ -215,6 +216,29 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     }
     time_in_calls(&mut figures, &report.calls);
     figures
+}
+
+/// A figure of the whole trace that is unknown: its name, the reason, and its lower bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnknownFigure {
+    pub(super) name: &'static str,
+    pub(super) why: Unknown,
+    pub(super) at_least: u64,
+}
+
+/// The counts of [`of_block`] that are unknown.
+pub fn unknown_of_block(found: &BlockFound) -> Vec<UnknownFigure> {
+    let (stages, errors) = (&found.stages, &found.errors);
+    let retries = errors.failures.iter().filter(|one| !one.below && one.attempt > 1).count() as u64;
+    let counts = [
+        ("errors", errors.failed.why(), errors.seen(false).0),
+        ("retries", errors.retries.why(), retries),
+        ("bios", stages.bios_queued.why(), 0),
+        ("bytes", stages.bios_queued.why().filter(|_| stages.unit == Unit::Bio), 0),
+    ];
+    let unknown =
+        |(name, why, at_least): (_, Option<&Unknown>, _)| Some(UnknownFigure { name, why: why?.clone(), at_least });
+    counts.into_iter().filter_map(unknown).collect()
 }
 
 /// Total time in calls: all of a kind, and each application's. What a sync costs and how many there are change together where a program

@@ -13,5 +13,5 @@ mod spread;
 
 pub use change::{COMPARISON_SCHEMA, Change, Comparison, FindingOnSides, RunFigures, Variation};
 pub use condition::{Checked, Condition, GRAMMAR, Outcome, OutcomeUnit};
-pub use figures::{Better, Figure, FigureUnit, of_block, of_flash};
+pub use figures::{Better, Figure, FigureUnit, UnknownFigure, of_block, of_flash};
 pub use kept::{KeptError, run_of_json};

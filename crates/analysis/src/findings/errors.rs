@@ -1,5 +1,6 @@
 //! Failed I/O.
 
+use super::lost_events::capital;
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::Evidence;
 use crate::block::{Failure, Unit};
@@ -13,15 +14,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let errors = &found.errors;
     let real = || errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED);
-    // The counts are known where anything failed.
     let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
-    let count = |below: bool, all: &Evidence<u64>| {
+    let count = |below: bool| {
         let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED && one.below == below);
-        known(all).saturating_sub(not_supported.count() as u64)
+        let (n, is_least) = errors.seen(below);
+        (n.saturating_sub(not_supported.count() as u64), if is_least { "at least " } else { "" })
     };
-    let (failed, below) = (count(false, &errors.failed), count(true, &errors.failed_below));
+    let ((failed, at_least), (below, at_least_below)) = (count(false), count(true));
     let Some(first) = real().find(|one| !one.below) else {
-        return real().next().map(|first| put_right(seen, first, below)).into_iter().collect();
+        return real().next().map(|first| put_right(seen, first, (at_least_below, below))).into_iter().collect();
     };
     let device = seen.storage.device_name(&first.device);
     let source = "block:block_rq_complete, block_bio_complete (their error)";
@@ -45,7 +46,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     };
     if let Some(lower) = real().find(|one| one.below) {
         cause += &format!(
-            " Below them {} of {} failed, the first at sector {}.",
+            " Below them {at_least_below}{} of {} failed, the first at sector {}.",
             grouped(below),
             seen.storage.device_name(&lower.device),
             lower.sector
@@ -56,7 +57,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         weight: Weight::Fault,
         processes: first.known_owner().into_iter().collect(),
         what: format!(
-            "{} of {device} failed with {}: the first at sector {}, {} for {}.",
+            "{}{} of {device} failed with {}: the first at sector {}, {} for {}.",
+            capital(at_least),
             counted(failed, unit),
             first.error,
             first.sector,
@@ -73,22 +75,28 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 /// Failures only at lower levels: no program got an error.
-fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
+fn put_right(seen: &Seen<'_>, first: &Failure, (at_least, below): (&str, u64)) -> Finding {
     let source = "block:block_rq_complete, block_bio_complete (their error)";
+    let is_known = seen.block.is_some_and(|found| found.errors.failed.known().is_some());
     Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
         processes: first.known_owner().into_iter().collect(),
         what: format!(
-            "{} of {} failed with {} below a device that corrected it: the first at sector {}, {} for {}.",
+            "{}{} of {} failed with {} {}: the first at sector {}, {} for {}.",
+            capital(at_least),
             counted(below, "bio"),
             seen.storage.device_name(&first.device),
             first.error,
+            if is_known { "below a device that corrected it" } else { "at a lower level" },
             first.sector,
             first.kind.plural(),
             first.for_whom()
         ),
-        cause: "No program got the error: the level above has another copy, or tried again.".to_owned(),
+        cause: match is_known {
+            true => "No program got the error: the level above has another copy, or tried again.".to_owned(),
+            false => "Whether a program got the error is unknown: the end of some I/O is lost.".to_owned(),
+        },
         evidence: vec![measure("failures at lower levels", below as f64, MeasureUnit::Count, source)],
         lost_ns: Evidence::unknown("the cost of the failures is not measured", ""),
         lost_bytes: None,

@@ -94,6 +94,7 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
         }
         rows.event(event, &mut |row| row.cells(|cells| table.row(cells)));
     })?;
+    rows.losses(&inputs.merged().losses());
     Ok(rows.finish(&mut |row| row.cells(|cells| table.row(cells))))
 }
 
