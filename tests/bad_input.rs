@@ -735,6 +735,28 @@ fn boots_that_fail() {
         .check();
 }
 
+/// Boards with too little memory: it is told before anything is taken. Of 74 MiB 29 are available, but 15 of them are CMA's, which the
+/// kernel's rings and files cannot have.
+#[test]
+fn a_board_without_memory_is_told_so_and_lives() {
+    let cache = PrivateCache::new("bad-memory");
+    let dir = TempDir::new("bad-memory-files");
+    let trace = dir.path().join("t.dat").display().to_string();
+    let board = |mib: u32| {
+        let text = format!("name = \"small\"\ninherits = \"armv7\"\ndescription = \"small\"\nmemory_mib = {mib}\n");
+        format!("board:{}", write(&dir.path().join(format!("small{mib}.toml")), &text))
+    };
+    for mib in [74, 80] {
+        let on = board(mib);
+        let argv = ["record", "--on", &on, "-o", &trace, "--", "/flashscope/agent", "--version"];
+        let said = case("little memory", &mut command(&cache, &argv), 125, &["are available to the kernel"]).check();
+        assert!(!said.contains("panic") && said.contains("end something first"), "{said}");
+    }
+    let on = board(74);
+    let says = ["are available to the kernel, and a trial of probes takes"];
+    case("little memory", &mut command(&cache, &["doctor", "-q", "--on", &on]), 1, &says).check();
+}
+
 /// A command that fails on a board: its events are kept.
 #[test]
 fn a_recording_whose_command_fails() {

@@ -394,14 +394,30 @@ int fs_cpus_possible(void)
 	return (int)last + 1;
 }
 
+static uint64_t of_meminfo(const char *text, const char *name)
+{
+	const char *line = text ? strstr(text, name) : NULL;
+
+	return line ? strtoull(line + strlen(name), NULL, 10) : 0;
+}
+
 uint64_t fs_available_bytes(void)
 {
 	char path[FS_PATH_MAX], *text = fs_read_text(fs_path(path, sizeof(path), "/proc/meminfo"), NULL);
-	const char *line = text ? strstr(text, "MemAvailable:") : NULL;
-	uint64_t kib = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) : 0;
+	uint64_t kib = of_meminfo(text, "MemAvailable:");
 
 	free(text);
 	return kib << 10;
+}
+
+uint64_t fs_available_to_kernel_kib(void)
+{
+	char path[FS_PATH_MAX], *text = fs_read_text(fs_path(path, sizeof(path), "/proc/meminfo"), NULL);
+	uint64_t available = of_meminfo(text, "MemAvailable:"), cma = of_meminfo(text, "CmaFree:");
+
+	free(text);
+	/* 0 would say that it is unknown. */
+	return available > cma ? available - cma : available > 0;
 }
 
 const char *fs_next_cgroup2(char **rest)

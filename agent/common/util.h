@@ -82,6 +82,9 @@ void fs_sleep_ms(unsigned int ms);
 
 /* MemAvailable of /proc/meminfo in bytes; 0 if unknown. */
 uint64_t fs_available_bytes(void);
+
+/* KiB of it that the kernel's own rings and files can take: no pages of the contiguous memory allocator. 0: unknown. */
+uint64_t fs_available_to_kernel_kib(void);
 /*
  * Returns the next mount point of cgroup2 in the text of /proc/self/mounts, or NULL at its end. Changes the text in place;
  * `rest` points to what is still to be searched and may hold NULL.

@@ -32,13 +32,13 @@ void fs_probe_trial_hold(sigset_t *old)
 
 int fs_probe_trial_begin(struct fs_probe_trial *setup, const struct fs_tracefs *tracefs, char *error, size_t size)
 {
-	const uint64_t available = fs_available_bytes() >> 10;
+	const uint64_t available = fs_available_to_kernel_kib();
 	const uint64_t needed = fs_instance_files_kib(tracefs) + TRIAL_RING_KIB + FS_MEMORY_LEFT_KIB;
 	char path[FS_PATH_MAX];
 
 	memset(setup, 0, sizeof(*setup));
 	if (available && available < needed) {
-		snprintf(error, size, "memory: %" PRIu64 " KiB are available, and a trial of probes takes %" PRIu64
+		snprintf(error, size, "memory: %" PRIu64 " KiB are available to the kernel, and a trial of probes takes %" PRIu64
 			 " KiB here; end something first", available, needed);
 		return -1;
 	}

@@ -133,7 +133,7 @@ static uint64_t rings_of(const struct fs_recorder *recorder)
 /* Before the first instance: where memory ends, the kernel ends what others run. */
 int fs_recorder_check_memory(struct fs_recorder *recorder)
 {
-	const uint64_t available = fs_available_bytes() >> 10;
+	const uint64_t available = fs_available_to_kernel_kib();
 	/* One more for the trial of probes, whose files the kernel gives back only after a while. */
 	const uint64_t files = fs_recorder_files_kib(recorder) + fs_instance_files_kib(&recorder->facts.tracefs);
 	const uint64_t needed = files + rings_of(recorder) * SMALLEST_RING_KIB + FS_MEMORY_LEFT_KIB;
@@ -141,7 +141,7 @@ int fs_recorder_check_memory(struct fs_recorder *recorder)
 	if (!available || available >= needed)
 		return 0;
 	return fs_recorder_broken(recorder,
-				  "memory: %" PRIu64 " KiB are available, and a recording takes %" PRIu64 " KiB here, %" PRIu64
+				  "memory: %" PRIu64 " KiB are available to the kernel, and a recording takes %" PRIu64 " KiB here, %" PRIu64
 				  " of them for files of tracefs (fewer from Linux 6.6 on); end something first",
 				  available, needed, files);
 }
@@ -151,7 +151,7 @@ static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 {
 	const struct fs_record_options *options = &recorder->options;
 	uint64_t rings = rings_of(recorder);
-	uint64_t available = fs_available_bytes() >> 10, files = fs_recorder_files_kib(recorder);
+	uint64_t available = fs_available_to_kernel_kib(), files = fs_recorder_files_kib(recorder);
 
 	*kib = fs_record_ring_kib(options, available, rings);
 	files += FS_MEMORY_LEFT_KIB;

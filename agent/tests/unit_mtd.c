@@ -93,6 +93,21 @@ static void gaps(void)
 	test_root_end();
 }
 
+/* Free pages of the contiguous memory allocator are available, and not to the kernel's own rings and files. */
+static void memory_of_the_kernel(void)
+{
+	test_root_begin();
+	CHECK_NUMBER(fs_available_to_kernel_kib(), 0);
+	test_root_file("/proc/meminfo", "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n");
+	CHECK_NUMBER(fs_available_to_kernel_kib(), 1024);
+	test_root_file("/proc/meminfo", "MemAvailable:      30108 kB\nCmaTotal:   16384 kB\nCmaFree:    15696 kB\n");
+	CHECK_NUMBER(fs_available_to_kernel_kib(), 30108 - 15696);
+	CHECK_NUMBER(fs_available_bytes(), 30108u << 10);
+	test_root_file("/proc/meminfo", "MemAvailable: 100 kB\nCmaFree: 15696 kB\n");
+	CHECK_NUMBER(fs_available_to_kernel_kib(), 1);
+	test_root_end();
+}
+
 /* The facts of a machine that shows nothing are nulls and empty lists, never a crash. */
 static void bare_facts(void)
 {
@@ -157,4 +172,5 @@ void test_mtd(void)
 	scan();
 	gaps();
 	bare_facts();
+	memory_of_the_kernel();
 }

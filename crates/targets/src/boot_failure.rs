@@ -58,6 +58,10 @@ impl fmt::Display for BootFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "board {} (kernel {}): ", self.board, self.kernel)?;
         match &self.kind {
+            // The kernel's words where nothing is left to be ended (mm/oom_kill.c, out_of_memory).
+            BootFailureKind::Panic(words) if words.contains("deadlocked on memory") => {
+                write!(f, "kernel panic: {words}; raise memory_mib in the board's file")?;
+            }
             BootFailureKind::Panic(words) => {
                 write!(f, "kernel panic: {words}; try another kernel line, or see the console's last lines")?;
             }
