@@ -750,7 +750,9 @@ fn a_board_without_memory_is_told_so_and_lives() {
         let on = board(mib);
         let argv = ["record", "--on", &on, "-o", &trace, "--", "/flashscope/agent", "--version"];
         let said = case("little memory", &mut command(&cache, &argv), 125, &["are available to the kernel"]).check();
-        assert!(!said.contains("panic") && said.contains("end something first"), "{said}");
+        assert!(!said.contains("panic") && said.contains("end something first") && !said.contains("is kept"), "{said}");
+        let left = std::fs::read_dir(dir.path()).expect("a directory").flatten().map(|entry| entry.file_name());
+        assert!(left.into_iter().all(|name| name.to_string_lossy().ends_with(".toml")), "a file is left");
     }
     let on = board(74);
     let says = ["are available to the kernel, and a trial of probes takes"];

@@ -135,6 +135,11 @@ fn finish(stream: &Path, output: &Path, way: &Way) -> Result<Finished, Failure> 
         std::fs::remove_file(stream).ok();
         return Err(Failure::new("nothing was recorded"));
     }
+    // A recorder that was refused leaves a stream without a recording: there is nothing to keep.
+    if Session::open(stream).is_ok_and(|session| session.recordings.is_empty()) {
+        std::fs::remove_file(stream).ok();
+        return Err(Failure::new("the agent recorded nothing"));
+    }
     if let Some(nothing) = matched_nothing(stream) {
         std::fs::remove_file(stream).ok();
         return Err(Failure::new(nothing));
