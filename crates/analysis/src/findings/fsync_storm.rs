@@ -1,15 +1,16 @@
 //! A program that syncs so often that it spends its time in it.
 
-use super::behind_another::{GREEDY, less_for_worker, lower_priority, moved};
-use super::databases::{SYNC_COST, Syncs, commit_log, rollback_journal, write_ahead_log};
+use super::behind_another::{GREEDY, moved};
+use super::databases::{Syncs, commit_log, rollback_journal, write_ahead_log};
+use super::fsync_advice::{
+    Synced, calls_of, data_alone, is_of_a_range, less_often, listed, of_dpkg, of_lower_priority, one_file_alone,
+};
 use super::{
-    Finding, Gain, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure,
-    percent, small_files,
+    Finding, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Rule, Seen, Weight, measure, percent, small_files,
 };
 use crate::Evidence;
 use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_sync, is_write};
-use crate::kernel_threads::is_worker;
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 use crate::{OWN_RECORDING, task_name};
@@ -22,11 +23,6 @@ const MIN_CALLS: u64 = 20;
 const MIN_PROCESSES: usize = 5;
 /// What is written between two calls: from so much on, each call has its own work to do. Programs are advised to gather as much.
 const ENOUGH_BYTES_A_CALL: u64 = 64 << 10;
-/// The advice: one call in place of so many.
-const TOGETHER: u64 = 10;
-/// The same of ten files with an inode and a block each: 4.03 on ext4, for 500 files that were each synced with their directory. What more
-/// it may be elsewhere is our choice.
-const MOST_COST_OF_FILES: f64 = 9.0;
 /// From this share of all calls on, a statement about all calls holds for these, percent.
 const MOST_OF_ALL_PERCENT: f64 = 90.0;
 /// Of calls on one file, so many have to show it, percent.
@@ -144,7 +140,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     if is_renamed && task_name(names[0]) == DPKG {
         advice.extend(of_dpkg(whole, n - whole));
     } else if !is_of_sqlite {
-        advice.push(less_often(seen, call, &of_what.gain_of(&syncs, process), of_what));
+        advice.push(less_often(call, &of_what.gain_of(&syncs, process), of_what, || directory_of_files(seen)));
     }
     if call == "sync" {
         advice.push(one_file_alone());
@@ -189,61 +185,9 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     })
 }
 
-/// It may only begin to write, and no flush of the device follows (sync_file_range(2)).
-fn is_of_a_range(call: &str) -> bool {
-    matches!(call, "sync_file_range" | "sync_file_range2")
-}
-
 /// The calls by name, each once, those that take most time first: "fsync() and sync_file_range()".
 fn names_of(syncs: &[&CallGroup]) -> String {
     listed(&calls_of(syncs))
-}
-
-fn calls_of<'a>(syncs: &[&'a CallGroup]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for group in syncs {
-        if !names.contains(&group.call.as_str()) {
-            names.push(&group.call);
-        }
-    }
-    names
-}
-
-/// "fsync(), sync_file_range() and syncfs()".
-fn listed(names: &[&str]) -> String {
-    match names {
-        [head @ .., last] if !head.is_empty() => format!("{}() and {last}()", head.join("(), ")),
-        _ => format!("{}()", names.join("")),
-    }
-}
-
-/// What the calls are for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Synced {
-    Records,
-    /// It renames a new file over the old one after each call, as programs do that install packages.
-    Renamed,
-    /// It writes many small files, and syncs each.
-    Files,
-    /// A script starts a process for each file.
-    FilesOfScript,
-    /// It syncs a directory and writes nothing itself, as mail and package programs do.
-    Names,
-}
-
-impl Synced {
-    /// What falls: calls of `syncfs` take the place of the others.
-    fn gain_of(self, syncs: &[&CallGroup], process: &str) -> String {
-        let mut names = calls_of(syncs);
-        if matches!(self, Synced::Renamed | Synced::Files | Synced::FilesOfScript) && !names.contains(&"syncfs") {
-            names.push("syncfs");
-        }
-        match self {
-            // The syncs are another program's then.
-            Synced::FilesOfScript => format!("time in {} of all that the script starts", listed(&names)),
-            _ => format!("time in {} of {process}", listed(&names)),
-        }
-    }
 }
 
 /// Whether a script starts a process for each of its syncs.
@@ -295,116 +239,6 @@ fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> 
     is_it.then(|| Some((most.path.as_deref()?, seen.storage.file_names.is_directory(file)))).flatten()
 }
 
-/// The call as C has it: a mapping is synced by its address, and a range of a file by its place.
-fn line(call: &str) -> String {
-    match call {
-        "sync" => "sync()".to_owned(),
-        "msync" => "msync(map, length, MS_SYNC)".to_owned(),
-        call if is_of_a_range(call) => "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)".to_owned(),
-        call => format!("{call}(fd)"),
-    }
-}
-
-/// For a file that grows with each record: its size is metadata, and goes through the journal.
-fn data_alone(journal_percent: f64) -> Remedy {
-    Remedy {
-        what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
-        steps: vec![
-            Step::Code { line: "posix_fallocate(fd, 0, 1 << 20);".to_owned() },
-            Step::Code { line: "fdatasync(fd);".to_owned() },
-        ],
-        gain: Evidence::unknown(
-            format!(
-                "the journal has {journal_percent:.0} % of the time, and how much of it is left depends on the file \
-                 system's version"
-            ),
-            "try it, and compare the time in fdatasync()",
-        ),
-        risk: "times of the last change are written later; the file is longer than its contents".to_owned(),
-    }
-}
-
-/// `sync` writes what all programs have changed, on all file systems.
-fn one_file_alone() -> Remedy {
-    Remedy {
-        what: "Sync only the file that must be safe: fsync(fd) in a program, sync FILE in a script".to_owned(),
-        steps: vec![Step::Code { line: "sync FILE".to_owned() }],
-        gain: Evidence::unknown(
-            "how much of what sync() writes is that file's is not in the trace",
-            "try it, and compare two recordings: flashscope diff",
-        ),
-        risk: "a power cut loses changes of other files that are still in memory".to_owned(),
-    }
-}
-
-/// What is left to do in dpkg: its own database is synced with the option, too.
-fn of_dpkg(whole: u64, of_ranges: u64) -> Option<Remedy> {
-    // With the option a file is written back ahead, and not synced.
-    (whole * 4 > of_ranges).then(|| Remedy {
-        what: "Where an installation can be begun again: have dpkg rename new files without a sync of each".to_owned(),
-        steps: vec![
-            Step::Code { line: "dpkg --force-unsafe-io -i PACKAGE.deb".to_owned() },
-            Step::Code { line: "apt-get -o Dpkg::Options::=--force-unsafe-io install PACKAGE".to_owned() },
-        ],
-        gain: Evidence::unknown(
-            "the trace does not show which of these syncs are of the packages' files, and which of dpkg's own database, which stay",
-            "try it, and compare two recordings: flashscope diff",
-        ),
-        risk: "after a power cut new files may be empty or cut: install the packages again".to_owned(),
-    })
-}
-
-fn less_often(seen: &Seen<'_>, call: &str, of: &str, synced: Synced) -> Remedy {
-    let costs = match synced {
-        Synced::Files | Synced::FilesOfScript => [SYNC_COST[0], MOST_COST_OF_FILES],
-        _ => SYNC_COST,
-    };
-    let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
-    let code = |line: String| Step::Code { line };
-    let (what, step, risk) = match synced {
-        Synced::Names => (
-            format!("It writes no data: it syncs names of files. Sync the directory once for {TOGETHER} of them"),
-            code(format!("if (++files % {TOGETHER} == 0) {call}(directory);")),
-            format!("a power cut loses up to {TOGETHER} names more"),
-        ),
-        Synced::Renamed => (
-            format!("Write {TOGETHER} new files, sync the file system once, and then rename them"),
-            code("syncfs(directory); /* once, before rename() of each */".to_owned()),
-            format!("a power cut loses up to {TOGETHER} new files more; the old ones stay"),
-        ),
-        Synced::Files => (
-            format!("Write {TOGETHER} files, and sync the file system once, in place of each file"),
-            code(format!("if (++files % {TOGETHER} == 0) syncfs(directory);")),
-            format!("a power cut loses up to {TOGETHER} files more; what other programs have written is synced, too"),
-        ),
-        Synced::FilesOfScript => (
-            format!(
-                "Have the script write {TOGETHER} files, and then sync the file system once, in place of a sync of each \
-                 file"
-            ),
-            Step::Run { command: "sync -f".to_owned(), names: vec![directory_of_files(seen)] },
-            format!("a power cut loses up to {TOGETHER} files more; what other programs have written is synced, too"),
-        ),
-        Synced::Records => (
-            format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
-            code(format!("if (++records % {TOGETHER} == 0) {};", line(call))),
-            format!("a power cut loses up to {TOGETHER} records more"),
-        ),
-    };
-    Remedy {
-        what,
-        steps: vec![step],
-        gain: Gain {
-            of: of.to_owned(),
-            least_percent: then(costs[1]),
-            most_percent: then(costs[0]),
-            basis: format!("a tenth of the calls, each at {} to {} times what one takes now", costs[0], costs[1]),
-        }
-        .into(),
-        risk,
-    }
-}
-
 /// What the calls waited for, as the cause says it, and the journal's part of it, percent. Where all calls are not nearly this process's
 /// nothing is known of its own.
 fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (String, f64) {
@@ -453,26 +287,6 @@ fn data_of(call: &str) -> &'static str {
     }
 }
 
-fn of_lower_priority(seen: &Seen<'_>, culprit: &str, part: f64) -> Remedy {
-    let gain = Evidence::unknown(
-        format!("it is at most what its bios wait behind others ({part:.0} %), and what the journal's wait"),
-        "try it, and compare two recordings: flashscope diff",
-    );
-    if is_worker(culprit) {
-        return less_for_worker(seen, culprit, gain);
-    }
-    Remedy {
-        what: format!(
-            "Give the I/O of {culprit} a lower priority, start it with ionice -c 3, or have it write more slowly"
-        ),
-        steps: lower_priority(culprit),
-        gain,
-        risk:
-            "it may take much longer; without a scheduler that knows priorities (mq-deadline, bfq) they have no effect"
-                .to_owned(),
-    }
-}
-
 /// Behind whom most of what this process's own bios take is spent, and how much of it, percent. Nobody where that is little of the time
 /// in its syncs: they wait for flushes and the journal then.
 fn behind_others<'a>(seen: &Seen<'a>, process: &str, syncs_ns: u64) -> Option<(&'a str, f64)> {
@@ -505,6 +319,7 @@ fn behind_others<'a>(seen: &Seen<'a>, process: &str, syncs_ns: u64) -> Option<(&
 
 #[cfg(test)]
 mod tests {
+    use super::super::Step;
     use super::super::testing::{Work, only};
     use super::*;
     use crate::block::{SyncCall, SyncTimes};
@@ -701,17 +516,6 @@ mod tests {
             assert_eq!(finding.advice.len(), told, "{finding:?}");
             let with_option = format!("{:?}", finding.advice).contains("--force-unsafe-io");
             assert_eq!(with_option, name == "dpkg" && told == 1, "{finding:?}");
-        }
-    }
-
-    #[test]
-    fn calls_are_listed_as_a_sentence_has_them() {
-        for (names, told) in [
-            (&["fsync"][..], "fsync()"),
-            (&["fsync", "syncfs"], "fsync() and syncfs()"),
-            (&["fsync", "sync_file_range", "syncfs"], "fsync(), sync_file_range() and syncfs()"),
-        ] {
-            assert_eq!(listed(names), told);
         }
     }
 

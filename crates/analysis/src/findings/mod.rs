@@ -14,6 +14,7 @@ mod few_requests;
 mod flash_amplification;
 mod flush_stalls;
 mod fragmented_file;
+mod fsync_advice;
 mod fsync_storm;
 mod full_device;
 mod layered_device;
