@@ -260,3 +260,16 @@ fn output_of_other_tools_is_called_by_its_name() {
         assert!(output.stdout.is_empty() && stderr.contains(says), "{says:?} is not in: {stderr}");
     }
 }
+
+/// I/O that must not wait ended without reaching the device: nothing failed there.
+#[test]
+fn a_refusal_to_wait_is_no_failing_device() {
+    let report = report("nowait");
+    let errors = &report["block"]["errors"];
+    assert_eq!([&errors["failed"], &errors["no_fault"], &errors["recovered"]], [1, 1, 1]);
+    assert_eq!(errors["failures"][0]["error"], "EAGAIN");
+    let findings = report["findings"].as_array().or_else(|| report["block"]["findings"].as_array()).expect("findings");
+    assert!(!findings.is_empty() && findings.iter().all(|one| one["rule"] != "errors"), "{findings:?}");
+    let d2c = &report["block"]["stages"]["all"][6];
+    assert_eq!([&d2c["n"], &d2c["mean_ns"]], [1, 100_000]);
+}

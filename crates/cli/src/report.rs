@@ -307,14 +307,8 @@ fn read_block(
             accuracy.event(event);
         }
     })?;
-    if let Some(twice) = twice {
-        return Err(in_two_traces(inputs, twice));
-    }
-    let losses = inputs.merged().losses();
-    analysis.losses(&losses);
-    if let Some(other) = &mut other {
-        other.losses(&losses);
-    }
+    twice.map_or(Ok(()), |twice| Err(in_two_traces(inputs, twice)))?;
+    std::iter::once(&mut analysis).chain(&mut other).for_each(|one| one.losses(&inputs.merged().losses()));
     let findings = analysis.finish();
     let shown = shown(&findings.stages);
     if let Some(process) = args.process.as_ref().filter(|_| shown == 0) {

@@ -12,8 +12,12 @@ use std::collections::BTreeMap;
 
 /// How to record the events that a failure's times need.
 const AGAIN: &str = "record block_bio_queue and block_rq_issue too (flashscope record --events block)";
-/// Most failures in the list; further ones are counted.
+/// Most failures in the list; further ones are counted. Those that are no fault take half of it at most.
 const MAX_FAILURES: usize = 256;
+/// Errors that are no fault of storage. EOPNOTSUPP: a device without an operation, for example discards. EAGAIN: I/O that must not wait
+/// (REQ_NOWAIT of io_uring and RWF_NOWAIT) found no room, and ended before it reached the device (`bio_wouldblock_error`,
+/// include/linux/bio.h).
+const NO_FAULT: [i32; 2] = [-95, -11];
 /// Most failed sectors whose next I/O is awaited.
 const MAX_SECTORS: usize = 1 << 14;
 
@@ -48,6 +52,11 @@ pub struct Failure {
 const NO_OWNER: &str = "unknown";
 
 impl Failure {
+    /// Whether it is a fault of storage.
+    pub fn is_fault(&self) -> bool {
+        !NO_FAULT.contains(&self.errno)
+    }
+
     pub fn known_owner(&self) -> Option<String> {
         (self.owner != NO_OWNER).then(|| self.owner.clone())
     }
@@ -66,6 +75,12 @@ pub struct ErrorsFound {
     /// Failures at lower levels of a stack; an upper level may have corrected them.
     #[serde(default)]
     pub failed_below: Evidence<u64>,
+    /// Of these the ones that are no fault of storage: an operation that the device does not have (EOPNOTSUPP), or I/O that must not wait and
+    /// would have had to (EAGAIN).
+    #[serde(default)]
+    pub no_fault: u64,
+    #[serde(default)]
+    pub no_fault_below: u64,
     /// Failures of a sector at which the same operation had failed before.
     pub retries: Evidence<u64>,
     /// I/O that succeeded where the same operation had failed before.
@@ -79,7 +94,10 @@ impl ErrorsFound {
     pub fn seen(&self, below: bool) -> (u64, bool) {
         match if below { &self.failed_below } else { &self.failed } {
             Evidence::Known(n) => (*n, false),
-            Evidence::Unknown(_) => (self.failures.iter().filter(|one| one.below == below).count() as u64, true),
+            Evidence::Unknown(_) => {
+                let faults = self.failures.iter().filter(|one| one.below == below && one.is_fault()).count() as u64;
+                (faults + if below { self.no_fault_below } else { self.no_fault }, true)
+            }
         }
     }
 }
@@ -97,6 +115,8 @@ struct Failed {
 pub(super) struct Errors {
     failed: u64,
     failed_below: u64,
+    /// No faults, of programs and below.
+    no_fault: [u64; 2],
     retries: u64,
     recovered: u64,
     failures: Vec<Failed>,
@@ -171,7 +191,10 @@ impl Errors {
             return;
         }
         *if failed.bio.below { &mut self.failed_below } else { &mut self.failed } += 1;
-        if self.failures.len() < MAX_FAILURES {
+        let is_fault = !NO_FAULT.contains(&failed.bio.error);
+        let no_fault = &mut self.no_fault[usize::from(failed.bio.below)];
+        *no_fault += u64::from(!is_fault);
+        if self.failures.len() < MAX_FAILURES && (is_fault || *no_fault <= MAX_FAILURES as u64 / 4) {
             self.failures.push(failed);
         }
     }
@@ -216,6 +239,8 @@ impl Errors {
         ErrorsFound {
             failed: known_count(self.failed),
             failed_below,
+            no_fault: self.no_fault[0],
+            no_fault_below: self.no_fault[1],
             retries: known_count(self.retries),
             recovered: known_count(self.recovered),
             failures: self.failures.iter().map(failure).collect(),
@@ -288,6 +313,21 @@ mod tests {
         assert_eq!([found.failed, found.retries, found.recovered], [3, 0, 0].map(Evidence::Known));
         let attempts: Vec<(u64, u64)> = found.failures.iter().map(|one| (one.attempt, one.end_ns)).collect();
         assert_eq!(attempts, [(1, 50), (1, 50), (1, 90)]);
+    }
+
+    /// Many refusals of I/O that must not wait, then one failure of the device.
+    #[test]
+    fn what_is_no_fault_leaves_room_for_what_is() {
+        let mut errors = Errors::default();
+        for at in 0..400 {
+            let error = if at == 399 { -5 } else { -11 };
+            errors.ended(0, &Bio { error, ..InFlight::plain(0, RequestFlags::READ, at * 8, 8, 3, at) }, at + 3);
+        }
+        let found = errors.finish(&Lacks::default(), &[Device::new(8, 0)], |owner| format!("task {owner}"));
+        assert_eq!((found.failed.clone(), found.no_fault, found.no_fault_below), (400.into(), 399, 0));
+        let faults: Vec<u64> = found.failures.iter().filter(|one| one.is_fault()).map(|one| one.sector).collect();
+        assert_eq!(faults, [399 * 8]);
+        assert_eq!(found.seen(false), (400, false));
     }
 
     #[test]

@@ -7,18 +7,15 @@ use crate::block::{Failure, Unit};
 use crate::total::Total as _;
 use crate::units::{counted, grouped};
 
-/// A device without an operation returns EOPNOTSUPP: for discards and the like that is no failure of its storage.
-const NOT_SUPPORTED: i32 = -95;
-
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let errors = &found.errors;
-    let real = || errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED);
+    let real = || errors.failures.iter().filter(|one| one.is_fault());
     let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
     let count = |below: bool| {
-        let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED && one.below == below);
         let (n, is_least) = errors.seen(below);
-        (n.saturating_sub(not_supported.count() as u64), if is_least { "at least " } else { "" })
+        let no_fault = if below { errors.no_fault_below } else { errors.no_fault };
+        (n.saturating_sub(no_fault), if is_least { "at least " } else { "" })
     };
     let ((failed, at_least), (below, at_least_below)) = (count(false), count(true));
     let Some(first) = real().find(|one| !one.below) else {
@@ -153,7 +150,7 @@ mod tests {
     fn a_failing_sector_is_the_first_thing_said() {
         let mut work = Work::new(1_000_000_000);
         work.bios(10, "R", 1_000, 1_000_000);
-        work.block().errors.failed = 2.into();
+        (work.block().errors.failed, work.block().errors.no_fault) = (2.into(), 1);
         work.block().errors.failures = vec![failure(-95), failure(-5)];
         let finding = only(find(&work.seen()));
         assert_eq!((finding.weight, finding.rule), (Weight::Fault, Rule::Errors));
