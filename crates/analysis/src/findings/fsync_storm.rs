@@ -8,7 +8,6 @@ use super::fsync_advice::{
 use super::{
     Finding, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Rule, Seen, Weight, measure, percent, small_files,
 };
-use crate::Evidence;
 use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::total::Total as _;
@@ -322,6 +321,7 @@ mod tests {
     use super::super::Step;
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::Evidence;
     use crate::block::{SyncCall, SyncTimes};
     use crate::latency::LatencyNs;
 
