@@ -441,6 +441,7 @@ fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
             device: (i % 4) as u16,
             kind: [RequestKind::Read, RequestKind::Write, RequestKind::Discard][(i % 3) as usize],
             owner: (i % 4000) as u16,
+            below: i % 5 == 0,
             bios: 1,
             bytes: 512 << (i % 11),
             q2c_ns: i,

@@ -33,6 +33,9 @@ pub struct IoPoint {
     pub kind: RequestKind,
     /// Index into [`IoPoints::owners`].
     pub owner: u16,
+    /// They do the work of bios of an upper device: counted there already.
+    #[serde(default)]
+    pub below: bool,
     pub bios: u32,
     pub bytes: u64,
     /// Queueing to completion: the sum of all bios; below: the longest.
@@ -66,6 +69,7 @@ struct Bin {
     sector: u64,
     kind: RequestKind,
     owner: u16,
+    below: bool,
 }
 
 impl Hash for Bin {
@@ -73,7 +77,8 @@ impl Hash for Bin {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.time);
         state.write_u64(self.sector);
-        state.write_u64(u64::from(self.device) << 32 | (self.kind as u64) << 16 | u64::from(self.owner));
+        let place = u64::from(self.device) << 33 | u64::from(self.below) << 32;
+        state.write_u64(place | (self.kind as u64) << 16 | u64::from(self.owner));
     }
 }
 
@@ -142,17 +147,17 @@ impl Points {
         }
     }
 
-    fn owner(&mut self, owner: u32, bytes: u64) -> u16 {
+    fn owner(&mut self, owner: u32, bios: u64, bytes: u64) -> u16 {
         if let Some(at) = self.index.get(owner) {
             let known = &mut self.owners[usize::from(at)];
-            (known.1, known.2) = (known.1 + 1, known.2.saturating_add(bytes));
+            (known.1, known.2) = (known.1 + bios, known.2.saturating_add(bytes));
             return at;
         }
         if self.owners.len() == MAX_TOLD {
             self.forget();
         }
         let at = self.owners.len() as u16;
-        self.owners.push((owner, 1, bytes));
+        self.owners.push((owner, bios, bytes));
         self.index.set(owner, at);
         at
     }
@@ -247,6 +252,7 @@ impl Points {
                     device: bin.device,
                     kind: bin.kind,
                     owner: bin.owner,
+                    below: bin.below,
                     bios: sum.bios,
                     bytes: sum.bytes,
                     q2c_ns: sum.q2c_ns,
@@ -278,16 +284,20 @@ impl Watch for Points {
         let sectors = &mut self.sectors[device];
         (sectors.first, sectors.last) = (sectors.first.min(bio.sector), sectors.last.max(bio.sector));
         let sector = bio.sector >> sectors.shift;
+        let bytes = u64::from(bio.whole_sectors) * 512;
+        // An owner has what it asked for, not what each device of a stack did for it.
+        let (bios, asked) = if bio.below { (0, 0) } else { (1, bytes) };
         let bin = Bin {
             device: bio.device,
             time: completed >> self.time_shift,
             sector,
             kind: bio.kind(),
-            owner: self.owner(bio.owner, u64::from(bio.whole_sectors) * 512),
+            owner: self.owner(bio.owner, bios, asked),
+            below: bio.below,
         };
         // For a request without queueing in the trace: from its issue.
         let q2c_ns = completed.saturating_sub(if bio.is_request() { bio.issued } else { bio.queued });
-        let sum = Sum { bios: 1, bytes: u64::from(bio.whole_sectors) * 512, q2c_ns, longest_ns: q2c_ns };
+        let sum = Sum { bios: 1, bytes, q2c_ns, longest_ns: q2c_ns };
         add(&mut self.bins, bin, sum);
         if self.bins.len() > MAX_POINTS {
             self.coarsen();
@@ -387,5 +397,21 @@ mod tests {
         let devices: Vec<Device> = (0..100).map(|minor| Device::new(8, minor)).collect();
         let found = points.finish(&devices, |owner| owner.to_string());
         assert_eq!((found.devices.len(), found.points.len(), found.of_further_devices), (64, 64, 36));
+    }
+
+    /// What a disk does for a loop device is in a point of its own, and does not make its owner larger.
+    #[test]
+    fn bios_below_others_are_told_apart() {
+        let mut points = Points::new();
+        let upper = InFlight::plain(0, RequestFlags::WRITE, 8, 8, 1, 100);
+        let lower = Bio { below: true, ..InFlight::plain(1, RequestFlags::WRITE, 64, 8, 1, 110) };
+        let other = InFlight::plain(1, RequestFlags::WRITE, 800, 16, 2, 105);
+        for (bio, completed) in [(&lower, 150), (&upper, 160), (&other, 170)] {
+            points.ended(0, bio, completed);
+        }
+        let found = points.finish(&[Device::new(7, 0), Device::new(8, 0)], |owner| owner.to_string());
+        let shown: Vec<_> = found.points.iter().map(|p| (p.device, p.owner, p.below, p.bytes)).collect();
+        assert_eq!(found.owners, ["2", "1"]);
+        assert_eq!(shown, [(0, 1, false, 4096), (1, 1, true, 4096), (1, 0, false, 8192)]);
     }
 }

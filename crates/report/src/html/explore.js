@@ -89,11 +89,15 @@
     const range = () => state.picked || [state.from, state.to];
     const seconds = (bin) => (bin * data.bin_ns) / 1e9;
 
+    // What a device of a stack does for another one is counted where it was asked for. By device, each one has its own.
+    const counts = (row) => state.group === "devices" || !row[8];
+    const stacked = data.rows.some((row) => row[8]);
+
     // Bios, bytes, sum and longest of Q2C of the rows that `of` chooses, by the group's number.
     const sums = (of) => {
       const found = new Map();
       for (const row of data.rows) {
-        if (!of(row)) continue;
+        if (!counts(row) || !of(row)) continue;
         const key = row[COLUMN[state.group]];
         const sum = found.get(key) || [0, 0, 0, 0];
         sum[0] += row[4]; sum[1] += row[5]; sum[2] += row[6]; sum[3] = Math.max(sum[3], row[7]);
@@ -120,7 +124,7 @@
       const columns = Math.min(shown, 300), each = shown / columns;
       const bars = Array.from({ length: columns }, () => new Array(COLOURS).fill(0));
       for (const row of data.rows) {
-        if (row[0] < state.from || row[0] >= state.to) continue;
+        if (!counts(row) || row[0] < state.from || row[0] >= state.to) continue;
         bars[Math.min(columns - 1, Math.floor((row[0] - state.from) / each))][colour.get(row[COLUMN[state.group]])] += row[5];
       }
       const most = Math.max(1, ...bars.map((bar) => bar.reduce((a, b) => a + b, 0)));
@@ -156,7 +160,7 @@
       const length = (to - from) * data.bin_ns / 1e9;
       const total = found.reduce((sum, pair) => sum + pair[1][0], 0);
       head.textContent = `${seconds(from).toFixed(3)} s to ${seconds(to).toFixed(3)} s: ${total.toLocaleString("en")} bios` +
-        (state.picked ? " (selected)" : "");
+        (state.group === "devices" && stacked ? ", on each device of a stack" : "") + (state.picked ? " (selected)" : "");
       command.textContent = data.command.replace("FROM", seconds(from).toFixed(6)).replace("TO", seconds(to).toFixed(6));
       const rows = found.map(([key, [bios, bytes, q2c, longest]]) => make("tr", {},
         make("td", {}, make("span", { class: "figure swatch", style: `background: var(--c${colour.get(key) ?? COLOURS - 1})` }),

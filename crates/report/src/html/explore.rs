@@ -26,13 +26,13 @@ struct Data {
     devices: Vec<String>,
     owners: Vec<String>,
     kinds: Vec<&'static str>,
-    /// Bin, device, kind, owner, bios, bytes, sum of Q2C in ns, longest Q2C in ns.
-    rows: Vec<[u64; 8]>,
+    /// Bin, device, kind, owner, bios, bytes, sum of Q2C in ns, longest Q2C in ns, whether they are below another device's bios (0 or 1).
+    rows: Vec<[u64; 9]>,
     /// The command for a selection; the script fills in FROM and TO.
     command: String,
 }
 
-type Key = (u64, u16, u16, u16);
+type Key = (u64, u16, u16, u16, bool);
 
 /// The part's markup; empty if nothing was completed. `title` names the trace.
 pub fn explore(points: &IoPoints, title: &str, begin_ns: u64) -> String {
@@ -49,7 +49,8 @@ pub fn explore(points: &IoPoints, title: &str, begin_ns: u64) -> String {
         for point in &points.points {
             let kind = number(&mut kinds, point.kind.plural());
             let owner = number(&mut owners, point.owner.min(MOST_OWNERS));
-            let sum = rows.entry(((point.time_ns - first) / bin_ns, point.device, kind, owner)).or_default();
+            let bin = (point.time_ns - first) / bin_ns;
+            let sum = rows.entry((bin, point.device, kind, owner, point.below)).or_default();
             sum[0] += u64::from(point.bios);
             sum[1] = sum[1].saturating_add(point.bytes);
             sum[2] = sum[2].saturating_add(point.q2c_ns);
@@ -80,8 +81,8 @@ pub fn explore(points: &IoPoints, title: &str, begin_ns: u64) -> String {
         kinds,
         rows: rows
             .into_iter()
-            .map(|((bin, device, kind, owner), [bios, bytes, q2c, longest])| {
-                [bin, device.into(), kind.into(), owner.into(), bios, bytes, q2c, longest]
+            .map(|((bin, device, kind, owner, below), [bios, bytes, q2c, longest])| {
+                [bin, device.into(), kind.into(), owner.into(), bios, bytes, q2c, longest, below.into()]
             })
             .collect(),
         command: format!(
@@ -139,6 +140,7 @@ mod tests {
     fn the_data_adds_up_and_cannot_leave_its_element() {
         let report = synthetic::block();
         let mut points = report.found.points;
+        points.points[0].below = true;
         points.owners[0] = "</script><script>alert(1)//\u{202e}".into();
         let page = explore(&points, "a'b.dat", 0);
         let json =
@@ -149,6 +151,9 @@ mod tests {
         let sum = |at: usize| rows.iter().map(|row| row[at].as_u64().expect("a number")).sum::<u64>();
         assert_eq!(sum(4), points.points.iter().map(|point| u64::from(point.bios)).sum::<u64>());
         assert_eq!(sum(5), points.points.iter().map(|point| point.bytes).sum::<u64>());
+        let below: u64 = points.points.iter().filter(|point| point.below).map(|point| point.bytes).sum();
+        let shown = rows.iter().filter(|row| row[8] == 1).map(|row| row[5].as_u64().expect("a number")).sum::<u64>();
+        assert!(below > 0 && shown == below, "{shown}, {below}");
         assert!(data["command"].as_str().is_some_and(|command| command.contains("--from FROM --to TO")));
         assert!(rows.iter().all(|row| row[0].as_u64() < data["bins"].as_u64()));
     }
