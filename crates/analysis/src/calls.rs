@@ -5,13 +5,14 @@
 //! or a flash operation within it. Calls on pipes and sockets have none, and are counted separately. A call's file is that of its
 //! first file event. `calls_unseen` keeps long calls that touch no storage.
 
+use crate::calls_commits::Commits;
 use crate::calls_refused::{Refused, no_room};
 use crate::calls_sums::{Key, MAX_GROUPS, Sums};
 use crate::calls_unseen::{MIN_LONG_NS, Unseen};
-use crate::kernel_threads::is_worker;
+use crate::kernel_threads::{home, is_worker};
 use crate::{Analysis, Lookup, LossCount, Named, clip, split_task_label, task_label};
 use flashscope_trace::{
-    BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileNames, FileStep, TaskId, TimeNs,
+    BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileNames, FileStep, Layer, TaskId, TimeNs,
 };
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -269,6 +270,7 @@ pub struct Calls<L> {
     listed: Vec<Listed>,
     without_storage: u64,
     unseen: Unseen,
+    commits: Commits,
     not_of_device: u64,
     not_of_device_syncs: u64,
     asynchronous: HashMap<(String, String), u64>,
@@ -301,6 +303,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             listed: Vec::new(),
             without_storage: 0,
             unseen: Unseen::default(),
+            commits: Commits::default(),
             not_of_device: 0,
             not_of_device_syncs: 0,
             asynchronous: HashMap::new(),
@@ -363,12 +366,18 @@ impl<L: Lookup<Name: Named>> Calls<L> {
                 self.touch(tid, None, None);
             }
             BlockAction::Queue if !self.open.is_empty() => {
-                let name = (self.lookup)(tid, time);
-                if name.as_ref().is_some_and(|name| is_worker(name.name())) {
+                let named = (self.lookup)(tid, time);
+                let name = named.as_ref().map_or("", Named::name);
+                if is_worker(name) {
                     self.unseen.queued(block, time);
+                } else if self.is_of_device && home(name) == Some(Layer::FileSystem) {
+                    self.commits.queued(block, time);
                 }
             }
-            BlockAction::Complete => self.unseen.completed(block, time),
+            BlockAction::Complete => {
+                self.unseen.completed(block, time);
+                self.commits.completed(block, time);
+            }
             _ => {}
         }
     }
@@ -412,7 +421,8 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             return;
         }
         // The kernel cannot filter calls by the device of a file: an event within the call has to show the device.
-        if !open.touched && self.is_of_device {
+        let waits = || is_sync(&open.name) && self.commits.is_awaited(&open.name, open.begin, time.0);
+        if !open.touched && self.is_of_device && !waits() {
             self.not_of_device += 1;
             self.not_of_device_syncs += u64::from(is_sync(&open.name));
             return;

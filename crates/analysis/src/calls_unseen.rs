@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// Shorter calls do not count as waits, nanoseconds.
 pub const MIN_LONG_NS: u64 = 1_000_000;
 /// Longest time from the completion of a bio to the return of its call, nanoseconds: the interrupt, and the wait for a processor.
-const MAX_RETURN_NS: u64 = 1_000_000;
+pub const MAX_RETURN_NS: u64 = 1_000_000;
 /// With this chance or more that another worker's bio completes right before the call's end, it is no evidence, per cent.
 const MAX_CHANCE_PERCENT: u64 = 50;
 /// Most bios of workers in flight, and most completed ones that are kept.

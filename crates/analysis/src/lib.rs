@@ -5,6 +5,7 @@ pub mod bounded;
 pub mod cache;
 mod call_path;
 pub mod calls;
+mod calls_commits;
 mod calls_refused;
 mod calls_sums;
 mod calls_unseen;

@@ -1,0 +1,103 @@
+//! Commits that a sync waits for: `fsync` of a directory, or of a file whose data is written, may queue no bio itself.
+//!
+//! Input: bios of the file system's own threads, and completions. A sync counts as one of the recorded device if such a bio was queued
+//! within the call, and it, or a flush of its device after it, completed right before the call's end. No event links the two. `sync`
+//! goes on to other file systems, so it may end later.
+
+use crate::bounded::{BoundedMap, Full};
+use crate::calls_unseen::MAX_RETURN_NS;
+use flashscope_trace::{BlockEvent, Device, TimeNs};
+
+/// Most bios of journals in flight.
+const MAX_UNDER_WAY: usize = 1 << 10;
+
+#[derive(Clone, Copy)]
+struct Done {
+    device: Device,
+    queued: u64,
+    completed: u64,
+}
+
+pub(crate) struct Commits {
+    /// When they were queued, by device and sector.
+    under_way: BoundedMap<(Device, u64), u64>,
+    last: Option<Done>,
+}
+
+impl Default for Commits {
+    fn default() -> Commits {
+        Commits { under_way: BoundedMap::new(MAX_UNDER_WAY, Full::ForgetOldest), last: None }
+    }
+}
+
+impl Commits {
+    /// A journal's thread queued a bio.
+    pub fn queued(&mut self, block: &BlockEvent, time: TimeNs) {
+        self.under_way.insert((block.device, block.sector), time.0);
+    }
+
+    pub fn completed(&mut self, block: &BlockEvent, time: TimeNs) {
+        if let Some(queued) = self.under_way.remove(&(block.device, block.sector)) {
+            self.last = Some(Done { device: block.device, queued, completed: time.0 });
+        } else if block.bytes == 0
+            && let Some(last) = self.last.as_mut().filter(|last| last.device == block.device)
+        {
+            // The flush after the commit's record.
+            last.completed = time.0;
+        }
+    }
+
+    /// Whether a call that syncs waited for a commit.
+    pub fn is_awaited(&self, call: &str, begin: u64, end: u64) -> bool {
+        let near = |last: &Done| last.completed <= end && (call == "sync" || end - last.completed <= MAX_RETURN_NS);
+        self.last.as_ref().is_some_and(|last| last.queued >= begin && near(last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Analysis as _;
+    use crate::calls::Calls;
+    use crate::testing::{block, call, event};
+    use flashscope_trace::BlockAction::{Complete, Queue};
+    use flashscope_trace::{BlockAction, Device, EventKind, TaskId};
+
+    const MS: u64 = 1_000_000;
+
+    /// `fsync` of a directory: the journal's thread writes the commit, and a flush follows.
+    #[test]
+    fn a_sync_that_waits_for_a_commit_is_one_of_the_device() {
+        let bio = |action: BlockAction, sector, bytes| {
+            EventKind::Block(block(action, Device::new(7, 0), "WFS", sector, bytes))
+        };
+        let events = [
+            (MS, 7, call("sys_enter_fsync", None)),
+            (MS, 8, call("sys_enter_fsync", None)),
+            (MS, 10, call("sys_enter_openat", None)),
+            (MS, 13, call("sys_enter_sync", None)),
+            (2 * MS, 9, bio(Queue, 800, 1024)),
+            (3 * MS, 0, bio(Complete, 800, 1024)),
+            // It begins after the commit.
+            (4 * MS, 11, call("sys_enter_fsync", None)),
+            (8 * MS, 0, bio(Complete, 0, 0)),
+            (8 * MS + MS / 2, 7, call("sys_exit_fsync", Some(0))),
+            (8 * MS + MS / 2, 10, call("sys_exit_openat", Some(3))),
+            (8 * MS + MS / 2, 11, call("sys_exit_fsync", Some(0))),
+            (10 * MS, 12, call("sys_enter_sync", None)),
+            (12 * MS, 12, call("sys_exit_sync", Some(0))),
+            // They end long after: `fsync` is of another device.
+            (12 * MS, 8, call("sys_exit_fsync", Some(0))),
+            (12 * MS, 13, call("sys_exit_sync", Some(0))),
+        ];
+        let of = |journal: &'static str| {
+            let mut calls = Calls::new(|tid, _| Some(if tid == TaskId(9) { journal } else { "sync" })).of_device(true);
+            events.iter().for_each(|(time, tid, kind)| calls.event(&event(*time, *tid, kind.clone())));
+            let found = calls.finish();
+            let times: Vec<_> = found.by_process.iter().map(|group| (group.name.clone(), group.total_ns)).collect();
+            (times, found.not_of_device, found.not_of_device_syncs)
+        };
+        let waited = [("sync (13)".to_owned(), 11 * MS), ("sync (7)".to_owned(), 7 * MS + MS / 2)];
+        assert_eq!(of("jbd2/loop0-8"), (waited.into(), Some(4), Some(3)));
+        assert_eq!(of("dd"), (Vec::new(), Some(6), Some(5)));
+    }
+}
