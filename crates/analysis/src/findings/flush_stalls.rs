@@ -3,7 +3,8 @@
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::calls::is_sync;
 use crate::units::{counted, duration};
-use crate::{Evidence, OWN_RECORDING};
+use crate::{Evidence, OWN_RECORDING, task_name};
+use std::collections::BTreeMap;
 
 const MIN_FLUSHES: u64 = 5;
 /// A flush that takes less is no stall, nanoseconds.
@@ -64,18 +65,22 @@ pub(super) fn is_by_syncs(seen: &Seen<'_>) -> bool {
     seen.calls.total(is_sync).0.saturating_mul(FLUSHES_OF_SYNC) >= flushes
 }
 
-/// The process with most time in calls that sync.
+/// The process with most time in calls that sync, or those of one name, as where a script starts one for each.
 fn most_syncs(seen: &Seen<'_>) -> Option<String> {
     let syncs =
         seen.calls.by_process.iter().filter(|group| is_sync(&group.call) && !group.name.starts_with(OWN_RECORDING));
-    let most = syncs.max_by_key(|group| group.total_ns)?;
-    Some(format!(
-        " Most time in syncs has {}: {} in {} of {}().",
-        most.name,
-        duration(most.total_ns),
-        counted(most.ns.n, "call"),
-        most.call
-    ))
+    let mut programs: BTreeMap<(&str, &str), (u64, u64, Vec<&str>)> = BTreeMap::new();
+    for group in syncs {
+        let (ns, n, names) = programs.entry((task_name(&group.name), &group.call)).or_default();
+        (*ns, *n) = (ns.saturating_add(group.total_ns), n.saturating_add(group.ns.n));
+        names.push(&group.name);
+    }
+    let ((name, call), (ns, n, names)) = programs.into_iter().max_by_key(|(_, (ns, ..))| *ns)?;
+    let (have, who) = match names[..] {
+        [one] => ("has", one.to_owned()),
+        _ => ("have", seen.storage.tasks_called(name, &names)),
+    };
+    Some(format!(" Most time in syncs {have} {who}: {} in {} of {call}().", duration(ns), counted(n, "call")))
 }
 
 #[cfg(test)]
@@ -110,6 +115,19 @@ mod tests {
         work.call("read", "player (9)", 4, 900_000_000, 0);
         let cause = only(find(&work.seen())).cause;
         assert!(cause.ends_with("Most time in syncs has log (8): 300.00 ms in 4 calls of fdatasync()."), "{cause}");
+    }
+
+    /// A script that starts `sync` for each file.
+    #[test]
+    fn processes_of_one_name_are_told_together() {
+        let mut work = work(100, 5_000_000);
+        work.call("fsync", "db (7)", 1, 200_000_000, 0);
+        (20..60).for_each(|tid| work.call("sync", &format!("sync ({tid})"), 1, 10_000_000, 0));
+        let cause = only(find(&work.seen())).cause;
+        assert!(
+            cause.ends_with("Most time in syncs have 40 tasks called sync: 400.00 ms in 40 calls of sync()."),
+            "{cause}"
+        );
     }
 
     #[test]

@@ -75,6 +75,17 @@ fn line(call: &str) -> String {
     }
 }
 
+/// The same in a script that starts sync(1), whose options choose the call.
+pub(super) fn of_script(call: &str) -> Step {
+    let command = match call {
+        "sync" => "sync",
+        "syncfs" => "sync -f FILE",
+        "fdatasync" => "sync -d FILE",
+        _ => "sync FILE",
+    };
+    Step::Code { line: format!("records=$((records + 1)); [ $((records % {TOGETHER})) -ne 0 ] || {command}") }
+}
+
 /// For a file that grows with each record: its size is metadata, and goes through the journal.
 pub(super) fn data_alone(journal_percent: f64) -> Remedy {
     Remedy {

@@ -3,7 +3,8 @@
 use super::behind_another::{GREEDY, moved};
 use super::databases::{Syncs, commit_log, rollback_journal, write_ahead_log};
 use super::fsync_advice::{
-    Synced, calls_of, data_alone, is_of_a_range, less_often, listed, of_dpkg, of_lower_priority, one_file_alone,
+    Synced, calls_of, data_alone, is_of_a_range, less_often, listed, of_dpkg, of_lower_priority, of_script,
+    one_file_alone,
 };
 use super::{
     Finding, MAX_NAMED, MIN_SPAN_PERCENT, Measure, MeasureUnit, Rule, Seen, Weight, measure, percent, small_files,
@@ -139,7 +140,11 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     if is_renamed && task_name(names[0]) == DPKG {
         advice.extend(of_dpkg(whole, n - whole));
     } else if !is_of_sqlite {
-        advice.push(less_often(call, &of_what.gain_of(&syncs, process), of_what, || directory_of_files(seen)));
+        let mut less = less_often(call, &of_what.gain_of(&syncs, process), of_what, || directory_of_files(seen));
+        if of_what == Synced::Records && task_name(names[0]) == "sync" {
+            less.steps = vec![of_script(call)];
+        }
+        advice.push(less);
     }
     if call == "sync" {
         advice.push(one_file_alone());
@@ -467,6 +472,8 @@ mod tests {
                 found.iter().all(|one| one.what
                     == "40 tasks called sync spend 400.00 ms in all, within 1.00 s, in 40 calls of sync().")
             );
+            let line = "records=$((records + 1)); [ $((records % 10)) -ne 0 ] || sync";
+            assert!(found.iter().all(|one| one.advice[0].steps == [Step::Code { line: line.into() }]), "{found:?}");
         }
         // Of programs of several names none is a script's.
         let mut work = Work::new(1_000_000_000);
