@@ -59,10 +59,11 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
         let (begin, end) = self.span.unwrap_or((0, 0));
         let mut calls = self.calls.finish();
         name_calls(&mut calls, &inputs.names().0);
+        let usage = self.usage.finish();
         OfTrace {
-            storage: StorageFacts { processes: processes(inputs, &calls), ..storage(inputs) },
+            storage: StorageFacts { processes: processes(inputs, &calls, &usage), ..storage(inputs) },
             calls,
-            usage: self.usage.finish(),
+            usage,
             is_of_process: self.is_of_process,
             span_ns: end.saturating_sub(begin),
         }
@@ -126,10 +127,11 @@ impl OfTrace {
     }
 }
 
-/// For threads with calls: their last known processes.
-fn processes(inputs: &Inputs, calls: &CallsFound) -> BTreeMap<TaskId, ProcessId> {
-    let threads = calls.by_process.iter().filter_map(|group| split_task_label(&group.name));
-    threads.filter_map(|(_, tid, _)| Some((tid, inputs.process(0, tid, TimeNs::MAX)?.pid))).collect()
+/// For threads with calls, and those that read: their last known processes.
+fn processes(inputs: &Inputs, calls: &CallsFound, usage: &UsageFound) -> BTreeMap<TaskId, ProcessId> {
+    let callers = calls.by_process.iter().filter_map(|group| split_task_label(&group.name)).map(|(_, tid, _)| tid);
+    let threads = callers.chain(usage.readers.iter().map(|reader| reader.tid));
+    threads.filter_map(|tid| Some((tid, inputs.process(0, tid, TimeNs::MAX)?.pid))).collect()
 }
 
 /// Mounts and devices of the first machine.

@@ -87,9 +87,23 @@ pub(super) fn in_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) ->
     (moved > 0 && asked.saturating_mul(2) >= moved && !submits).then(|| mine().map(|group| group.total_ns).total())
 }
 
+/// Whether others, as workers of the kernel or a `sync`, write most of what it changed: then it waits within its calls alone.
+fn is_written_by_others(found: &BlockFound, owner: &str) -> bool {
+    let one = found.originators.originators.iter().find(|one| one.is_called(owner));
+    one.is_some_and(|one| {
+        let others = one.carriers.iter().filter(|carried| carried.carrier != owner);
+        let carried: u64 = others.map(|carried| carried.written_bytes).total();
+        carried.saturating_mul(2) > one.read_bytes.saturating_add(one.written_bytes)
+    })
+}
+
 /// The longest that a thread can have waited for most of what it reads or writes: the recorded time without its calls that wait for the
 /// other direction.
 fn without_other_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) -> u64 {
+    if !seen.calls.is_empty() && seen.block.is_some_and(|found| is_written_by_others(found, owner)) {
+        let mine = seen.calls.by_process.iter().filter(|group| group.name == owner);
+        return mine.map(|group| group.total_ns).total();
+    }
     let submits = seen.calls.asynchronous.iter().any(|one| one.name == owner);
     if thread(owner).is_none() || submits {
         return seen.span_ns;
@@ -388,6 +402,25 @@ mod tests {
         // Who syncs all that others wrote waits for that.
         work.call("syncfs", "player (7)", 1, 700_000_000, 0);
         assert!(find(&work.seen()).is_empty());
+    }
+
+    /// A script appends lines, and workers write them: only `sync` waits for that.
+    #[test]
+    fn who_leaves_its_data_to_workers_waits_in_its_calls_alone() {
+        use crate::block::CarriedBytes;
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let of = |carrier: &str, written_bytes| CarriedBytes { carrier: carrier.into(), read_bytes: 0, written_bytes };
+        let player = &mut work.block().originators.originators[0];
+        (player.read_bytes, player.written_bytes) = (0, 400 << 10);
+        player.carriers = vec![of("player (7)", 100 << 10), of("kworker/u8:1 (5)", 300 << 10)];
+        // Without calls nothing says so.
+        assert_eq!(only(find(&work.seen())).lost_ns, 400_000_000.into());
+        work.call("openat", "player (7)", 40, 2_000_000, 0);
+        assert!(find(&work.seen()).is_empty());
+        work.call("write", "player (7)", 40, 200_000_000, 80);
+        assert_eq!(only(find(&work.seen())).lost_ns, 202_000_000.into());
+        work.block().originators.originators[0].carriers.swap_remove(1);
+        assert_eq!(only(find(&work.seen())).lost_ns, 400_000_000.into());
     }
 
     #[test]

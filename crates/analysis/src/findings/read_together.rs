@@ -71,6 +71,10 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     if readers.len() < 2 || most >= least.saturating_mul(GREEDY) {
         return None;
     }
+    // A program that reads with several threads means to: together they have more requests under way than one.
+    if seen.storage.are_threads_of_one(&readers.iter().map(|one| one.load.owner.as_str()).collect::<Vec<_>>()) {
+        return None;
+    }
     let n = readers.len() as u64;
     let sum = |of: fn(&Reader<'_>) -> u64| readers.iter().map(of).fold(0, u64::saturating_add);
     let bios = sum(|one| one.load.bios).max(1);
@@ -192,6 +196,16 @@ mod tests {
         let gain = finding.advice[0].gain.known().expect("a range");
         assert_eq!((gain.least_percent, gain.most_percent.round()), (0.0, 50.0));
         assert!(super::super::behind_another::find(&work().seen()).is_empty(), "no second finding");
+    }
+
+    #[test]
+    fn threads_of_one_process_read_together_on_purpose() {
+        use flashscope_trace::ProcessId;
+        let mut work = work();
+        work.storage.processes = [(TaskId(7), ProcessId(6)), (TaskId(8), ProcessId(8))].into();
+        assert!(only(find(&work.seen())).what.starts_with("cat (7) and cat (8) read from 8:0"));
+        work.storage.processes.insert(TaskId(8), ProcessId(6));
+        assert!(find(&work.seen()).is_empty());
     }
 
     /// Its queue holds nobody up: what the device took longer is known, since one went on alone.

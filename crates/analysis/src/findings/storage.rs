@@ -79,7 +79,7 @@ pub struct StorageFacts {
     pub cpu_wait_permille: Option<u64>,
     /// `None`: the recording does not have it.
     pub dirty_limit: Option<DirtyLimit>,
-    /// The process of each thread with calls, as far as the trace shows it.
+    /// The process of each thread that calls or reads, as far as the trace shows it.
     pub processes: BTreeMap<TaskId, ProcessId>,
 }
 
