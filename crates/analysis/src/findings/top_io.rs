@@ -1,9 +1,9 @@
 //! The largest readers and writers: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
-use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
+use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, IN_PIECES, Originator, OwnerKind};
 use crate::total::Total as _;
-use crate::units::{counted, size};
+use crate::units::{counted, grouped, size};
 use crate::{Evidence, OWN_RECORDING, task_name};
 use flashscope_trace::{FileId, TaskId};
 use std::collections::HashMap;
@@ -23,6 +23,10 @@ const MOST_UNKNOWN_PERCENT: f64 = 25.0;
 /// A write returns once its data is in memory; the kernel writes it up to half a minute later (vm.dirty_expire_centisecs).
 const UNSEEN: &str = "No event here says who changed those pages: that was before the recording began, or through a mapping. The \
                       kernel writes pages up to 30 s after their change: record for longer than that.";
+
+/// More pieces than are followed ([`crate::bounded::MOST_PIECES`]).
+const MANY_PIECES: &str =
+    "The pages of these writes lie in so many pieces that flashscope does not follow who changed each of them.";
 
 /// Its compressed and checked pages are handed on to workers, in bios that no bracket of an inode encloses.
 const OF_BTRFS: &str = "btrfs hands changed pages to workers of the kernel, and no event says whose they are. Who brings pages into the \
@@ -140,9 +144,25 @@ fn source_of(verb: &str) -> &'static str {
 fn why_unknown(seen: &Seen<'_>, found: &BlockFound, verb: &str) -> String {
     match (verb, found.originators.written_unknown_bytes.why()) {
         ("writes", None) if is_on_btrfs(seen) => OF_BTRFS.to_owned(),
-        ("writes", None) => UNSEEN.to_owned(),
+        ("writes", None) => unseen(found),
         ("writes", Some(why)) => format!("Who changes pages is not in this trace: {}.", why.missing),
         _ => String::new(),
+    }
+}
+
+/// Pages that nobody is known of: changed without an event here, or not followed because they are too many, or in too many pieces.
+fn unseen(found: &BlockFound) -> String {
+    let unknown = || found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
+    let pieces = unknown().filter(|one| one.name == IN_PIECES).map(|one| one.written_bytes).total();
+    if pieces.saturating_mul(2) >= unknown().map(|one| one.written_bytes).total() {
+        return MANY_PIECES.to_owned();
+    }
+    match found.originators.pages_given_up {
+        0 => UNSEEN.to_owned(),
+        pages => format!(
+            "{} changed pages are too many, or in too many pieces, to be followed. Of others: {UNSEEN}",
+            grouped(pages)
+        ),
     }
 }
 
@@ -310,6 +330,27 @@ mod tests {
         work.block().originators.written_unknown_bytes = Evidence::unknown("it has no writeback events", "");
         let finding = find(&work.seen()).remove(0);
         assert!(finding.cause.starts_with("Who changes pages is not in this trace: it has no writeback events."));
+    }
+
+    #[test]
+    fn pages_that_are_not_followed_were_changed_in_the_recording() {
+        let mut work = Work::new(1_000_000);
+        work.owner("cat", OwnerKind::Task, 0, 4096);
+        work.owner(IN_PIECES, OwnerKind::Unknown, 0, 50 << 20);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 40 << 20);
+        work.block().originators.pages_given_up = 12_800;
+        let cause = find(&work.seen()).remove(0).cause;
+        assert!(
+            cause.starts_with("The pages of these writes lie in so many pieces") && !cause.contains("began"),
+            "{cause}"
+        );
+        // Most is a worker's, and some pages were too many.
+        work.owner("kworker/u8:2", OwnerKind::Unknown, 0, 40 << 20);
+        let cause = find(&work.seen()).remove(0).cause;
+        assert!(
+            cause.starts_with("12,800 changed pages are too many") && cause.contains("before the recording began"),
+            "{cause}"
+        );
     }
 
     /// Its files have a number that no disk has: the disk is found by the mount's source.

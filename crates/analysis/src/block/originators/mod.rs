@@ -46,6 +46,8 @@ const MAX_PAIRS: usize = 1 << 16;
 const MAX_RECENT: usize = 1 << 16;
 /// Thread numbers from here on stand for owners that are no task.
 const NOBODY: TaskId = TaskId(u32::MAX - 2);
+/// Whose pages lie in more pieces of one bio than are followed.
+pub const IN_PIECES: &str = "(in too many pieces)";
 /// Stands for the carriers beyond [`MAX_PAIRS`].
 const OTHER_CARRIERS: u32 = u32::MAX;
 
@@ -547,7 +549,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             at = at.saturating_add(bytes.max(1));
             if by_owner.pieces > MOST_PIECES && at < end {
                 self.found.pages_given_up += (end - at).div_ceil(self.sizes.page());
-                by_owner.add(self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown), end - at);
+                by_owner.add(self.id(NOBODY, IN_PIECES, OwnerKind::Unknown), end - at);
                 break;
             }
         }
@@ -593,7 +595,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             forgotten = forgotten.saturating_add(if dirty.written { 0 } else { pages.end - pages.start });
         });
         if reached < pages.end {
-            let owner = self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown);
+            let owner = self.id(NOBODY, IN_PIECES, OwnerKind::Unknown);
             by_owner.add(owner, of(&(reached..pages.end)));
         }
         let given_up = &mut self.found.pages_given_up;
