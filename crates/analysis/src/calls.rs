@@ -497,7 +497,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             open.file = open.file.or(file);
             let read = is(FileStep::Read).map_or(0, FileEvent::bytes_read);
             open.read_bytes = open.read_bytes.saturating_add(read);
-            if let Some(write) = is(FileStep::Write) {
+            if let Some(write) = event.filter(|event| event.step.writes()) {
                 open.writes(write);
             }
         }
@@ -520,7 +520,7 @@ impl<L: Lookup<Name: Named>> Analysis for Calls<L> {
                         self.faults.insert(tid, open);
                     }
                 }
-                if matches!(file.step, FileStep::Write | FileStep::Dirtied) && self.open.contains_key(&tid) {
+                if (file.step.writes() || file.step == FileStep::Dirtied) && self.open.contains_key(&tid) {
                     self.refused.writes(tid, file.device);
                 }
                 if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {

@@ -235,7 +235,16 @@ struct Bytes {
     read: u64,
     cached: u64,
     written: u64,
+    /// Of the pages that the file system prepared for writes.
+    begun: u64,
     dirtied: u64,
+}
+
+impl Bytes {
+    /// A write may be shown twice: whole by a probe, and page by page by its file system.
+    fn written(&self) -> u64 {
+        self.written.max(self.begun)
+    }
 }
 
 /// Counts the files that each owner uses.
@@ -266,7 +275,9 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
     pub fn event(&mut self, event: &Event) {
         let EventKind::File(file) = &event.kind else { return };
         let Some(device) = file.device else { return };
-        if !matches!(file.step, FileStep::Read | FileStep::Cached | FileStep::Write | FileStep::Dirtied) {
+        if matches!(file.step, FileStep::Fault | FileStep::Mapped | FileStep::Uncached | FileStep::Extent)
+            || matches!(file.step, FileStep::WritebackBegin | FileStep::WritebackEnd)
+        {
             return;
         }
         let who = match (self.lookup)(event.tid, event.time) {
@@ -281,6 +292,7 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
             FileStep::Read => read(&mut used.read),
             FileStep::Cached => add(&mut used.cached),
             FileStep::Write => add(&mut used.written),
+            FileStep::WriteBegin => add(&mut used.begun),
             _ => add(&mut used.dirtied),
         }
     }
@@ -310,15 +322,17 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
             sum.read = sum.read.saturating_add(bytes.read);
             sum.cached = sum.cached.saturating_add(bytes.cached);
             sum.written = sum.written.saturating_add(bytes.written);
+            sum.begun = sum.begun.saturating_add(bytes.begun);
             sum.dirtied = sum.dirtied.saturating_add(bytes.dirtied);
-            if bytes.written > 0 {
+            if bytes.written() > 0 {
                 shows_writes.insert((device, inode, turn));
             }
         }
         let mut all: Vec<FileUse> = by_who
             .into_iter()
             .map(|((device, inode, turn, who), bytes)| {
-                let written = if shows_writes.contains(&(device, inode, turn)) { bytes.written } else { bytes.dirtied };
+                let written =
+                    if shows_writes.contains(&(device, inode, turn)) { bytes.written() } else { bytes.dirtied };
                 let name = self.files.of_turn(device, inode, turn);
                 let path = name.and_then(FileName::display);
                 let what = if path.is_none() { named.own_data(device, inode) } else { None };
@@ -460,6 +474,24 @@ mod tests {
         let found = uses.finish(&DeviceNames::of_facts(&facts));
         let rows: Vec<_> = found.files.iter().map(|f| (f.path.as_deref(), f.written_bytes.expect("bytes"))).collect();
         assert_eq!(rows, [(Some("/b"), 20), (Some("/a (deleted)"), 10)]);
+    }
+
+    /// `dd bs=64k count=2` to ext4 where the kernel has probes: each write is shown whole, and page by page. Without probes it is shown page
+    /// by page.
+    #[test]
+    fn a_write_that_two_events_show_counts_once() {
+        let names = FileNames::default();
+        let written = |probes: bool| {
+            let mut uses = FileUses::new(|_, _| Some("dd"), &names, CacheShown::ALL);
+            for _ in 0..2 {
+                if probes {
+                    uses.event(&event(TaskId(1), FileStep::Write, 12, 65536));
+                }
+                (0..16).for_each(|_| uses.event(&event(TaskId(1), FileStep::WriteBegin, 12, 4096)));
+            }
+            uses.finish(&DeviceNames::default()).files[0].written_bytes
+        };
+        assert_eq!((written(true), written(false)), (Some(131_072), Some(131_072)));
     }
 
     #[test]

@@ -483,7 +483,7 @@ impl Analysis for Usage {
                     }
                 }
                 FileStep::Uncached => self.drops.left(event.tid, file.bytes),
-                FileStep::Write => {
+                FileStep::Write | FileStep::WriteBegin => {
                     if let Some(device) = file.device {
                         *self.writes.entry(device).or_default() += 1;
                     }

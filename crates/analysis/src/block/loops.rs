@@ -191,7 +191,7 @@ impl Loops {
         tid: TaskId,
         time: TimeNs,
     ) -> Option<u32> {
-        if self.all.is_empty() || !matches!(file.step, FileStep::Write | FileStep::Dirtied) {
+        if self.all.is_empty() || !(file.step.writes() || file.step == FileStep::Dirtied) {
             return None;
         }
         let of = self.of_file(file.file())?;

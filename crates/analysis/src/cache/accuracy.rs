@@ -321,7 +321,7 @@ impl Accuracy {
                 let key = self.named(key);
                 self.files.entry(key).or_default().mapped = true;
             }
-            FileStep::Write => {
+            FileStep::Write | FileStep::WriteBegin => {
                 self.writing.insert(tid, key);
                 self.brought_last.remove(&tid);
                 self.touch(key, pages);

@@ -247,16 +247,16 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
     fn file(&mut self, event: &FileEvent, tid: TaskId, time: TimeNs) {
         let file = event.file();
         match event.step {
-            FileStep::Write | FileStep::Dirtied => {
+            FileStep::Write | FileStep::WriteBegin | FileStep::Dirtied => {
                 let task = self.task(tid, time);
-                let bytes = if event.step == FileStep::Write { event.bytes } else { 0 };
-                self.writes_seen |= event.step == FileStep::Write;
+                let bytes = if event.step.writes() { event.bytes } else { 0 };
+                self.writes_seen |= event.step.writes();
                 self.tasks[task].1.wrote(event.device, bytes);
                 // A page that a write makes dirty was already counted at the write, which names its device.
                 if event.device.is_some() || self.by_inode(event.inode).is_none() {
                     self.dirtied(file, task, bytes);
                 }
-                if event.step == FileStep::Write {
+                if event.step.writes() {
                     self.does(tid, Some(Doing { file, writeback: false }));
                     self.wrote.insert(tid, file);
                 }

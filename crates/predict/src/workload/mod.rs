@@ -432,7 +432,7 @@ impl Collector {
                     self.begin(event, call, file, offset, 0, true);
                 }
             }
-            FileStep::Write if bytes > 0 => {
+            FileStep::Write | FileStep::WriteBegin if bytes > 0 => {
                 self.over(event.tid, None, None);
                 if self.writing.len() >= self.most.0 && !self.writing.contains_key(&event.tid) {
                     self.workload.forgotten += self.writing.len() as u64;

@@ -38,6 +38,13 @@ impl FileEvent {
     }
 }
 
+impl FileStep {
+    /// A write or a part of one.
+    pub fn writes(self) -> bool {
+        matches!(self, FileStep::Write | FileStep::WriteBegin)
+    }
+}
+
 macro_rules! steps {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal; )*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +68,8 @@ steps! {
     Mapped = "mapped";
     /// A task is about to copy bytes into the page cache.
     Write = "write";
+    /// A file system prepares a page for such a copy: a part of a write, which [`FileStep::Write`] may show whole.
+    WriteBegin = "write_begin";
     /// A clean page became dirty.
     Dirtied = "dirtied";
     /// Pages entered the page cache.
@@ -118,7 +127,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         ("writeback", "writeback_single_inode") => (FileStep::WritebackEnd, false),
         ("ext4", "ext4_writepages") => (FileStep::WritebackBegin, false),
         ("ext4", "ext4_writepages_result") => (FileStep::WritebackEnd, false),
-        ("ext4", "ext4_write_begin" | "ext4_da_write_begin") => (FileStep::Write, false),
+        ("ext4", "ext4_write_begin" | "ext4_da_write_begin") => (FileStep::WriteBegin, false),
         (
             "ext4",
             "ext4_es_insert_extent"
@@ -127,7 +136,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
             | "ext4_ext_map_blocks_exit"
             | "ext4_ind_map_blocks_exit",
         ) => (FileStep::Extent, false),
-        ("f2fs", "f2fs_write_begin") => (FileStep::Write, false),
+        ("f2fs", "f2fs_write_begin") => (FileStep::WriteBegin, false),
         // f2fs allocates a page's block when it submits the page.
         ("f2fs", "f2fs_map_blocks" | "f2fs_submit_page_write" | "f2fs_submit_folio_write") => (FileStep::Extent, false),
         ("f2fs", "f2fs_submit_page_bio" | "f2fs_submit_folio_bio") => (FileStep::Extent, false),

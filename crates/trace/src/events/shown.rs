@@ -31,7 +31,9 @@ impl CacheShown {
                 (Some(FileStep::Read), _) | (_, "mm_filemap_get_pages") => shown.reads = true,
                 (Some(FileStep::Fault), _) | (_, "mm_filemap_fault") => shown.faults = true,
                 (Some(FileStep::Uncached), _) => shown.departures = true,
-                (Some(FileStep::Write | FileStep::Dirtied), _) => (shown.writes, shown.written_files) = (true, true),
+                (Some(FileStep::Write | FileStep::WriteBegin | FileStep::Dirtied), _) => {
+                    (shown.writes, shown.written_files) = (true, true)
+                }
                 (_, "sys_enter_write" | "sys_enter_pwrite64") => shown.writes = true,
                 _ => {}
             }

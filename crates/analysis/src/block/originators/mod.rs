@@ -343,7 +343,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
     pub fn file(&mut self, event: &FileEvent, tid: TaskId, time: TimeNs) {
         let Some(device) = event.device else { return };
         match event.step {
-            FileStep::Write | FileStep::Dirtied => {
+            FileStep::Write | FileStep::WriteBegin | FileStep::Dirtied => {
                 let (owner, carrier) = self.task(tid, time);
                 let mmap = event.step == FileStep::Dirtied;
                 // A kernel thread dirties pages only of its own metadata.
