@@ -13,33 +13,33 @@ use serde::{Deserialize, Serialize};
 /// Version of [`FlashReport`]'s fields; raised when the meaning of one changes.
 pub const FLASH_REPORT_SCHEMA: u32 = 2;
 
-/// A report on one trace. It has no time and no path of the host.
+/// The report on one trace. It contains no time and no path of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FlashReport {
     pub schema: u32,
-    /// What the reader calls the trace: its file name, without folders.
+    /// The file name of the trace, without folders.
     pub title: String,
     pub system: SystemFacts,
     pub chips: Vec<ChipShape>,
-    /// How long each chip lasts if it goes on like this; where an endurance was stated and blocks were erased.
+    /// Remaining life of each chip at this rate of erases; empty without a stated endurance or without an erase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub life: Vec<Life>,
     pub probes: Vec<ProbeFacts>,
-    /// Chips whose error correction had something to do, or that have bad blocks.
+    /// Chips with bit errors (corrected or not) or bad blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<Health>,
-    /// All losses are listed, zero ones too.
+    /// All kinds of losses, also those that are zero.
     pub losses: Vec<LossCount>,
-    /// What read-ahead brought in; where the trace has file reads and the page cache's events.
+    /// Accuracy of read-ahead; absent if the trace has no file reads or no page cache events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readahead: Option<crate::Evidence<crate::cache::AccuracyFindings>>,
-    /// Names of devices and files; empty where the recording has none.
+    /// Names of devices and files; empty if the recording has none.
     #[serde(default, skip_serializing_if = "crate::NamesFound::is_empty")]
     pub names: crate::NamesFound,
-    /// What it answers, what matters most first.
+    /// Findings, the most important first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,
-    /// How long calls took; empty where the trace has none.
+    /// Durations of system calls; empty if the trace has none.
     #[serde(default)]
     pub calls: crate::calls::CallsFound,
     #[serde(flatten)]

@@ -114,26 +114,28 @@ pub struct NamedDevice {
     pub beneath: Vec<String>,
 }
 
-/// What one application, process or thread did with a file.
+/// I/O of one application, process or thread on one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileUse {
-    /// Empty where the trace does not name it.
+    /// Its name; empty if the trace does not name it.
     pub who: String,
+    /// Device of the file's file system, `MAJOR:MINOR`.
     pub device: String,
     pub inode: u64,
-    /// With what became of it: `/data/a (deleted)`.
+    /// The path. If the file is gone, it says so: `/data/a (deleted)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What it is instead: `metadata of vda (ext4, /)`.
+    /// What it is, if not a file: `metadata of vda (ext4, /)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
     /// Why there is no path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<String>,
-    /// `None` where the trace does not show reads of files; `written_bytes`: where it does not show writes.
+    /// Bytes that it read; `None` if the trace does not show reads of files.
     pub read_bytes: Option<u64>,
-    /// Came into the page cache.
+    /// Bytes that came into the page cache.
     pub cached_bytes: u64,
+    /// Bytes that it wrote; `None` if the trace does not show writes of files.
     pub written_bytes: Option<u64>,
 }
 

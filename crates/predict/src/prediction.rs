@@ -13,26 +13,29 @@ use crate::queue::{QueueCost, Requested};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::validated::ErrorBar;
 
-/// One setting.
+/// The prediction for one setting.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
+    /// Read-ahead window, KiB.
     pub readahead_kib: u64,
-    /// All files were read with `POSIX_FADV_RANDOM`.
+    /// All files are read with `POSIX_FADV_RANDOM`.
     pub random: bool,
     #[serde(flatten)]
     pub options: FilesystemOptions,
-    /// What bulk reads did.
+    /// Bulk reads of UBIFS.
     pub bulk: BulkReads,
+    /// Pages of all files.
     pub tally: Tally,
+    /// Bytes that were read ahead and that nothing used.
     pub wasted_bytes: u64,
-    /// `None` where the trace has no flash reads to fit them.
+    /// Page reads of raw NAND; `None` if the trace has no flash reads to fit them.
     pub flash_reads: Option<f64>,
-    /// Requests to the block queue; `None` where the trace has none, or flash is read by the reader itself.
+    /// Requests to the block queue; `None` if the trace has none, or if the reader itself reads the flash.
     pub queue: Option<Requested>,
-    /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
-    /// the requests that this setting makes.
+    /// Time in which at least one task is in a read, a fault or advice that brings pages in. `None` if the trace has nothing to fit it,
+    /// or none of the requests that this setting makes.
     pub time_ns: Option<f64>,
-    /// Energy by a power profile; `None` without a profile, or where it does not know such work.
+    /// Energy by a power profile; `None` without a profile, or if the profile does not know such work.
     pub energy_uj: Option<f64>,
     #[serde(serialize_with = "list")]
     #[schemars(with = "Vec<OfFile>")]
@@ -62,21 +65,24 @@ fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S:
     to.collect_seq(map.iter().map(|(file, tally)| One { file, tally }))
 }
 
-/// What the recording itself shows.
+/// Figures of the recording itself.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Recorded {
+    /// Pages that came into the page cache.
     pub pages: u64,
-    /// Of raw NAND.
+    /// Page reads of raw NAND.
     pub flash_reads: Evidence<u64>,
-    /// In which any task was in a read, a fault or advice with a known end.
+    /// Time in which at least one task was in a read, a fault or advice with a known end.
     pub time_ns: Evidence<u64>,
+    /// Calls with a known end.
     pub timed_calls: u64,
-    /// Of mapped files.
+    /// Page faults of mapped files.
     pub faults: Evidence<u64>,
-    /// In which calls could not go on because others ran: not in `time_ns`.
+    /// Time in which calls waited for the CPU because other tasks ran; not part of `time_ns`.
     pub cpu_wait_ns: Evidence<u64>,
-    /// The setting whose prediction is nearest to the pages that came, and that prediction.
+    /// The setting whose predicted pages are nearest to the recorded ones, KiB.
     pub fits_readahead_kib: u64,
+    /// Pages predicted for that setting.
     pub predicted_pages: u64,
     /// No other of the settings tried explains the pages as well.
     pub fits_alone: bool,

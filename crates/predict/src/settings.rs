@@ -12,18 +12,22 @@ pub const PREDICTION_SCHEMA: u32 = 4;
 /// Windows that are compared with a recording to find the one it was made with, KiB.
 pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// What one setting brings in.
+/// Pages that one setting brings into the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
+    /// Calls that read.
     pub calls: u64,
+    /// Pages that a call, a fault or advice asked for.
     pub pages_requested: u64,
+    /// Pages that read-ahead added.
     pub pages_ahead: u64,
-    /// Of those ahead, the ones that nothing used, whether they were evicted or are there still.
+    /// Pages of `pages_ahead` that nothing used: evicted ones, and those still in the page cache.
     pub pages_unused: u64,
-    /// Pages that calls of `read()` brought in: what their time is made of.
+    /// Pages that calls of `read()` brought in. Their time depends on these.
     pub pages_in_calls: u64,
-    /// `None` where the trace has no event that shows faults of mapped files.
+    /// Page faults of mapped files; `None` if the trace has no event that shows them.
     pub faults: Option<u64>,
+    /// Pages that these faults brought in; `None` as in `faults`.
     pub pages_in_faults: Option<u64>,
     /// Pages that `readahead()` and advice requested.
     pub pages_in_advice: u64,

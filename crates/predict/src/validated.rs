@@ -8,29 +8,30 @@ use serde::{Deserialize, Serialize};
 /// file system, predicted from recordings at another window.
 const VALIDATED: &str = include_str!("validated.json");
 
-/// What predictions were off by on a board.
+/// Errors of predictions, measured on a board.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorBar {
     pub kernel: String,
     pub filesystem: String,
-    /// With another recording that shows how the files lie.
+    /// Another recording shows the layout of the files.
     #[serde(default)]
     pub layout: bool,
-    /// From a recording of another mount option, or of blocks of another size; without what was mapped, whose touches leave no event.
+    /// Predicted from a recording with another mount option or another block size. Mapped files are left out: uses of their mapped pages
+    /// leave no event.
     #[serde(default)]
     pub other_options: bool,
-    /// Behind a block queue: what is called flash reads are its requests.
+    /// Behind a block queue. `flash_worst_percent` is then of its requests.
     #[serde(default)]
     pub queue: bool,
-    /// Of tasks whose calls of one file overlap: their order under another window is not known.
+    /// Calls of several tasks overlap on one file. Their order under another window is unknown.
     #[serde(default)]
     pub overlap: bool,
-    /// Cells that were predicted in time.
+    /// Comparisons whose time was predicted.
     pub cells: u64,
     pub flash_worst_percent: f64,
     pub time_median_percent: f64,
     pub time_worst_percent: f64,
-    /// It is of the very kernel and file system.
+    /// Measured with the same kernel and file system as the recording.
     #[serde(default)]
     pub exact: bool,
 }

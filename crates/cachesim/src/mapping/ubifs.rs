@@ -108,20 +108,21 @@ impl NodeRuns {
     }
 }
 
-/// What bulk reads did.
+/// Bulk reads of UBIFS, and what they read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct BulkReads {
     pub reads: u64,
     /// Data nodes that they read from flash.
     pub nodes: u64,
-    /// Pages that they filled: fewer where pages were there, or locked.
+    /// Pages that they filled. These are fewer if some pages were cached already, or locked.
     pub pages: u64,
-    /// Pages of flash that they read, by how the nodes lie.
+    /// Flash pages that they read, from the places of the nodes.
     pub flash_reads: u64,
-    /// Of those, the ones of which they wanted a part: the first and the last of each.
+    /// Flash pages of `flash_reads` that were needed only in part: the first and last page of each bulk read.
     pub flash_reads_in_part: u64,
-    /// Pages whose nodes were read alone from places that are known, and pages of flash that those took.
+    /// Pages whose nodes were read one by one, from known places.
     pub alone: u64,
+    /// Flash pages that these reads took.
     pub flash_reads_alone: u64,
 }
 

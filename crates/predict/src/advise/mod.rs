@@ -45,31 +45,35 @@ impl Change {
 pub struct Advice {
     #[serde(flatten)]
     pub change: Change,
-    /// Pages that read-ahead brings in now and that nothing uses, of the files that it is about.
+    /// Pages that read-ahead brings in now and that nothing uses, of the files that the change affects.
     pub unused_pages_now: u64,
+    /// Pages that come into the page cache now.
     pub pages_now: u64,
-    /// Of `pages_now`: those that came with faults of mapped files. A use of one that is mapped already leaves no event.
-    /// `None` where the trace does not show faults.
+    /// Pages of `pages_now` that came with faults of mapped files. Later uses of a mapped page leave no event.
+    /// `None` if the trace does not show faults.
     pub pages_in_faults_now: Option<u64>,
+    /// Pages that come into the page cache after the change.
     pub pages_then: u64,
-    /// `None` where the trace has no cost to fit: the gain is in pages alone then.
+    /// Time in reads now. `None` if the trace has no cost to fit; the gain is then in pages.
     pub time_now_ns: Option<f64>,
+    /// Time in reads after the change; `None` as in `time_now_ns`.
     pub time_then_ns: Option<f64>,
-    /// `None` where the trace has no reads of flash to fit.
+    /// Flash reads now; `None` if the trace has no flash reads to fit.
     pub flash_reads_now: Option<f64>,
+    /// Flash reads after the change; `None` as in `flash_reads_now`.
     pub flash_reads_then: Option<f64>,
-    /// Bulk reads of UBIFS.
+    /// Bulk reads of UBIFS now.
     pub bulk_now: BulkReads,
+    /// Bulk reads of UBIFS after the change.
     pub bulk_then: BulkReads,
-    /// Of time in reads, else of pages; of larger squashfs blocks, whose pages are as many: of blocks.
+    /// Gain in time in reads, or in pages if the time is unknown. For larger squashfs blocks, whose pages stay the same: in blocks.
     pub gain_percent: f64,
-    /// Between what the gain in time is, as far as predictions were off where they were validated, in any order of overlapping calls,
-    /// and whatever was touched of the pages that faults brought in around theirs: those that are mapped leave no event. `None` where
-    /// the gain is no time, or times of such a change were not validated.
+    /// Range of the gain in time, from least to most. It covers the errors found in validation, any order of overlapping calls, and uses
+    /// of mapped pages, which leave no event. `None` if the gain is not in time, or if times of such a change were not validated.
     pub gain_between_percent: Option<[f64; 2]>,
-    /// The file that wastes most.
+    /// The file with most unused pages.
     pub file: Option<FileId>,
-    /// The task that brings in most of what goes unused; by pages brought ahead.
+    /// The task with most pages read ahead.
     pub task: Option<TaskId>,
 }
 

@@ -11,20 +11,21 @@ use crate::prediction::Recorded;
 use crate::prediction::Row;
 use crate::workload::Workload;
 
+/// A request that the kernel did not carry out, or not as it was meant, without an error.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "case")]
 pub enum Silent {
     /// `POSIX_FADV_WILLNEED`, `readahead()` or `MADV_WILLNEED` with read-ahead at 0 read nothing and succeeded.
     WillNeedReadNothing { calls: u64, pages_asked: u64, file: FileId },
-    /// They requested more than a window, and got a window.
+    /// These calls requested more than a window, and the kernel read one window.
     WillNeedCut { calls: u64, longest_pages: u64, window_pages: u64, file: FileId },
     /// Files that were open before the knob was changed keep their window.
     OldWindow { knob: String, knob_kib: u64, pages_as_kib: u64, pages: u64 },
-    /// One knob for all that is mounted from MTD: where else it works.
+    /// One knob applies to all that is mounted from MTD: these mounts and devices.
     SharedKnob { knob: String, mounts: Vec<String>, devices: u64 },
-    /// The reader brings the pages ahead in itself, and waits for them.
+    /// The reader itself reads the pages ahead, and waits for them.
     InTheReader { pages_ahead: u64, pages: u64, ahead_ns: Option<f64>, time_ns: Option<f64> },
-    /// UBIFS with `bulk_read` and a window: each page of it reads up to 32 nodes and keeps one.
+    /// UBIFS with `bulk_read` and a read-ahead window: each page of the window reads up to 32 nodes and keeps one.
     BulkReadInWindows { nodes: u64, pages: u64 },
 }
 

@@ -26,7 +26,7 @@ pub use processor::ProcessorCost;
 pub use replay::Replay;
 pub use watch::QueueReader;
 
-/// What a request costs, and what the processor's part of a call does.
+/// Device time of a request, and processor time of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct QueueCost {
     pub device: DeviceCost,

@@ -3,26 +3,30 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The processor's part of a call, by what happens in it; least squares without negative parts.
+/// Processor time of a call, by step. Fitted by least squares without negative parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessorCost {
+    /// For each call.
     pub call_ns: f64,
-    /// A page that is made room for.
+    /// For each page that is added to the page cache.
     pub added_ns: f64,
+    /// For each bio.
     pub bio_ns: f64,
-    /// A page that is put into a bio.
+    /// For each page that is put into a bio.
     pub bio_page_ns: f64,
-    /// To sleep and be woken.
+    /// For each wait: going to sleep and waking up.
     pub wait_ns: f64,
-    /// A page that is given to the reader.
+    /// For each page that the reader gets.
     pub page_ns: f64,
-    /// A page of a bio that was issued: what the driver does before it lets the reader go on, beside the device.
+    /// For each page of an issued bio: work of the driver before the reader continues, in parallel with the device.
     pub driver_page_ns: f64,
-    /// A page and a bio that the device is done with.
+    /// For each page of a completed bio.
     pub done_page_ns: f64,
+    /// For each completed bio.
     pub done_ns: f64,
+    /// Calls that were fitted.
     pub calls: u64,
-    /// Root of the mean square, in per cent of the mean.
+    /// Root mean square of the residuals, in percent of the mean.
     pub residual_percent: f64,
 }
 
