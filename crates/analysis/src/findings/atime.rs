@@ -1,4 +1,4 @@
-//! Times of last access that are written where programs only read.
+//! Access times that are written although programs only read.
 
 use super::{Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
 use crate::block::{BlockFound, FURTHER_FILES};
@@ -15,7 +15,7 @@ const MIN_READ_PERCENT: f64 = 2.0;
 const MIN_SPAN_PERCENT: f64 = 1.0;
 /// The least that the mount option brings, percent of what is written: of more than the rest are the contents of files.
 const LEAST_PERCENT: f64 = 80.0;
-/// File systems that write times of access by default.
+/// File systems that write access times by default.
 const KINDS: [&str; 6] = ["ext2", "ext3", "ext4", "f2fs", "xfs", "btrfs"];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -25,7 +25,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether a program changed anything that the trace cannot place: then what was written may be its.
+/// Whether a program changed something that the trace cannot assign to a device. Then the writes may come from that.
 fn changed_elsewhere(seen: &Seen<'_>) -> bool {
     let changes = |call: &str| {
         [
@@ -74,7 +74,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         return None;
     }
     let found = seen.block?;
-    // Initialisation writes beside it.
+    // Initialisation of the file system also writes.
     if found.originators.originators.iter().any(|one| one.name.contains("lazy init") && one.written_bytes > 0) {
         return None;
     }

@@ -37,7 +37,7 @@ fn cost(finding: &Finding) -> u64 {
     finding.lost_ns.known().copied().unwrap_or(0)
 }
 
-/// Whether one of the devices lies on the other: a wait in one is a part of the wait in the other.
+/// Whether one device lies on the other. A wait in one is then part of the wait in the other.
 fn are_stacked(found: &BlockFound, one: &str, other: &str) -> bool {
     let lies = |upper: &str, lower: &str| {
         found.stack.iter().any(|level| level.upper == upper && level.lower.split(", ").any(|leg| leg == lower))
@@ -63,7 +63,7 @@ pub(super) fn price(load: &OwnerLoad) -> u64 {
     load.mean_behind_ns.saturating_add(excess).saturating_mul(load.bios)
 }
 
-/// Bytes read and written for an owner; what it has the device trim is written, too.
+/// Bytes read and written for an owner; discarded bytes count as written.
 pub(super) fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
     let all = seen.block.map_or(&[][..], |block| &block.originators.originators);
     all.iter()
@@ -71,7 +71,7 @@ pub(super) fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
         .map_or((0, 0), |one| (one.read_bytes, one.written_bytes.saturating_add(one.covered_bytes)))
 }
 
-/// Whether most of what it asks the device for is to free what no file uses.
+/// Whether most of its requests are discards of blocks that no file uses.
 fn trims(found: &BlockFound, owner: &str) -> bool {
     let one = found.originators.originators.iter().find(|one| one.is_called(owner));
     one.is_some_and(|one| one.covered_bytes > one.read_bytes.saturating_add(one.written_bytes))
@@ -114,7 +114,7 @@ fn without_other_calls(seen: &Seen<'_>, owner: &str, read: u64, written: u64) ->
 }
 
 fn later_trim(seen: &Seen<'_>, culprit: &str, device: &str, gain: Evidence<Gain>) -> (String, Remedy) {
-    // A worker frees what files had that were removed, where a mount option has it do so.
+    // With a mount option, a kernel worker discards the blocks of removed files.
     let mount = seen.storage.mounts_of(device).find(|mount| mount.has("discard"));
     if let Some(mount) = mount.filter(|_| is_worker(culprit)) {
         let cause = format!(
@@ -132,7 +132,7 @@ fn later_trim(seen: &Seen<'_>, culprit: &str, device: &str, gain: Evidence<Gain>
     (format!("{culprit} trims the device (frees unused blocks), and other I/O waits meanwhile."), remedy)
 }
 
-/// Behind whom most of the wait is spent.
+/// The owner behind which most of the wait is spent.
 pub(super) fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
     let waited = |w: &&WaitBehind| w.victim == load.owner && w.device == load.device;
     let mut culprits: Vec<(&str, u64)> = Vec::new();

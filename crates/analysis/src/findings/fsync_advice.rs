@@ -1,4 +1,4 @@
-//! What is advised to a program that syncs too often (`fsync_storm`).
+//! Advice for a program that syncs too often (`fsync_storm`).
 
 use super::behind_another::{less_for_worker, lower_priority};
 use super::databases::SYNC_COST;
@@ -7,7 +7,7 @@ use crate::Evidence;
 use crate::calls::CallGroup;
 use crate::kernel_threads::is_worker;
 
-/// The advice: one call in place of so many.
+/// The advice: one call in place of this many.
 const TOGETHER: u64 = 10;
 /// The same of ten files with an inode and a block each: 4.03 on ext4, for 500 files that were each synced with their directory. What more
 /// it may be elsewhere is our choice.
@@ -36,13 +36,13 @@ pub(super) fn listed(names: &[&str]) -> String {
     }
 }
 
-/// What the calls are for.
+/// Purpose of the calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Synced {
     Records,
-    /// It renames a new file over the old one after each call, as programs do that install packages.
+    /// After each call it renames a new file over the old one, as package installers do.
     Renamed,
-    /// It writes many small files, and syncs each.
+    /// It writes many small files and syncs each of them.
     Files,
     /// A script starts a process for each file.
     FilesOfScript,
@@ -58,7 +58,7 @@ impl Synced {
             names.push("syncfs");
         }
         match self {
-            // The syncs are another program's then.
+            // Then another program makes the syncs.
             Synced::FilesOfScript => format!("time in {} of all that the script starts", listed(&names)),
             _ => format!("time in {} of {process}", listed(&names)),
         }

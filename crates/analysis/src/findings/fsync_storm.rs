@@ -17,23 +17,23 @@ use crate::{OWN_RECORDING, task_name};
 use flashscope_trace::FileId;
 use std::collections::BTreeMap;
 
-/// Fewer calls are no storm: a program that saves a document syncs a handful of times.
+/// Least number of calls. A program that saves a document syncs a handful of times.
 const MIN_CALLS: u64 = 20;
-/// So many processes of one name that sync are one script's.
+/// Least number of processes of one name that are taken as one script's.
 const MIN_PROCESSES: usize = 5;
-/// What is written between two calls: from so much on, each call has its own work to do. Programs are advised to gather as much.
+/// From this many bytes written between two calls on, each call has work of its own. Programs are advised to gather as much.
 const ENOUGH_BYTES_A_CALL: u64 = 64 << 10;
-/// From this share of all calls on, a statement about all calls holds for these, percent.
+/// From this share of all calls on, a statement about all calls also holds for these, percent.
 const MOST_OF_ALL_PERCENT: f64 = 90.0;
-/// Of calls on one file, so many have to show it, percent.
+/// Least share of the calls that have to show the file, percent.
 const MOST_KNOWN_PERCENT: f64 = 75.0;
-/// From this part of what the process's own bios take on others are why they are slow, percent.
+/// If others cause at least this share of the time of the process's own bios, they are named as the reason, percent.
 const MOST_BEHIND_PERCENT: f64 = 50.0;
-/// And so much of the time in its syncs.
+/// They also have to cause this share of the time in its syncs, percent.
 const MIN_BEHIND_PERCENT: f64 = 20.0;
-/// A file that is synced more often is no file that is written once.
+/// Most syncs of a file that is written once.
 const SYNCS_A_FILE: u64 = 2;
-/// Of the files that are synced more often, so many are looked up, whether they are directories.
+/// Most files with more syncs for which a directory is looked up.
 const MAX_LOOKED_UP: usize = 8;
 
 const FLUSHES: &str = "flushes of the device";
@@ -53,13 +53,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     by_name.iter().flat_map(|(name, all)| of_name(seen, name, all)).collect()
 }
 
-/// One finding for all of a name where they are threads of one process, where they sync one file or databases, as a server's processes do,
-/// where they are five that each sync files of their own, or are many, as where a script starts one for each of its syncs; else one for
-/// each.
+/// One finding for all tasks of a name in these cases: they are threads of one process; they sync one file or databases, as processes of a
+/// server do; five of them sync files of their own; or a script starts one for each sync. Otherwise each has a finding of its own.
 fn of_name(seen: &Seen<'_>, name: &str, all: &[&str]) -> Vec<Finding> {
     let together = || of_processes(seen, &seen.storage.tasks_called(name, all), all);
     let syncs: Syncs = syncs_of(seen, all).map(Syncs::of).sum();
-    // One that has nearly all of the calls is told alone.
+    // A process with nearly all of the calls has a finding of its own.
     let most = all.iter().map(|one| syncs_of(seen, &[*one]).map(Syncs::of).sum::<Syncs>().n).max().unwrap_or(0);
     let are_many = percent(most, syncs.n) < MOST_OF_ALL_PERCENT;
     let are_of_databases =
@@ -104,7 +103,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         return None;
     }
     let named = names_of(&syncs);
-    // The call to make more seldom: what is written back ahead of an fsync() by sync_file_range() is no sync of its own.
+    // The call to make less often. sync_file_range() before an fsync() only starts the writes; it is no sync of its own.
     let call = &syncs.iter().find(|group| !is_of_a_range(&group.call)).unwrap_or(&syncs[0]).call;
     let wrote = each.map_or(String::new(), |bytes| format!(", one for each {} written", size(bytes)));
     let mut evidence = vec![
@@ -132,7 +131,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         Synced::Records
     };
     let all = Syncs { n, ns };
-    // The log of a database is not the program's to sync: its transactions are.
+    // The program does not sync the log of a database itself. It decides how many transactions it makes.
     let mut advice = write_ahead_log(seen, all, &of);
     let is_renamed = of_what == Synced::Renamed;
     advice.splice(0..0, rollback_journal(seen, all, is_renamed, &of));
@@ -163,7 +162,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         what: format!(
             "{process} {} in {} calls of {named}{}{wrote}.",
             match names.len() > 1 {
-                // Beside one another: together it may be more than what was recorded.
+                // They run in parallel, so the sum may be longer than the recording.
                 true => format!("spend {} in all, within {},", duration(ns), duration(seen.span_ns)),
                 false => format!("spends {} of {}", duration(ns), duration(seen.span_ns)),
             },
@@ -189,7 +188,7 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     })
 }
 
-/// The calls by name, each once, those that take most time first: "fsync() and sync_file_range()".
+/// Names of the calls, each once, the longest total time first: "fsync() and sync_file_range()".
 fn names_of(syncs: &[&CallGroup]) -> String {
     listed(&calls_of(syncs))
 }
@@ -204,8 +203,8 @@ fn synced_files<'a>(seen: &Seen<'a>) -> impl Iterator<Item = (FileId, &'a CallGr
     groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
 }
 
-/// Whether nearly each of so many calls is of a file of its own, or of the directory of such a file. Calls of a process are not recorded by
-/// file: it is known where nearly all files are like that, or where the calls of all others are too few for these files.
+/// Whether nearly all of these calls have a file of their own, or sync the directory of such a file. The trace does not say which process
+/// synced which file. So it is known only if nearly all files are like that, or if other processes have too few calls for these files.
 fn have_own_files(seen: &Seen<'_>, n: u64) -> bool {
     let of_files = synced_files(seen).filter(|(_, group)| group.ns.n <= SYNCS_A_FILE);
     let files: u64 = of_files.map(|(_, group)| group.ns.n).sum();
@@ -228,14 +227,14 @@ fn directory_of_files(seen: &Seen<'_>) -> String {
     directory.filter(|path| !path.is_empty()).unwrap_or("DIRECTORY").to_owned()
 }
 
-/// The file of most of these calls, where it has a path, and whether it is a directory. Calls of a process are not recorded by file: it is
-/// known only where nobody else syncs nearly as much.
+/// The file of most of these calls, if it has a path, and whether it is a directory. The trace does not say which process synced which
+/// file. So it is known only if no other process syncs nearly as much.
 fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> {
     let all = seen.calls.by_process.iter().filter(|group| is_sync(&group.call)).map(|group| group.total_ns).total();
     let synced = || seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
     let most = synced().max_by_key(|group| group.ns.n)?;
     let file = FileId::parse(&most.name)?;
-    // A call that finds its data written already, by another thread's call, shows no file.
+    // A call shows no file if another thread's call has already written its data.
     let known = synced().map(|group| group.ns.n).total();
     let is_it = percent(ns, all) > MOST_OF_ALL_PERCENT
         && percent(most.ns.n, known) > MOST_OF_ALL_PERCENT
@@ -243,12 +242,12 @@ fn synced_file<'a>(seen: &Seen<'a>, n: u64, ns: u64) -> Option<(&'a str, bool)> 
     is_it.then(|| Some((most.path.as_deref()?, seen.storage.file_names.is_directory(file)))).flatten()
 }
 
-/// What the calls waited for, as the cause says it, and the journal's part of it, percent. Where all calls are not nearly this process's
-/// nothing is known of its own.
+/// What the calls waited for, as text for the cause, and the share of the journal, percent. Unknown if other processes have more than a
+/// few of the calls.
 fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (String, f64) {
     let mut waited = String::new();
     let mut journal_percent = 0.0;
-    // What all calls waited for is what this process waited for where the others hardly count.
+    // If the others hardly count, the waits of all calls are those of this process.
     if let Some(syncs) = seen.block.map(|block| &block.syncs)
         && percent(ns, syncs.durations.mean.saturating_mul(syncs.durations.n)) > MOST_OF_ALL_PERCENT
         && let (Some(&data), Some(&journal), Some(&rest)) =
@@ -258,7 +257,7 @@ fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (
         journal_percent = percent(journal, all);
         let parts =
             [(data_of(call), Some(data)), ("the journal", Some(journal)), (FLUSHES, syncs.flush_ns.known().copied())];
-        // A device that writes through its cache has no flushes, and no word is said of them.
+        // A device that writes through its cache has no flushes. Then the text does not mention them.
         let there = parts.iter().filter(|(what, part)| *what != FLUSHES || *part != Some(0));
         for (what, part) in there.filter_map(|(what, part)| Some((what, (*part)?))) {
             let source = "block:block_bio_queue, block_rq_complete within the calls";
@@ -282,7 +281,7 @@ fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (
     (waited, journal_percent)
 }
 
-/// What a call writes.
+/// The data that a call writes.
 fn data_of(call: &str) -> &'static str {
     match call {
         "sync" => "the data of all programs",
@@ -291,8 +290,8 @@ fn data_of(call: &str) -> &'static str {
     }
 }
 
-/// Behind whom most of what this process's own bios take is spent, and how much of it, percent. Nobody where that is little of the time
-/// in its syncs: they wait for flushes and the journal then.
+/// The program behind which this process's own bios wait most, and its share of their time, percent. `None` if that is little of the time
+/// in its syncs, which then wait for flushes and the journal.
 fn behind_others<'a>(seen: &Seen<'a>, process: &str, syncs_ns: u64) -> Option<(&'a str, f64)> {
     let found = &seen.block?.interference;
     let load =
@@ -303,12 +302,12 @@ fn behind_others<'a>(seen: &Seen<'a>, process: &str, syncs_ns: u64) -> Option<(&
     if part < MOST_BEHIND_PERCENT || percent(behind.saturating_mul(load.bios), syncs_ns) < MIN_BEHIND_PERCENT {
         return None;
     }
-    // A program of which the trace has bios: a journal is what the syncs themselves cause.
+    // Only a program with bios in the trace. The syncs themselves cause the I/O of the journal.
     let is_program = |name: &str| {
         let mut all = seen.block.iter().flat_map(|block| &block.originators.originators);
         all.any(|one| one.kind == OwnerKind::Task && one.is_called(name)) && !name.starts_with(OWN_RECORDING)
     };
-    // Of peers that write as much, each holds the others up, and no order helps all of them.
+    // Peers that write as much delay each other. No priority helps all of them.
     let bytes = |name: &str| {
         let (read, written) = moved(seen, name);
         read.saturating_add(written)

@@ -26,7 +26,7 @@ struct Reader<'a> {
     load: &'a OwnerLoad,
     group: &'a Group,
     behind_ns: u64,
-    /// No longer than its calls.
+    /// At most the time of its calls.
     waits_ns: u64,
 }
 
@@ -67,7 +67,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     readers.retain(|one| culprit(found, one.load).is_none_or(|other| names.contains(&other)));
     let bytes = |one: &Reader<'_>| moved(seen, &one.load.owner).0;
     let (least, most) = (readers.iter().map(bytes).min()?, readers.iter().map(bytes).max()?);
-    // One that reads much more is greedy, which is another finding.
+    // A program that reads much more is reported by another finding.
     if readers.len() < 2 || most >= least.saturating_mul(GREEDY) {
         return None;
     }

@@ -11,13 +11,13 @@ use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::Device;
 use std::collections::BTreeMap;
 
-/// Fewer pages are not worth a knob: 1 MiB.
+/// Least number of pages, 1 MiB. For fewer no setting is worth changing.
 const MIN_PAGES: u64 = 256;
-/// Below this part of what is read ahead, percent.
+/// Least share of the pages read ahead that are unused, percent.
 const MIN_PERCENT: f64 = 50.0;
 /// A file is read in order with so many reads that begin where the one before ended, percent.
 const IN_ORDER_PERCENT: f64 = 80.0;
-/// Fewer faults show no habit.
+/// Least number of faults that show a pattern.
 const MIN_FAULTS: u64 = 8;
 /// From so many faults on that nearly all jump, the default window is too large, if it brings so many pages around each.
 const MIN_JUMPS: u64 = 200;
@@ -159,7 +159,7 @@ fn without_device(seen: &Seen<'_>, device: &str, brought: &Brought) -> u64 {
     brought.ahead.saturating_add(brought.requested).saturating_sub(one.read_bytes.div_ceil(PAGE_BYTES))
 }
 
-/// Begins of many files.
+/// Reads of the beginning of many files.
 fn of_many(found: &AccuracyFindings, all: &Brought, files: u64) -> String {
     let most = found.tasks.iter().max_by_key(|task| task.pages.ahead_wasted());
     let most = most.filter(|task| task.pages.ahead_wasted() * 2 > all.ahead_wasted());
@@ -195,7 +195,7 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     Some(of_faults(seen, file, &around))
 }
 
-/// Faults of one file, and the knob of its disk.
+/// Faults of one file, and the read-ahead setting of its disk.
 struct Around<'a> {
     faults: FileFaults,
     disk: &'a Disk,
@@ -224,7 +224,7 @@ impl<'a> Around<'a> {
         // Programs that start fault in a few windows of their libraries: a moment of the device.
         let cost = seen.block.map(|block| seen.cost_of(block, "reads", bytes));
         let is_short = cost.is_some_and(|cost| cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_SPAN_PERCENT));
-        // Where the trace shows what is mapped, all of it may have been used.
+        // If the trace shows what is mapped, all of it may have been used.
         let used = seen.usage.shows_mapped && percent(mapped_bytes + n * PAGE_BYTES, bytes) >= MAX_DENSE_PERCENT;
         let told = (is_large || jumps) && !is_short && !used && percent(bytes, extent_bytes) < MAX_DENSE_PERCENT;
         told.then_some(Around { faults, disk, kib, is_large })

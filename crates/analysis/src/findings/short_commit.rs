@@ -8,9 +8,9 @@ use crate::units::{duration, grouped, size};
 
 /// `JBD2_DEFAULT_MAX_COMMIT_AGE` (include/linux/jbd2.h), seconds.
 pub(super) const DEFAULT_S: f64 = 5.0;
-/// Fewer commits show no rhythm.
+/// Least number of commits that show an interval.
 const MIN_COMMITS: u64 = 3;
-/// Below this part of all written bytes the journal does not matter, percent.
+/// Least share of the journal in all written bytes, percent.
 const MIN_PERCENT: f64 = 10.0;
 /// Of the commits that the option explains, at least so much of their bytes goes with them: blocks that are journalled only once
 /// are so under any interval.
@@ -20,7 +20,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     seen.storage.mounts.iter().filter_map(|mount| of_mount(seen, mount)).collect()
 }
 
-/// Syncs that may be of this device: all but those that are known to be of another.
+/// Syncs that may concern this device: all except those known to concern another.
 pub(super) fn syncs(seen: &Seen<'_>, device: &str) -> u64 {
     let head = format!("{device} inode ");
     let elsewhere = seen.calls.by_file.iter().filter(|group| is_sync(&group.call) && !group.name.starts_with(&head));
@@ -38,7 +38,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     let owner = found.originators.originators.iter().find(|one| one.name.contains(&thread))?;
     let journal = groups(found, GroupBy::Owner).find(|group| group.name.contains(&thread))?;
     let commits = seen.usage.commits.get(&owner.tid).copied().unwrap_or(0);
-    // Syncs commit too: then the interval is not the cause.
+    // Syncs also commit the journal. Then the interval is not the cause.
     if commits < MIN_COMMITS || syncs(seen, &mount.device) * 2 >= commits {
         return None;
     }
@@ -46,7 +46,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     if percent(journal.bytes, written) < MIN_PERCENT {
         return None;
     }
-    // They come at this interval, and not at the default's.
+    // The commits come at this interval, not at the default one.
     let span_s = seen.span_ns as f64 / 1e9;
     if commits as f64 * (seconds + DEFAULT_S) / 2.0 < span_s {
         return None;

@@ -11,11 +11,11 @@ use crate::{Evidence, task_name};
 use flashscope_trace::FileId;
 use std::collections::BTreeMap;
 
-/// Fewer files cost little, however small they are.
+/// Least number of files. Fewer cost little, however small they are.
 const MIN_FILES: u64 = 500;
-/// Of larger ones the data counts, and not the number.
+/// Largest size of a small file, bytes. For larger files the amount of data matters, not their number.
 const MAX_BYTES: u64 = 16 << 10;
-/// A file that is written by more calls is no small file that is written once.
+/// Most write calls for a small file that is written once.
 const CALLS_A_FILE: u64 = 4;
 /// From here on small reads are what a program waits for, times what it waits for the files that it writes.
 const MOSTLY_READS: u64 = 2;
@@ -26,7 +26,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     one(seen).into_iter().collect()
 }
 
-/// Whether most of the time that a program takes for its files is that of its own syncs, which `storm` is about.
+/// Whether a program spends most of the time for its files in its own syncs, which `storm` reports.
 pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
     let of_script = |finding: &Finding| finding.processes.first().filter(|_| finding.processes.len() > 1).cloned();
@@ -42,7 +42,7 @@ pub(super) fn are_synced(seen: &Seen<'_>, processes: &[&str], syncs: u64) -> boo
     one(seen).is_some_and(|finding| is_theirs(&finding) && !few(&finding))
 }
 
-/// Who writes most: a process, or those of one name where a script starts one for each file.
+/// The largest writer: a process, or all processes of one name if a script starts one for each file.
 struct Writer<'a> {
     processes: Vec<&'a str>,
     /// Their calls.

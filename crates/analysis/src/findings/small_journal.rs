@@ -12,9 +12,9 @@ use crate::{split_task_label, task_label};
 const MIN_COMMITS: u64 = 3;
 /// So much of it was written over that it was full, percent of its size.
 const MIN_WRITTEN_PERCENT: f64 = 150.0;
-/// What programs write to make room in it. With fewer bios they hardly wait.
+/// Least number of bios that programs write to free space in the journal. With fewer they hardly wait.
 const MIN_CHECKPOINT_BIOS: u64 = 50;
-/// Below this part of the recorded time it does not matter, percent.
+/// Least share of the recorded time, percent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
 /// So many times as often as the kernel commits without a cause.
 const MIN_TIMES: f64 = 2.0;

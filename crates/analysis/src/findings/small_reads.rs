@@ -15,7 +15,7 @@ use crate::usage::TaskReads;
 const MIN_BIOS: u64 = 100;
 /// Larger reads cost a start that hardly counts.
 const MAX_BYTES: u64 = 32 << 10;
-/// Below this part of the recorded time it is not what the program waits for, percent.
+/// Least share of the recorded time, percent. Below it the program waits mostly for something else.
 const MIN_SPAN_PERCENT: f64 = 20.0;
 /// What else a task does beside its reads, percent of its bytes.
 const MAX_OTHER_PERCENT: f64 = 10.0;
@@ -28,10 +28,10 @@ const MAX_SEQUENTIAL_PERCENT: f64 = 20.0;
 const MIN_COVERED_PERCENT: f64 = 60.0;
 /// With a file opened for each fourth read or more, it is many files that are read.
 const READS_A_FILE: u64 = 4;
-/// The advice: reads of this size.
+/// Size of reads that the advice names.
 const TOGETHER_BYTES: u64 = 64 << 10;
 
-/// How the reads lie.
+/// Positions of the reads.
 enum Lie {
     Files(u64),
     InOrder,
@@ -44,7 +44,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     // Beneath dm-crypt and other layers the same thread may do the work of its reads above.
     let is_below = |device: &str| found.stack.iter().any(|level| level.legs.iter().any(|leg| leg.device == device));
     let readers = seen.usage.readers.iter().filter(|reader| !is_below(&reader.device) && !is_search(reader));
-    // The file system put the pieces of a file here and there, not the program.
+    // The file system scattered the pieces of the file, not the program.
     let readers = readers.filter(|reader| pieces(seen, reader).is_none());
     readers.filter_map(|reader| of_reader(seen, found, reader)).collect()
 }
@@ -53,16 +53,16 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let task = found.originators.task(reader.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
-    // What it does to other devices, or writes, is in its group, too.
+    // Its group also has its writes and its I/O on other devices.
     if reader.bios < MIN_BIOS || percent(own.bytes.saturating_sub(reader.bytes), own.bytes) > MAX_OTHER_PERCENT {
         return None;
     }
     let each = reader.bytes / reader.bios;
-    // The median: a few that take long are no measure of the others.
+    // The median, because a few long reads say nothing about the others.
     let apart = percent(reader.apart(d2c.ns.p50.min(d2c.ns.mean) / 2), reader.bios - 1);
-    // Where they take longer together than the time in which they came, several are under way at once.
+    // If their sum is longer than the time in which they came, several were in flight at once.
     let beside = q2c.total_ns.saturating_sub(q2c.ns.mean) > reader.active_ns.saturating_add(reader.active_ns / 10);
-    // What others have of it is a finding of its own.
+    // The share of other programs is a finding of its own.
     let load =
         found.interference.owners.iter().find(|load| load.device == reader.device && task.is_called(&load.owner));
     let behind = load.map_or(0, |load| load.mean_behind_ns.saturating_mul(load.bios));

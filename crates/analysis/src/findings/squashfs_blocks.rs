@@ -1,4 +1,4 @@
-//! A file on squashfs that is read here and there: each page that is missing brings in all of its compressed block.
+//! A file on squashfs that is read at random: each missing page reads its whole compressed block.
 
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
@@ -7,7 +7,7 @@ use crate::calls::is_read;
 use crate::units::{duration, grouped, size};
 use flashscope_cachesim::PAGE_BYTES;
 
-/// Fewer pages are not worth another image: 1 MiB.
+/// Least number of pages, 1 MiB. For fewer a new image is not worth the effort.
 const MIN_PAGES: u64 = 256;
 /// Below this part of what comes in, percent.
 const MIN_PERCENT: f64 = 50.0;
@@ -16,9 +16,9 @@ const MIN_EACH: u64 = 16;
 const MIN_MISSING: u64 = 4;
 /// The file is read in order with so many reads that begin where the one before ended, percent.
 const IN_ORDER_PERCENT: f64 = 80.0;
-/// Below this share of the recorded time it does not matter, percent.
+/// Least share of the recorded time, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
-/// The block size that is advised, in pages.
+/// Advised block size, pages.
 const THEN_PAGES: u64 = 4;
 /// Context read-ahead brings in a few more.
 const SLACK: f64 = 0.9;
@@ -48,7 +48,7 @@ fn of_file(seen: &Seen<'_>, file: &FileBrought) -> Option<Finding> {
     if reads.is_some_and(|one| percent(one.sequential, one.reads) >= IN_ORDER_PERCENT) {
         return None;
     }
-    // Of the calls: to unpack a block takes time, too.
+    // Time of the calls, because unpacking a block also takes time.
     let label = format!("{device} inode {}", file.inode);
     let calls = seen.calls.by_file.iter().filter(|group| is_read(&group.call) && group.name == label);
     let (n, ns) = calls.fold((0u64, 0u64), |(n, ns), group| (n + group.ns.n, ns.saturating_add(group.total_ns)));

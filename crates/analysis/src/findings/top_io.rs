@@ -8,14 +8,14 @@ use crate::{Evidence, OWN_RECORDING, task_name};
 use flashscope_trace::{FileId, TaskId};
 use std::collections::HashMap;
 
-/// With less there is no "most", bytes.
+/// Least number of bytes for naming the largest reader or writer.
 const MIN_BYTES: u64 = 4096;
 /// What is read is not worth a word beside what is written, or the other way round: less than both, bytes and percent.
 const MIN_MOVED_BYTES: u64 = 1 << 20;
 const MIN_MOVED_PERCENT: f64 = 2.0;
-/// Who has a smaller share of it does not do most, percent.
+/// Least share of the largest reader or writer, percent.
 const MIN_SHARE_PERCENT: f64 = 2.0;
-/// A smaller share without a known owner changes no answer, percent.
+/// Up to this share without a known owner, the answer stays the same, percent.
 const MIN_UNKNOWN_PERCENT: f64 = 1.0;
 /// From this share on, if it is more than the first program has, nobody known comes first, percent.
 const MOST_UNKNOWN_PERCENT: f64 = 25.0;
@@ -44,7 +44,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let sum: u64 = all.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));
         let kind = |kind: OwnerKind| all.iter().copied().filter(move |one| one.kind == kind);
         let bytes = |kind_of: OwnerKind| kind(kind_of).map(of).fold(0, u64::saturating_add);
-        // Operations without data, as write zeroes, are no reads of a kernel thread.
+        // Operations without data, such as write zeroes, are no reads of a kernel thread.
         let programs = programs(kind(OwnerKind::Task), of);
         let first = programs.iter().max_by_key(|one| one.bytes).filter(|one| one.bytes >= MIN_BYTES);
         let Some(first) = first.filter(|_| sum >= MIN_MOVED_BYTES || percent(sum, in_all) >= MIN_MOVED_PERCENT) else {
@@ -53,7 +53,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let source = source_of(verb);
         let (name, verb_of) = (first.label(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
         let unknown = bytes(OwnerKind::Unknown);
-        // Then the sum holds the same bytes twice, and parts of it say nothing.
+        // Then the sum counts some bytes twice, and shares of it mean nothing.
         let is_doubled = |device: &str| !is_seen(found, device) && !is_alone(found, device);
         let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && is_doubled(&one.device));
         // What is of nobody known may be what the disk beneath does for the loop device: then it is not another one's.
@@ -102,7 +102,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         findings.push(Finding {
             rule: Rule::TopIo,
             weight: Weight::Overview,
-            // Of several that do as much as one another none does most.
+            // If several do equally much, none is named.
             processes: Vec::new(),
             what: match doubled {
                 Some(_) if mostly_unknown => format!("For whom {} were {done} is unknown.", size(unknown)),
@@ -140,7 +140,7 @@ fn source_of(verb: &str) -> &'static str {
     }
 }
 
-/// Why nobody is known of most of what is read or written.
+/// Why the owner of most of the bytes read or written is unknown.
 fn why_unknown(seen: &Seen<'_>, found: &BlockFound, verb: &str) -> String {
     match (verb, found.originators.written_unknown_bytes.why()) {
         ("writes", None) if is_on_btrfs(seen) => OF_BTRFS.to_owned(),
@@ -175,7 +175,7 @@ fn among(kernel_does_more: bool, unknown_may_do_more: bool) -> &'static str {
     }
 }
 
-/// What the recorder itself did is no workload. Where one program is shown, others have no group.
+/// The recorder's own I/O is no workload. If one program is selected, others have no group.
 fn shown<'a>(seen: &Seen<'_>, found: &'a BlockFound) -> Vec<&'a Originator> {
     let has_group = |one: &Originator| groups(found, GroupBy::Owner).any(|group| one.is_called(&group.name));
     let all = found.originators.originators.iter().filter(|one| !one.name.starts_with(OWN_RECORDING));
@@ -194,7 +194,7 @@ impl Program<'_> {
     fn label(&self) -> String {
         let Originator { tid, name, .. } = self.first;
         match self.tasks {
-            // An application has no number: 0.
+            // An application has no thread number: 0.
             1 if *tid != TaskId(0) && self.name == name && *name != format!("tid {tid}") => format!("{name} ({tid})"),
             1 => name.clone(),
             several => format!("{several} tasks named {}", self.name),
@@ -220,9 +220,9 @@ fn programs<'a>(tasks: impl Iterator<Item = &'a Originator>, of: fn(&Originator)
     programs
 }
 
-/// The file with most bytes of all tasks, and how many.
+/// The file with most bytes of all tasks, and its bytes.
 fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Option<u64>) -> Option<(String, u64)> {
-    // The group of all files that are not listed is no file.
+    // The group of all unlisted files is not a file.
     let files = groups(found, GroupBy::File).filter(|file| file.name != FURTHER_FILES);
     let files = files.filter_map(|file| Some((file, moved(file)?)));
     let (file, bytes) = files.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;

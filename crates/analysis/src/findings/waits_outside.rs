@@ -12,13 +12,13 @@ use crate::calls::{CallGroup, UnseenCalls, is_at_offset, is_read, is_sync, is_wr
 use crate::units::{duration, grouped};
 
 const MIN_CALLS: u64 = 50;
-/// Fewer calls that show no storage are no pattern.
+/// Least number of calls without storage that show a pattern.
 const MIN_UNSEEN: u64 = 5;
-/// A read from the page cache takes less, nanoseconds.
+/// A read from the page cache takes less than this, nanoseconds.
 const MIN_MEAN_NS: u64 = 1_000_000;
 /// Few calls count where each takes as long: a busy processor or a lock of a file system takes less, nanoseconds.
 const LONG_MEAN_NS: u64 = 100_000_000;
-/// Below this part of the recorded time it is not what the program waits for, percent.
+/// Least share of the recorded time, percent. Below it the program waits mostly for something else.
 const MIN_SPAN_PERCENT: f64 = 20.0;
 /// From this part of the calls on it is the wait outside that counts, percent.
 const MIN_OUTSIDE_PERCENT: f64 = 60.0;
@@ -89,7 +89,7 @@ fn is_by_workers(unseen: &UnseenCalls) -> bool {
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut all: Vec<Waits<'_>> = Vec::new();
-    // The trace must show bios: without them no call shows storage.
+    // The trace must have bios. Without them no call shows storage.
     let Some(found) = seen.block.filter(|block| groups(block, GroupBy::All).any(|group| group.bios > 0)) else {
         return Vec::new();
     };
@@ -98,7 +98,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let whole = groups(found, GroupBy::All).find_map(|group| stage(group, "Q2C")).map(|q2c| q2c.total_ns);
     let whole = whole.filter(|_| lost_events::find(seen).is_empty());
     for call in seen.calls.by_process.iter().filter(|group| is_read(&group.call)) {
-        // Calls whose bios are not in the trace say nothing: it must show those of this program.
+        // The trace must have bios of this program. Calls whose bios it lacks say nothing.
         let Some((own, q2c)) = own(&call.name).and_then(|own| Some((own, stage(own, "Q2C")?))) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
         let of = |bios_ns, is_by_workers| Waits {
@@ -169,7 +169,7 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
     let mut what = format!("{head}, and {bios}.");
     let pressure = seen.storage.cpu_wait_permille;
     let is_busy = pressure.is_some_and(|part| part >= BUSY_PERMILLE);
-    // Nobody waits as long for a processor, call after call.
+    // A wait for a processor is not as long in call after call.
     let is_long = waits.ns / waits.n.max(1) >= LONG_MEAN_NS;
     let others = if pressure.is_none() { ", a lock, or no free processor" } else { ", or a lock" };
     let mut cause = format!(
@@ -235,7 +235,7 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
     }
 }
 
-/// Storage can be no part of it: what costs time in storage stands before it.
+/// Storage is no part of this time, so findings about storage come first.
 fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>, busy_percent: f64) -> Finding {
     let source = "/proc/pressure/cpu when the recording began and ended";
     evidence.push(measure(

@@ -29,7 +29,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         (Some(q2c), Some(q2d)) if found.stages.unit == Unit::Bio => {
             evidence.push(measure("time before it (Q2D), sum", q2d.total_ns as f64, MeasureUnit::Ns, source));
             evidence.push(measure("mean Q2D", q2d.ns.mean as f64, MeasureUnit::Ns, source));
-            // Bios without an issue (of zram, or of a layer that hands them on) have no part in either.
+            // Bios without an issue (of zram, or of a layer that passes them on) count in neither.
             let issued = d2c.ns.n == q2c.ns.n;
             let whole = if issued { q2c.total_ns } else { d2c.total_ns.saturating_add(q2d.total_ns) };
             let shares = (percent(d2c.total_ns, whole), percent(q2d.total_ns, whole));
@@ -44,7 +44,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                     grouped(q2c.ns.n)
                 )
             };
-            // Bios beside one another count each: this is the most that it can be.
+            // Parallel bios are all counted, so this is an upper bound.
             // When lost bios were in flight is unknown.
             if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT && !lost_events::find(seen).is_empty() {
                 let part = seen.of_span(q2c.total_ns);
@@ -104,7 +104,7 @@ fn slow_layer(seen: &Seen<'_>, found: &BlockFound, q2d_ns: u64) -> Option<(Strin
     Some((seen.storage.device_name(&level.upper), part.min(100.0)))
 }
 
-/// The longest call that synced, where it mostly waited for bios.
+/// The longest sync call, if it mostly waited for bios.
 fn longest_sync(found: &BlockFound) -> Option<String> {
     let call = found.syncs.calls.first()?;
     let times = call.waits.known()?;
