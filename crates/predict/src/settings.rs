@@ -77,7 +77,7 @@ impl Tally {
 pub struct FilesystemOptions {
     /// UBIFS mounted with, or without, `bulk_read`.
     pub bulk_read: Option<bool>,
-    /// squashfs with blocks of so many bytes.
+    /// squashfs with blocks of this many bytes.
     pub squashfs_block: Option<u64>,
 }
 

@@ -95,7 +95,7 @@ impl Boot<'_> {
         Ok(())
     }
 
-    /// Adds a chip with partitions of so many blocks.
+    /// Adds a chip with partitions of this many blocks.
     pub fn nand(&mut self, partitions: &[u64]) -> Result<(), StudyError> {
         self.lines.extend(self.image.add_nand(self.kernel, partitions)?);
         Ok(())

@@ -128,7 +128,7 @@ impl Trace {
         }
     }
 
-    /// Opens a Flashmon log of a chip with so many pages per block. `None`: 64, as in the paper; the facts state this assumption.
+    /// Opens a Flashmon log of a chip with this many pages per block. `None`: 64, as in the paper; the facts state this assumption.
     pub fn from_flashmon(path: &Path, pages_per_block: Option<u64>) -> Result<Trace, Error> {
         let input = Input::open(path).map_err(|e| Error::io(path, "open", e))?;
         Ok(Trace::of_opened(path, flashmon::open(path, input, pages_per_block)?))

@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(figures(text), expected(&names));
     }
 
-    /// Only so many numbers, levels and bytes of a name are held, and what is not is said.
+    /// Numbers, levels and bytes of a name are limited. What exceeds a limit is reported.
     #[test]
     fn what_is_kept_is_bounded() {
         let says = |text: &str| of_json("r", text.as_bytes()).left_out.is_some();

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const MIN_PAGES: u64 = 256;
 /// Least share of the pages read ahead that are unused, percent.
 const MIN_PERCENT: f64 = 50.0;
-/// A file is read in order with so many reads that begin where the one before ended, percent.
+/// From this share of reads that begin where the one before ended, a file is read in order, percent.
 const IN_ORDER_PERCENT: f64 = 80.0;
 /// Least number of faults that show a pattern.
 const MIN_FAULTS: u64 = 8;
@@ -26,7 +26,7 @@ const MIN_AROUND_PAGES: u64 = 8;
 const MAX_DENSE_PERCENT: f64 = 90.0;
 /// A window of the default saves half or more where a fault brings in at least two of them.
 const MIN_WINDOWS: u64 = 2;
-/// From so many files on, none of which has half of the pages, the program and not a file is what they have in common.
+/// From this number of files on, the finding names the program instead of a file. None of them has half of the pages.
 const MANY_FILES: u64 = 8;
 /// Below this share of the recorded time what is brought in does not matter, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;

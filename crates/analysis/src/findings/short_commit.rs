@@ -12,8 +12,8 @@ pub(super) const DEFAULT_S: f64 = 5.0;
 const MIN_COMMITS: u64 = 3;
 /// Least share of the journal in all written bytes, percent.
 const MIN_PERCENT: f64 = 10.0;
-/// Of the commits that the option explains, at least so much of their bytes goes with them: blocks that are journalled only once
-/// are so under any interval.
+/// Least share of the bytes of the commits caused by the option that a longer interval saves. Blocks that are journalled only once are
+/// written at any interval.
 const LEAST_OF_SAVING: f64 = 0.4;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {

@@ -10,13 +10,13 @@ use crate::usage::TaskWrites;
 use crate::{split_task_label, task_label};
 
 const MIN_COMMITS: u64 = 3;
-/// So much of it was written over that it was full, percent of its size.
+/// If at least this share of the journal was written, it was full, percent of its size.
 const MIN_WRITTEN_PERCENT: f64 = 150.0;
 /// Least number of bios that programs write to free space in the journal. With fewer they hardly wait.
 const MIN_CHECKPOINT_BIOS: u64 = 50;
 /// Least share of the recorded time, percent.
 const MIN_SPAN_PERCENT: f64 = 5.0;
-/// So many times as often as the kernel commits without a cause.
+/// Commits come at least this many times as often as the kernel makes them without a cause.
 const MIN_TIMES: f64 = 2.0;
 /// A commit begins when a transaction has a quarter of the journal (fs/jbd2/journal.c, `j_max_transaction_buffers`).
 const TRANSACTIONS: u64 = 4;

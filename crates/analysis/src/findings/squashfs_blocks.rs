@@ -11,10 +11,10 @@ use flashscope_cachesim::PAGE_BYTES;
 const MIN_PAGES: u64 = 256;
 /// Below this part of what comes in, percent.
 const MIN_PERCENT: f64 = 50.0;
-/// A missing page brings in so many at least: half of a block of 128 KiB, the default of mksquashfs.
+/// Least number of pages that a missing page brings in: half of a block of 128 KiB, the default of mksquashfs.
 const MIN_EACH: u64 = 16;
 const MIN_MISSING: u64 = 4;
-/// The file is read in order with so many reads that begin where the one before ended, percent.
+/// From this share of reads that begin where the one before ended, the file is read in order, percent.
 const IN_ORDER_PERCENT: f64 = 80.0;
 /// Least share of the recorded time, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;

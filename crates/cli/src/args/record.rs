@@ -43,7 +43,7 @@ pub struct RecordArgs {
     /// copy, the stream is kept.
     #[arg(long, conflicts_with_all = ["anonymize", "anonymize_key"])]
     pub no_convert: bool,
-    /// End after so many seconds. A command continues unrecorded.
+    /// End after this many seconds. A command continues unrecorded.
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub duration: Option<u64>,
     /// Event groups: auto, flash, block, syscall, cache, layers, or SYSTEM:EVENT [default: auto: those of flash, block, syscall and
@@ -80,7 +80,7 @@ pub struct RecordArgs {
     /// Seconds to record after the trigger [default: 2].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, requires = "trigger")]
     pub after: Option<u64>,
-    /// End after so many captures [default: no end].
+    /// End after this many captures [default: no end].
     #[arg(long, value_name = "N", requires = "trigger")]
     pub captures: Option<u64>,
     /// Prepare a machine over ssh so that its next boots are recorded, from the start of init for 60 seconds (or -d). It says what it

@@ -20,7 +20,7 @@ pub struct TopArgs {
     /// Seconds between two updates; each shows the time since the last one.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 1.0)]
     pub interval: f64,
-    /// End after so many seconds.
+    /// End after this many seconds.
     #[arg(short = 'd', long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub duration: Option<f64>,
     /// Print one JSON object a line for each interval instead of a table.

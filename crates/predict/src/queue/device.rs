@@ -9,12 +9,14 @@ const MAX_DEPTH: usize = 64;
 const MOST_TIMES_LONGER: u64 = 8;
 const KIB: f64 = 1024.0;
 
-/// From the issue of a read request to its completion: so much a request, so much a KiB.
+/// Time from the issue of a read request to its completion: a part for each request, and a part for each KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceCost {
+    /// For each request.
     pub request_ns: f64,
+    /// For each KiB.
     pub kib_ns: f64,
-    /// Requests that it works on at once.
+    /// Requests that the device serves in parallel.
     pub depth: usize,
     /// Read requests that were fitted: those that had the device to themselves, unless only the others differ in length.
     pub requests: u64,

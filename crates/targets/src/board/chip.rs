@@ -169,7 +169,7 @@ impl Chip {
         u64::from(self.block_bytes()) * u64::from(self.blocks)
     }
 
-    /// nandsim's parameters for the chip with partitions of so many erase blocks (the rest of the chip becomes one more partition).
+    /// nandsim's parameters for the chip with partitions of this many erase blocks (the rest of the chip becomes one more partition).
     pub fn nandsim_params(&self, parts: &[u64]) -> Vec<String> {
         // The four separate parameters are marked obsolete but work on every kernel; `id_bytes` takes the same bytes.
         let mut params: Vec<String> = ["first", "second", "third", "fourth"]

@@ -180,7 +180,7 @@ impl ImageBuilder {
         self.module_lines(kernel, &names)
     }
 
-    /// Adds the board's chip with partitions of so many erase blocks (the rest of the chip becomes one more partition). Returns the lines
+    /// Adds the board's chip with partitions of this many erase blocks (the rest of the chip becomes one more partition). Returns the lines
     /// of the plan; `/dev/mtd0` exists after them.
     pub fn add_nand(&mut self, kernel: &Kernel, parts: &[u64]) -> Result<Vec<String>, Error> {
         let Some(nand) = self.nand.clone() else {

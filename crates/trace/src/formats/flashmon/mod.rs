@@ -186,7 +186,7 @@ const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
     \tfield:__data_loc char[] task;\toffset:24;\tsize:4;\tsigned:0;\n\n\
     print fmt: \"%s %llu %s\", REC->operation, REC->address, __get_str(task)\n";
 
-/// Opens a log of a chip with so many pages per block.
+/// Opens a log of a chip with this many pages per block.
 pub(crate) fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Opened, Error> {
     let (log, names, losses) = Log::open(path, input, pages_per_block)?;
     let mut facts = serde_json::json!({"flashmon": {}});

@@ -418,7 +418,7 @@ impl Assembler {
         }
     }
 
-    /// Reserves memory for so many bytes; fails if the limit is reached.
+    /// Reserves memory for this many bytes; fails if the limit is reached.
     fn keep(&mut self, bytes: usize) -> Result<(), Malformed> {
         if self.kept + bytes > MAX_KEPT {
             return Err(Malformed);
