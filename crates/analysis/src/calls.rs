@@ -483,6 +483,8 @@ impl<L: Lookup<Name: Named>> Calls<L> {
                 Some(_) => self.cut += 1,
                 None => self.cut += u64::from(followed(call)),
             }
+        } else if name == "jbd2_end_commit" {
+            self.commits.ended(time);
         } else if name == "file_fault_end"
             && let Some(open) = self.faults.remove(&tid)
         {

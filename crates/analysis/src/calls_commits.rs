@@ -47,6 +47,13 @@ impl Commits {
         }
     }
 
+    /// `jbd2_end_commit`: on busy processors the journal's thread goes on long after its last bio.
+    pub fn ended(&mut self, time: TimeNs) {
+        if let Some(last) = &mut self.last {
+            last.completed = time.0;
+        }
+    }
+
     /// Whether a call that syncs waited for a commit.
     pub fn is_awaited(&self, call: &str, begin: u64, end: u64) -> bool {
         let near = |last: &Done| last.completed <= end && (call == "sync" || end - last.completed <= MAX_RETURN_NS);
@@ -88,6 +95,12 @@ mod tests {
             // They end long after: `fsync` is of another device.
             (12 * MS, 8, call("sys_exit_fsync", Some(0))),
             (12 * MS, 13, call("sys_exit_sync", Some(0))),
+            // The journal's thread waits for a processor.
+            (20 * MS, 14, call("sys_enter_fsync", None)),
+            (21 * MS, 9, bio(Queue, 900, 1024)),
+            (22 * MS, 0, bio(Complete, 900, 1024)),
+            (29 * MS, 9, call("jbd2_end_commit", None)),
+            (29 * MS + MS / 4, 14, call("sys_exit_fsync", Some(0))),
         ];
         let of = |journal: &'static str| {
             let mut calls = Calls::new(|tid, _| Some(if tid == TaskId(9) { journal } else { "sync" })).of_device(true);
@@ -96,8 +109,9 @@ mod tests {
             let times: Vec<_> = found.by_process.iter().map(|group| (group.name.clone(), group.total_ns)).collect();
             (times, found.not_of_device, found.not_of_device_syncs)
         };
-        let waited = [("sync (13)".to_owned(), 11 * MS), ("sync (7)".to_owned(), 7 * MS + MS / 2)];
+        let waited = [("sync (13)", 11 * MS), ("sync (14)", 9 * MS + MS / 4), ("sync (7)", 7 * MS + MS / 2)];
+        let waited = waited.map(|(name, ns)| (name.to_owned(), ns));
         assert_eq!(of("jbd2/loop0-8"), (waited.into(), Some(4), Some(3)));
-        assert_eq!(of("dd"), (Vec::new(), Some(6), Some(5)));
+        assert_eq!(of("dd"), (Vec::new(), Some(7), Some(6)));
     }
 }
