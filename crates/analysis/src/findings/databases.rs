@@ -294,8 +294,7 @@ mod tests {
             let mut work = Work::new(1_300_000_000);
             work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
             for (inode, path, n, ns) in [(14, path, 302, 880_000_000), (13, "/data/db", 151, 220_000_000)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, ns);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, ns);
             }
             let remedy = only(find(&work.seen())).advice.remove(0);
             assert_eq!(remedy.what.contains("write-ahead log for /data/db"), told, "{remedy:?}");
@@ -319,8 +318,7 @@ mod tests {
             work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));
             work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
             work.file_call("fdatasync", "7:0 inode 14", 300, 600_000_000);
-            work.file_call("fdatasync", "7:0 inode 13", 150, 300_000_000);
-            work.calls.by_file.last_mut().expect("a file").path = Some("/data/db".to_owned());
+            work.path_call("fdatasync", ("7:0 inode 13", "/data/db"), 150, 300_000_000);
             let remedy = only(find(&work.seen())).advice.remove(0);
             assert_eq!(
                 remedy.what.starts_with("It syncs /data/db, and as often files that are deleted"),
@@ -338,8 +336,7 @@ mod tests {
             let mut work = Work::new(1_300_000_000);
             work.call("fdatasync", "sqlite3 (7)", 205 + database, 900_000_000, 0);
             for (inode, path, n) in [(14, "/data/db-journal (deleted)", 205), (13, "/data/db", database)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, n * 3_000_000);
             }
             let remedy = only(find(&work.seen())).advice.remove(0);
             assert_eq!(remedy.what.contains("write-ahead log"), told, "{remedy:?}");
@@ -354,8 +351,7 @@ mod tests {
             let mut work = Work::new(1_300_000_000);
             work.call("fdatasync", "sqlite3 (7)", log + data, 900_000_000, 0);
             for (inode, path, n) in [(14, "/data/db-wal (deleted)", log), (13, "/data/db", data)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, n * 3_000_000);
             }
             let finding = only(find(&work.seen()));
             assert_eq!(finding.advice[0].steps, [Step::Code { line: first.into() }], "{:?}", finding.advice);
@@ -375,8 +371,7 @@ mod tests {
         work.call("fdatasync", "app (7)", 303, 900_000_000, 0);
         for (inode, path, n) in [(14, "/d/a-wal (deleted)", 101), (15, "/d/b-wal", 100), (16, "/d/c-wal", 99)] {
             for (inode, path, n) in [(inode, path, n), (inode + 10, path.split('-').next().expect("a path"), 1)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 3_000_000);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, n * 3_000_000);
             }
         }
         let advice = only(find(&work.seen())).advice;
@@ -406,8 +401,7 @@ mod tests {
                 files.push((21, NAMELESS, 300));
             }
             for (inode, path, n) in files {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 2_000_000);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, n * 2_000_000);
             }
             let remedy = only(find(&work.seen())).advice.remove(0);
             assert!(remedy.what.contains("write-ahead log for 3 databases (most often synced: /d/a)"), "{remedy:?}");
@@ -422,8 +416,7 @@ mod tests {
             work.call("fdatasync", "sqlite3 (7)", 600, 800_000_000, 0);
             work.call("fdatasync", "sqlite3 (8)", other, other * 1_000_000, 0);
             for (inode, path, n) in [(13, "/d/a", 200), (14, "/d/a-journal", 400 + other)] {
-                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 1_000_000);
-                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, n * 1_000_000);
             }
             let found = find(&work.seen());
             assert!(found[0].what.starts_with(told), "{found:?}");
@@ -438,8 +431,7 @@ mod tests {
             for tid in 0..4 {
                 work.call("fdatasync", &format!("postgres ({})", 5904 + tid), 120, 1_185_000_000, 0);
             }
-            work.file_call("fdatasync", "7:0 inode 13", 480, 4_740_000_000);
-            work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            work.path_call("fdatasync", ("7:0 inode 13", path), 480, 4_740_000_000);
             let finding = only(find(&work.seen()));
             assert_eq!(
                 finding.what,

@@ -434,8 +434,7 @@ mod tests {
             work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));
             work.call("fsync", "sync (7)", 200, 800_000_000, 0);
             work.call("write", "sh (8)", 200, 1_000_000, 20_000);
-            work.file_call("fsync", "7:0 inode 13", 200, 800_000_000);
-            work.calls.by_file.last_mut().expect("a file").path = Some("/mail/new".to_owned());
+            work.path_call("fsync", ("7:0 inode 13", "/mail/new"), 200, 800_000_000);
             let finding = only(find(&work.seen()));
             assert_eq!(finding.what, "sync (7) spends 800.00 ms of 1.00 s in 200 calls of fsync() of /mail/new.");
             assert_eq!(finding.advice[0].what.contains("Sync the directory once"), told, "{:?}", finding.advice);
@@ -450,8 +449,7 @@ mod tests {
             for tid in 0..8 {
                 work.call("fsync", &format!("log ({})", 100 + tid), 60, 400_000_000, 0);
             }
-            work.file_call("fsync", "7:0 inode 14", shown, 2_800_000_000);
-            work.calls.by_file.last_mut().expect("a file").path = Some("/var/log/all".to_owned());
+            work.path_call("fsync", ("7:0 inode 14", "/var/log/all"), shown, 2_800_000_000);
             let found = find(&work.seen());
             assert_eq!(found.len(), told, "{found:?}");
             assert_eq!(found[0].what.ends_with("in 480 calls of fsync() of /var/log/all."), told == 1, "{found:?}");
@@ -493,8 +491,8 @@ mod tests {
             for process in 0..processes {
                 work.call("fsync", &format!("save ({})", 100 + process), files * of_each, 80_000_000, 0);
                 for file in 0..files {
-                    work.file_call("fsync", &format!("7:0 inode {}", 1000 * (process + 1) + file), of_each, 80_000_000);
-                    work.calls.by_file.last_mut().expect("a file").path = Some(format!("/d/my files/{process}.{file}"));
+                    let (inode, path) = (1000 * (process + 1) + file, format!("/d/my files/{process}.{file}"));
+                    work.path_call("fsync", (&format!("7:0 inode {inode}"), &path), of_each, 80_000_000);
                 }
             }
             let found = find(&work.seen());

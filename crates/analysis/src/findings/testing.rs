@@ -76,6 +76,12 @@ impl Work {
         self.calls.by_file.push(CallGroup { call: call.into(), name: name.into(), path: None, bytes: 0, total_ns, ns });
     }
 
+    /// The same of a file whose path is known.
+    pub fn path_call(&mut self, call: &str, (name, path): (&str, &str), n: u64, total_ns: u64) {
+        self.file_call(call, name, n, total_ns);
+        self.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+    }
+
     /// A file system on the device 8:0.
     pub fn mount(&mut self, target: &str, kind: &str, options: &str) {
         self.storage.mounts.push(Mount {
