@@ -4,14 +4,14 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use flashscope_targets::board::{self, BootFailureKind, ImageBuilder, Run};
 use flashscope_targets::{Error, NoProgress};
 use flashscope_tests::{
-    PrivateCache, TempDir, behind, cannot_record, flashscope, is_root, json, output, skip, stdout, top,
+    PrivateCache, Running, TempDir, behind, cannot_record, flashscope, is_root, json, output, skip, stdout, top,
 };
 use flashscope_trace::{Session, Trace};
 
@@ -489,16 +489,9 @@ fn an_agent_of_another_version() {
 
 /// A private sshd on loopback, and an `ssh` in a directory of its own that knows the key to it.
 pub(crate) struct Server {
-    child: Child,
+    child: Running,
     port: u16,
     dir: TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }
 
 impl Server {
@@ -548,7 +541,7 @@ impl Server {
             .stderr(std::fs::File::create(at("log")).expect("a log"))
             .spawn()
             .expect("sshd");
-        let server = Server { child, port, dir };
+        let server = Server { child: Running(child), port, dir };
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(began.elapsed() < Duration::from_secs(10), "sshd does not listen");
@@ -611,7 +604,7 @@ fn ssh_refused_and_cut() {
     };
     let came = events(&stream);
     // Every connection of this server: its children.
-    let server_pid = server.child.id().to_string();
+    let server_pid = server.child.0.id().to_string();
     assert!(Command::new("pkill").args(["-KILL", "-P", &server_pid]).status().expect("pkill").success());
     let ended = child.wait_with_output().expect("an end");
     let error = one_error("ssh cut in the middle", &String::from_utf8_lossy(&ended.stderr));

@@ -2,12 +2,12 @@
 //! device of this host.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, GroupBy, Sizes};
-use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, is_root, output, skip, stdout, top, work};
+use flashscope_tests::{Booted, LoopDisk, Plan, TempDir, events, flashscope, is_root, output, skip, stdout, top, work};
 use flashscope_trace::{Device, Loss, Record, Session, TaskId, Trace, Value, dat};
 use serde_json::Value as Json;
 
@@ -351,42 +351,6 @@ fn grouped(number: u64) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
 }
 
-/// A loop device with an ext4 of this test's own; it goes with the value.
-struct LoopDisk {
-    device: String,
-    mounted: bool,
-    mount: PathBuf,
-}
-
-impl LoopDisk {
-    fn new(dir: &Path) -> Result<LoopDisk, String> {
-        let image = dir.join("image");
-        let mount = dir.join("mount");
-        std::fs::create_dir(&mount).expect("a directory");
-        std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("an image");
-        let run = |command: &mut Command| match command.output() {
-            Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-            Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
-            Err(error) => Err(format!("{command:?}: {error}")),
-        };
-        run(Command::new("mkfs.ext4").args(["-q", "-b", "4096", "-E", "lazy_itable_init=0"]).arg(&image))?;
-        let device = run(Command::new("losetup").args(["--find", "--show"]).arg(&image))?;
-        let mut disk = LoopDisk { device, mounted: false, mount };
-        run(Command::new("mount").args(["-t", "ext4"]).arg(&disk.device).arg(&disk.mount))?;
-        disk.mounted = true;
-        Ok(disk)
-    }
-}
-
-impl Drop for LoopDisk {
-    fn drop(&mut self) {
-        if self.mounted {
-            Command::new("umount").arg(&self.mount).status().ok();
-        }
-        Command::new("losetup").args(["--detach", &self.device]).status().ok();
-    }
-}
-
 /// Instances and probes of anyone's, as a recording must leave them.
 fn left(tracing: &Path) -> (Vec<String>, String) {
     let mut instances: Vec<String> = std::fs::read_dir(tracing.join("instances"))
@@ -409,14 +373,11 @@ fn this_hosts_recording_has_the_offsets_of_a_known_program() {
     if std::env::consts::ARCH != "x86_64" {
         return skip("block_record on this host: its calls are read as x86-64 has them");
     }
-    let dir = TempDir::new("block-record-host");
+    let Some(disk) = LoopDisk::ext4("block-record-host", 64, "-b 4096", &[], "defaults") else { return };
+    let dir = &disk.dir;
     work("", WORK, dir.path());
     let work = dir.path().join("work");
-    let disk = match LoopDisk::new(dir.path()) {
-        Ok(disk) => disk,
-        Err(why) => return skip(&format!("block_record on this host: no loop device with ext4: {why}")),
-    };
-    let file = disk.mount.join("file");
+    let file = disk.mounted.0.join("file");
     let agent = top().join("agent/build/x86_64/flashscope-agent");
     let before = left(tracing);
     stdout(Command::new(&work).arg("write").arg(&file));

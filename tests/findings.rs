@@ -6,26 +6,18 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, stdout, with_write_cache, work};
+use flashscope_tests::{LoopDisk, Plan, TempDir, flashscope, is_root, output, skip, stdout, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
 /// A loop device with ext4 at `m`, taken away with the value.
 pub struct Disk {
-    dir: TempDir,
-    device: String,
+    disk: LoopDisk,
     /// What one test does is in the recordings of the others.
     _alone: MutexGuard<'static, ()>,
 }
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        output(Command::new("umount").arg(self.dir.path().join("m")));
-        output(Command::new("losetup").args(["-d", &self.device]));
-    }
-}
 
 impl Disk {
     pub fn new(label: &str, mib: u32, options: &str) -> Option<Disk> {
@@ -39,30 +31,17 @@ impl Disk {
             return None;
         }
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let dir = TempDir::new(label);
-        work("x86_64", "findings/work.c", dir.path());
-        let make = format!(
-            "dd if=/dev/zero of=image bs=1M count={mib} 2> log; mkdir m; \
-             mkfs.ext4 -q -m 0 {mkfs} -E lazy_itable_init=0,lazy_journal_init=0 image; sync -f image"
-        );
-        let sh = |script: &str| output(Command::new("sh").current_dir(dir.path()).args(["-ec", script]));
-        let made = sh(&format!("{make}; losetup -f --show --direct-io=on image"));
-        let device = with_write_cache(&made.stdout);
-        let disk = Disk { dir, device, _alone };
-        let mounted = disk.sh(&format!("mount -o noinit_itable,{options} {} m", disk.device));
-        if !made.status.success() || !mounted {
-            skip(&format!("{label}: no loop device with ext4"));
-            return None;
-        }
-        Some(disk)
+        let disk = LoopDisk::ext4(label, mib, &format!("-m 0 {mkfs}"), &["--direct-io=on"], options)?;
+        work("x86_64", "findings/work.c", disk.path());
+        Some(Disk { disk, _alone })
     }
 
     fn path(&self) -> &Path {
-        self.dir.path()
+        self.disk.path()
     }
 
     pub fn sh(&self, script: &str) -> bool {
-        output(Command::new("sh").current_dir(self.path()).args(["-ec", script])).status.success()
+        self.disk.sh(script).status.success()
     }
 
     /// The report of a command that runs under the recorder.
@@ -79,11 +58,10 @@ impl Disk {
     /// The first finding that is about this disk or the program on it: others use the machine at the same time.
     fn first(&self, report: &Value) -> Value {
         let mount = self.path().join("m").display().to_string();
-        let name = self.device.trim_start_matches("/dev/").to_owned();
+        let name = self.disk.device.name();
         let about = |finding: &&Value| {
             let text = format!("{} {}", finding["what"], finding["cause"]);
-            finding["weight"] != "overview"
-                && (text.contains(&mount) || text.contains(&name) || text.contains("work ("))
+            finding["weight"] != "overview" && (text.contains(&mount) || text.contains(name) || text.contains("work ("))
         };
         let all = report["findings"].as_array().expect("findings");
         all.iter().find(about).unwrap_or_else(|| panic!("nothing is found: {all:#?}")).clone()
@@ -206,7 +184,7 @@ fn a_journal_that_is_full_again_and_again() {
     let Some(disk) = Disk::made_with("-b 1024 -i 4096 -J size=1", "findings-journal", 128, "noatime") else { return };
     let commits = || {
         let text = stdout(flashscope().current_dir(disk.path()).args(["export", "--to", "text", "-o", "-", "t.dat"]));
-        let thread = format!("jbd2/{}-", disk.device.trim_start_matches("/dev/"));
+        let thread = format!("jbd2/{}-", disk.disk.device.name());
         text.lines().filter(|line| line.contains("jbd2_start_commit") && line.contains(&thread)).count() as f64
     };
     let job = "mkdir m/d; cd m/d; seq 2000 | xargs mkdir";
@@ -257,8 +235,10 @@ fn a_file_system_that_fills_up() {
 fn a_failing_sector() {
     let Some(disk) = Disk::new("findings-error", 64, "noatime") else { return };
     assert!(disk.sh("umount m; truncate -s 32M image"));
-    let report =
-        disk.report(&format!("./work sector {} 50331648; ./work sector {} 4096 || true", disk.device, disk.device));
+    let report = disk.report(&format!(
+        "./work sector {} 50331648; ./work sector {} 4096 || true",
+        disk.disk.device.0, disk.disk.device.0
+    ));
     let finding = disk.first(&report);
     assert_eq!((&finding["rule"], &finding["weight"]), (&"errors".into(), &"fault".into()), "{finding:#}");
     assert!(finding["what"].as_str().is_some_and(|what| what.contains("sector 98304")), "{finding:#}");
@@ -331,7 +311,7 @@ fn tiny_writes_on_ubifs() {
 #[test]
 fn a_scheduler_is_put_back() {
     let Some(disk) = Disk::new("findings-knob", 16, "noatime") else { return };
-    let knob = format!("/sys/block/{}/queue/scheduler", &disk.device[5..]);
+    let knob = format!("/sys/block/{}/queue/scheduler", disk.disk.device.name());
     let now = || std::fs::read_to_string(&knob).expect("a scheduler");
     let before = now();
     let agent = flashscope_tests::top().join("agent/build/x86_64/flashscope-agent");
@@ -353,7 +333,7 @@ fn a_scheduler_is_put_back() {
     let chosen = before.split(['[', ']']).nth(1).expect("the chosen one");
     std::fs::write(&knob, chosen).expect("a scheduler");
     assert_eq!(undo().stdout, b"{\"left\":[],\"undone\":0}\n", "as it was: nothing to put back, nothing to tell");
-    let window = format!("/sys/block/{}/queue/read_ahead_kb", &disk.device[5..]);
+    let window = format!("/sys/block/{}/queue/read_ahead_kb", disk.disk.device.name());
     let was = std::fs::read_to_string(&window).expect("a window").trim().to_owned();
     let set = |kib: &str| output(Command::new(&agent).args(["knob", "set", &window, kib]));
     // 33 KiB are eight pages: the kernel says 32.

@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, can_record_loops, output, skip, stdout, top};
+use flashscope_tests::{Mounted, Running, TempDir, can_record_loops, output, skip, stdout, top};
 use flashscope_trace::Trace;
 
 fn offered(name: &str, replaced: &[(&str, &str)]) -> String {
@@ -122,40 +122,18 @@ fn the_init_script_starts_one_recorder_and_ends_it() {
     assert_eq!(run("enable"), Some(2));
 }
 
-/// Ends with the test.
-struct Recorder(Child);
-
-impl Recorder {
-    fn start(into: &Path, sign: &Path, log: &Path) -> Recorder {
-        let trigger = format!("run test -e {0} && rm {0}", sign.display());
-        let child = Command::new(agent())
-            .args([
-                "record", "--events", "block", "--trigger", &trigger, "--before", "1", "--after", "1", "--directory",
-            ])
-            .arg(into)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(log).expect("a log"))
-            .spawn()
-            .expect("the agent");
-        says(log, "flight recorder armed");
-        Recorder(child)
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        output(Command::new("umount").arg("-l").arg(&self.0));
-    }
+fn start(into: &Path, sign: &Path, log: &Path) -> Running {
+    let trigger = format!("run test -e {0} && rm {0}", sign.display());
+    let child = Command::new(agent())
+        .args(["record", "--events", "block", "--trigger", &trigger, "--before", "1", "--after", "1", "--directory"])
+        .arg(into)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(log).expect("a log"))
+        .spawn()
+        .expect("the agent");
+    says(log, "flight recorder armed");
+    Running(child)
 }
 
 #[test]
@@ -165,12 +143,11 @@ fn captures_go_on_after_a_full_disk_and_after_a_power_cut() {
     }
     let dir = TempDir::new("flight-full");
     let (into, sign, log) = (dir.path().join("captures"), dir.path().join("sign"), dir.path().join("log"));
-    std::fs::create_dir(&into).expect("a directory");
-    stdout(Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m,mode=700", "nodev"]).arg(&into));
-    let _mounted = Mounted(into.clone());
+    let options = ["-t", "tmpfs", "-o", "size=16m,mode=700"];
+    let _mounted = Mounted::new(&options, "nodev", into.clone()).expect("mounted");
     let filler = into.join("filler");
     output(Command::new("dd").args(["if=/dev/zero", &format!("of={}", filler.display()), "bs=1M"]));
-    let recorder = Recorder::start(&into, &sign, &log);
+    let recorder = start(&into, &sign, &log);
     std::fs::write(&sign, "").expect("a sign");
     let said = says(&log, "capture 1 (run test -e");
     assert!(said.contains("is lost: ") && said.contains("No space left on device"), "{said}");
@@ -192,7 +169,7 @@ fn captures_go_on_after_a_full_disk_and_after_a_power_cut() {
     // The power is cut while the next one is written.
     drop(recorder);
     std::fs::write(into.join("flashscope-0002.stream.partial"), "half").expect("a file");
-    let _recorder = Recorder::start(&into, &sign, &log);
+    let _recorder = start(&into, &sign, &log);
     assert_eq!(names(), ["flashscope-0001.stream"]);
     std::fs::write(&sign, "").expect("a sign");
     says(&log, "flashscope-0002.stream: run test");

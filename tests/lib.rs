@@ -12,6 +12,9 @@ use flashscope_targets::board::{self, BootOutcome, ImageBuilder, Run};
 use flashscope_trace::{Event, Session, Step, Trace};
 use serde_json::Value;
 
+mod guards;
+pub use guards::{LoopDevice, LoopDisk, Mounted, Running};
+
 /// Boards with raw NAND, and their kernels, that the tests cover; what a board lists is what is tested. A board that is
 /// another at another speed is not tested on its own.
 pub fn boards_and_kernels() -> Vec<(String, String)> {
@@ -158,7 +161,7 @@ pub fn skip(why: &str) {
 
 /// The loop device that `losetup --show` named. It takes over settings that it had with another file: without a write cache it has no
 /// flushes.
-pub fn with_write_cache(shown: &[u8]) -> String {
+fn with_write_cache(shown: &[u8]) -> String {
     let device = String::from_utf8_lossy(shown).trim().to_owned();
     let name = device.trim_start_matches("/dev/");
     std::fs::write(format!("/sys/block/{name}/queue/write_cache"), "write back").ok();

@@ -2,9 +2,8 @@
 //! the disk did it.
 
 use std::path::Path;
-use std::process::Command;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, with_write_cache};
+use flashscope_tests::{LoopDisk, flashscope, is_root, skip, stdout};
 use serde_json::Value;
 
 /// 1 MiB of direct reads, 40 KiB of direct writes, 80 KiB through the page cache.
@@ -15,16 +14,6 @@ dd if=/dev/zero of=m/h bs=4k count=20 conv=fsync,notrunc 2> dd.log
 sync -f image
 sleep 0.2"#;
 
-/// The loop device, taken away with the value.
-struct Disk<'a>(String, &'a Path);
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        output(Command::new("umount").arg(self.1.join("m")));
-        output(Command::new("losetup").args(["-d", &self.0]));
-    }
-}
-
 /// Bytes of the rows that `wanted` likes, by kind of operation.
 fn bytes(rows: &[Value], kind: &str, wanted: &dyn Fn(&Value) -> bool) -> u64 {
     let rows = rows.iter().filter(|row| row["kind"] == kind && wanted(row));
@@ -32,24 +21,13 @@ fn bytes(rows: &[Value], kind: &str, wanted: &dyn Fn(&Value) -> bool) -> u64 {
 }
 
 fn check(direct: &str) {
-    let dir = TempDir::new("loops");
-    let dir = dir.path();
-    let sh = |script: &str| output(Command::new("sh").current_dir(dir).args(["-ec", script]));
-    sh(
-        "dd if=/dev/zero of=image bs=1M count=64; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image; sync",
-    );
-    let made = sh(&format!("losetup -f --show --direct-io={direct} image"));
-    let disk = Disk(with_write_cache(&made.stdout), dir);
-    let ready = format!(
-        "mount -o noinit_itable {} m; for f in f g h; do dd if=/dev/urandom of=m/$f bs=64k count=16 conv=fsync; done; sync -f m; \
-         sync image; dd of=image oflag=nocache conv=notrunc,fdatasync count=0",
-        disk.0
-    );
-    if !made.status.success() || !sh(&ready).status.success() {
-        return skip("loops: no loop device with ext4");
-    }
-    let name = disk.0.trim_start_matches("/dev/").to_owned();
-    let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number").trim().to_owned();
+    let losetup = format!("--direct-io={direct}");
+    let Some(disk) = LoopDisk::ext4("loops", 64, "", &[&losetup], "defaults") else { return };
+    let dir = disk.path();
+    let ready = disk.sh("for f in f g h; do dd if=/dev/urandom of=m/$f bs=64k count=16 conv=fsync; done; sync -f m; \
+         sync image; dd of=image oflag=nocache conv=notrunc,fdatasync count=0");
+    assert!(ready.status.success(), "{ready:?}");
+    let device = disk.device.number();
     let mut record = flashscope();
     record.current_dir(dir).args(["record", "--events", "block,cache,syscall", "-o", "t.dat", "--", "sh", "-c", WORK]);
     stdout(&mut record);

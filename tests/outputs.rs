@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use flashscope_tests::{Place, behind, cannot_record, is_root, output, said, skip, stdout, text};
+use flashscope_tests::{Place, Running, behind, cannot_record, is_root, output, said, skip, stdout, text};
 use flashscope_trace::Trace;
 
 /// The user that plants links: nobody, in no group of root's.
@@ -193,16 +193,6 @@ fn devices_stay_devices() {
     }
 }
 
-/// A child of the other user's that is ended with the value.
-struct Racing(Child);
-
-impl Drop for Racing {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
 #[test]
 fn a_directory_that_another_user_writes_to() {
     if !is_root() {
@@ -252,7 +242,7 @@ fn a_directory_that_another_user_writes_to() {
         // The name is now a link, now a file, now nothing, as fast as a shell can.
         let race = "while :; do ln -sfn ../victim shared/race; rm -f shared/race; : >shared/race; rm -f shared/race; \
                     for f in shared/.race.*; do [ -e \"$f\" ] && ln -sfn ../victim \"$f\"; done; done 2>/dev/null";
-        let racing = Racing(other(&place, race).stderr(Stdio::null()).spawn().expect("a shell"));
+        let racing = Running(other(&place, race).stderr(Stdio::null()).spawn().expect("a shell"));
         std::thread::sleep(Duration::from_millis(100));
         let out = text(&shared.join("race"));
         for _ in 0..40 {

@@ -1,11 +1,11 @@
 //! Paths of files that a recording on this host finds, and how long it may look for them.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, can_record_loops, flashscope, output, skip, stdout, top};
+use flashscope_tests::{LoopDisk, TempDir, can_record_loops, flashscope, output, skip, stdout, top};
 use flashscope_trace::Trace;
 use serde_json::Value;
 
@@ -75,43 +75,31 @@ fn a_process_that_never_answers_holds_nothing_up() {
     assert!(rows.iter().filter(|one| one["command"].is_string()).count() > 1, "others have theirs");
 }
 
-/// A file system of its own, mounted on `mnt`.
-struct Disk {
-    dir: TempDir,
-    device: String,
-}
+/// What recordings of a file system of its own say.
+struct Disk(LoopDisk);
 
 impl Disk {
-    fn new(name: &str) -> Disk {
-        Disk::with(name, "64M", &["mkfs.ext4", "-q", "-F"])
+    fn new(name: &str) -> Option<Disk> {
+        Disk::with(name, 64, "mkfs.ext4 -q -F image")
     }
 
-    fn with(name: &str, size: &str, mkfs: &[&str]) -> Disk {
-        let dir = TempDir::new(name);
-        let image = dir.path().join("fs.img");
-        stdout(Command::new("truncate").args(["-s", size]).arg(&image));
-        stdout(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image));
-        let device = stdout(Command::new("losetup").args(["-f", "--show"]).arg(&image)).trim().to_owned();
-        let disk = Disk { dir, device };
-        std::fs::create_dir(disk.mount()).expect("a directory");
-        stdout(Command::new("mount").arg(&disk.device).arg(disk.mount()));
-        disk
+    fn with(name: &str, mib: u32, mkfs: &str) -> Option<Disk> {
+        LoopDisk::new(name, mib, mkfs, &[], "defaults").map(Disk)
     }
 
-    fn mount(&self) -> PathBuf {
-        self.dir.path().join("mnt")
+    fn mount(&self) -> &Path {
+        &self.0.mounted.0
     }
 
     /// Names, where the shell does `work` on the mounted file system, `$m`.
     fn names(&self, work: &str) -> Value {
         let work = format!("set -e; m={}; {work}", self.mount().display());
-        let device = self.device.trim_start_matches("/dev/");
-        names(self.dir.path(), &["--device", device, "--", "sh", "-c", &work]).0
+        names(self.0.path(), &["--device", self.0.device.name(), "--", "sh", "-c", &work]).0
     }
 
     /// Path below the mount and bytes written, of each file of the recording.
     fn written(&self) -> Vec<(String, u64)> {
-        let report = stdout(flashscope().arg("report").arg(self.dir.path().join("t.stream")).arg("--json"));
+        let report = stdout(flashscope().arg("report").arg(self.0.path().join("t.stream")).arg("--json"));
         let report: Value = serde_json::from_str(&report).expect("JSON");
         let mount = self.mount().display().to_string();
         let files = report["names"]["files"].as_array().expect("files");
@@ -126,20 +114,13 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
-    fn drop(&mut self) {
-        output(Command::new("umount").arg("-R").arg(self.mount()));
-        output(Command::new("losetup").args(["-d", &self.device]));
-    }
-}
-
 /// Files that nobody has open any more are found without a search, also those that are renamed or deleted later.
 #[test]
 fn a_closed_file_is_named_without_a_search() {
     if !can_record_loops() {
         return;
     }
-    let disk = Disk::new("paths-closed");
+    let Some(disk) = Disk::new("paths-closed") else { return };
     let names = disk.names(
         "mkdir -p $m/a/b; for f in a/b/kept first dead; do dd if=/dev/zero of=$m/$f bs=64k count=2 conv=fsync status=none; done
         sleep 1; mv $m/first $m/a/second; rm $m/dead; echo text >\"$m/y (deleted)\"",
@@ -159,12 +140,12 @@ fn files_of_one_inode_number_are_told_apart() {
     if !can_record_loops() {
         return;
     }
-    let disk = Disk::new("paths-reused");
+    let Some(disk) = Disk::new("paths-reused") else { return };
     let names = disk.names(
         "for n in 1 2 3; do dd if=/dev/zero of=$m/file$n bs=4k count=$n conv=fsync status=none; stat -c %i $m/file$n >>$m/../inodes
         sleep 0.5; [ $n = 3 ] || rm $m/file$n; done",
     );
-    let inodes = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("inode numbers");
+    let inodes = std::fs::read_to_string(disk.0.path().join("inodes")).expect("inode numbers");
     let inodes: Vec<&str> = inodes.lines().collect();
     assert!(inodes.len() == 3 && inodes.iter().all(|inode| *inode == inodes[0]), "{inodes:?}");
     let inode: u64 = inodes[0].parse().expect("a number");
@@ -189,7 +170,7 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
     {
         return skip("needs btrfs and its tools");
     }
-    let disk = Disk::with("paths-btrfs", "256M", &["mkfs.btrfs", "-q", "-f"]);
+    let Some(disk) = Disk::with("paths-btrfs", 256, "mkfs.btrfs -q -f image") else { return };
     let names = disk.names(
         "btrfs -q subvolume create $m/a; btrfs -q subvolume create $m/b
         for f in a/one b/two a/alone; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; stat -c %i $m/$f >>$m/../inodes; done
@@ -197,7 +178,7 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
         rm $m/a/gone
         dd if=/dev/zero of=$m/b/takes bs=4k count=3 conv=fsync status=none; stat -c %i $m/b/takes >>$m/../inodes",
     );
-    let inodes = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("inode numbers");
+    let inodes = std::fs::read_to_string(disk.0.path().join("inodes")).expect("inode numbers");
     let inodes: Vec<u64> = inodes.lines().map(|line| line.parse().expect("a number")).collect();
     let &[one, two, alone, gone, stays, takes] = inodes.as_slice() else { panic!("{inodes:?}") };
     assert!(one == two && alone == stays && gone == takes, "{inodes:?}");
@@ -219,14 +200,14 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
     let [first, second] = both(row(gone));
     assert!(["/a", "/a/gone"].contains(&&*first) && second == "/b/takes", "{first} {second}");
     let report =
-        stdout(flashscope().args(["report", "--json"]).arg(disk.dir.path().join("t.stream"))).replace(&mount, "");
+        stdout(flashscope().args(["report", "--json"]).arg(disk.0.path().join("t.stream"))).replace(&mount, "");
     let shown = |path: &str, other: &str| {
         report.contains(&format!("{path} (or {other}: same inode number in another subvolume)"))
     };
     assert!(shown("/a/one", "/b/two") || shown("/b/two", "/a/one"), "{report}");
     // In the first subvolume alone.
     let names = disk.names("for f in first second; do dd if=/dev/zero of=$m/a/$f bs=4k count=3 conv=fsync status=none; done; stat -c %i $m/a/second >$m/../inodes");
-    let inode = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("an inode number");
+    let inode = std::fs::read_to_string(disk.0.path().join("inodes")).expect("an inode number");
     let inode: u64 = inode.trim().parse().expect("a number");
     let rows = names["files"].as_array().expect("files");
     let second = rows
@@ -242,12 +223,12 @@ fn a_devices_own_pages_are_named() {
     if !can_record_loops() {
         return;
     }
-    let disk = Disk::new("paths-own");
+    let Some(disk) = Disk::new("paths-own") else { return };
     // The inode table comes through the page cache of the device; so does a raw read of it.
-    disk.names("umount $m; mount $(losetup -nO NAME -j $m/../fs.img) $m; for n in 1 2 3; do echo $n >$m/$n; done; sync; dd if=$(losetup -nO NAME -j $m/../fs.img) of=/dev/null bs=64k count=16 status=none");
-    let report = stdout(flashscope().arg("report").arg(disk.dir.path().join("t.stream")).arg("--json"));
+    disk.names("umount $m; mount $(losetup -nO NAME -j $m/../image) $m; for n in 1 2 3; do echo $n >$m/$n; done; sync; dd if=$(losetup -nO NAME -j $m/../image) of=/dev/null bs=64k count=16 status=none");
+    let report = stdout(flashscope().arg("report").arg(disk.0.path().join("t.stream")).arg("--json"));
     let report: Value = serde_json::from_str(&report).expect("JSON");
-    let name = format!("metadata of {} (ext4, ", disk.device.trim_start_matches("/dev/"));
+    let name = format!("metadata of {} (ext4, ", disk.0.device.name());
     let files = report["names"]["files"].as_array().expect("files");
     let own: Vec<&Value> = files.iter().filter(|file| file["unnamed"] == "metadata").collect();
     assert!(own.iter().any(|file| file["what"].as_str().is_some_and(|what| what.starts_with(&name))), "{own:?}");
@@ -260,7 +241,7 @@ fn files_of_an_overlay_are_named_in_it() {
     if !can_record_loops() {
         return;
     }
-    let disk = Disk::new("paths-overlay");
+    let Some(disk) = Disk::new("paths-overlay") else { return };
     // The second overlay is in a mount namespace of its own, which lives until the end.
     let names = disk.names(
         "mkdir -p $m/low $m/up $m/work $m/up2 $m/work2 $m/merged $m/inner; echo text >$m/low/base; sync
@@ -292,7 +273,7 @@ fn calls_of_other_devices_are_in_no_figure() {
     if !can_record_loops() {
         return;
     }
-    let (disk, other) = (Disk::new("paths-device"), Disk::new("paths-other-device"));
+    let (Some(disk), Some(other)) = (Disk::new("paths-device"), Disk::new("paths-other-device")) else { return };
     let elsewhere = other.mount().join("elsewhere");
     disk.names(&format!(
         "for i in 1 2 3; do dd if=/dev/zero of={} bs=64k count=1 conv=fsync; done 2>/dev/null; \
@@ -300,7 +281,7 @@ fn calls_of_other_devices_are_in_no_figure() {
          dd if=/dev/zero of=$m/here bs=64k count=1 conv=fsync 2>/dev/null",
         elsewhere.display()
     ));
-    let stream = disk.dir.path().join("t.stream");
+    let stream = disk.0.path().join("t.stream");
     let report = stdout(flashscope().args(["report", "--json"]).arg(&stream));
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let calls = &report["calls"];

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use flashscope_analysis::block::Stage;
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, with_write_cache};
+use flashscope_tests::{LoopDisk, flashscope, is_root, output, skip, stdout};
 use serde_json::Value;
 
 use crate::block_io::btt_of_dump;
@@ -57,16 +57,6 @@ sleep 0.5
 sh mixed.sh $1
 sleep 1"#;
 
-/// The loop device, taken away with the value.
-struct Disk<'a>(String, &'a Path);
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        output(Command::new("umount").arg(self.1.join("m")));
-        output(Command::new("losetup").args(["-d", &self.0]));
-    }
-}
-
 /// What a file's counts grew by; `skipped` words come before them.
 fn grown(dir: &Path, before: &str, after: &str, skipped: usize) -> Vec<u64> {
     let read = |name: &str| -> Vec<u64> {
@@ -76,15 +66,11 @@ fn grown(dir: &Path, before: &str, after: &str, skipped: usize) -> Vec<u64> {
     read(after).iter().zip(read(before)).map(|(after, before)| after.wrapping_sub(before)).collect()
 }
 
-/// A new file system on a loop device, mounted on `m`, and the device's name.
-fn mounted(dir: &Path) -> Option<(Disk<'_>, String)> {
-    let sh = |script: &str| output(Command::new("sh").current_dir(dir).args(["-ec", script]));
-    sh("truncate -s 256M image; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image");
-    let made = sh("losetup -f --show --direct-io=on image");
-    let disk = Disk(with_write_cache(&made.stdout), dir);
-    let name = disk.0.trim_start_matches("/dev/").to_owned();
-    let mount = format!("mount -o noinit_itable,no_prefetch_block_bitmaps {} m; sync; sleep 1", disk.0);
-    (made.status.success() && sh(&mount).status.success()).then_some((disk, name))
+/// A new file system on a loop device.
+fn mounted(label: &str) -> Option<LoopDisk> {
+    let disk = LoopDisk::ext4(label, 256, "", &["--direct-io=on"], "no_prefetch_block_bitmaps")?;
+    disk.sh("sync; sleep 1");
+    Some(disk)
 }
 
 /// Why nothing can be compared here.
@@ -99,23 +85,22 @@ fn the_kernels_counts_and_fios_are_the_reports() {
     if lacking(&[("fio", "-v")]) {
         return skip("peers_agree: root, a mounted tracefs and fio are needed");
     }
-    let dir = TempDir::new("peers");
-    let dir = dir.path();
-    let Some((_disk, name)) = mounted(dir) else { return skip("peers_agree: no loop device with ext4") };
+    let Some(disk) = mounted("peers") else { return };
+    let (dir, name) = (disk.path(), disk.device.name());
     let mut record = flashscope();
     stdout(
         record
             .current_dir(dir)
-            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", WORK, "sh", &name]),
+            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", WORK, "sh", name]),
     );
     let said = flashscope_tests::report(dir.join("t.dat"));
-    let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
+    let device = disk.device.number();
     let group = |wanted: &dyn Fn(&str) -> bool| {
         let mut groups = said["block"]["groups"].as_array().expect("groups").iter();
         let group = groups.find(|group| wanted(group["name"].as_str().expect("a name"))).expect("a group");
         (group["bios"].as_u64().expect("a count"), group["bytes"].as_u64().expect("bytes"))
     };
-    let of = |kind: &str| group(&|name| name == format!("{} {kind}", device.trim()));
+    let of = |kind: &str| group(&|name| name == format!("{} {kind}", &device));
     let (reads, writes) = (of("reads"), of("writes"));
     let stat = grown(dir, "before", "after", 0);
     let disks = grown(dir, "disks-before", "disks-after", 3);
@@ -158,16 +143,15 @@ fn btts_and_blkparses_counts_are_the_reports() {
     if lacking(&[("fio", "-v"), ("btt", "-V")]) {
         return skip("peers_agree: root, a mounted tracefs, fio and blktrace's package are needed");
     }
-    let dir = TempDir::new("peers-btt");
-    let dir = dir.path();
-    let Some((_disk, name)) = mounted(dir) else { return skip("peers_agree: no loop device with ext4") };
+    let Some(disk) = mounted("peers-btt") else { return };
+    let (dir, name) = (disk.path(), disk.device.name());
     stdout(Command::new("sh").current_dir(dir).args(["-ec", FILE]));
     std::fs::write(dir.join("mixed.sh"), MIXED).expect("a script");
     let mut record = flashscope();
     let recorded = output(
         record
             .current_dir(dir)
-            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", BY_BLK_TRACER, "sh", &name]),
+            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", BY_BLK_TRACER, "sh", name]),
     );
     if std::fs::metadata(dir.join("kernel.blktrace")).map_or(0, |file| file.len()) == 0 {
         return skip(&format!("peers_agree: no blk tracer: {}", String::from_utf8_lossy(&recorded.stderr)));
@@ -177,12 +161,12 @@ fn btts_and_blkparses_counts_are_the_reports() {
     let text = stdout(Command::new("blkparse").current_dir(dir).args(["-i", "-", "-d", "dump"]).stdin(records));
     let btt = btt_of_dump(&dir.join("dump"));
 
-    let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
+    let device = disk.device.number();
     let report = |file: &str| whole(&dir.join(file));
     let said = report("kernel.blktrace");
-    let groups = groups_of(&said, device.trim());
+    let groups = groups_of(&said, &device);
     println!("{groups:?}; btt: {} bios, {} sectors, {:?}", btt.queued, btt.sectors, btt.stages);
-    assert_eq!(groups_of(&report("t.dat"), device.trim()), groups, "our own recording");
+    assert_eq!(groups_of(&report("t.dat"), &device), groups, "our own recording");
     assert_eq!(groups.iter().map(|group| &group.0[..]).collect::<Vec<_>>(), ["reads", "writes", "discards", "flushes"]);
 
     let sum = |wanted: &[&str]| {
@@ -233,23 +217,22 @@ fn what_perf_recorded_is_what_flashscope_recorded() {
     if lacking(&[("fio", "-v"), ("perf", "version")]) {
         return skip("peers_agree: root, a mounted tracefs, fio and perf are needed");
     }
-    let dir = TempDir::new("peers-perf");
-    let dir = dir.path();
-    let Some((_disk, name)) = mounted(dir) else { return skip("peers_agree: no loop device with ext4") };
+    let Some(disk) = mounted("peers-perf") else { return };
+    let (dir, name) = (disk.path(), disk.device.name());
     std::fs::write(dir.join("work.sh"), WORK).expect("a script");
     let mut record = flashscope();
     let recorded = output(
         record
             .current_dir(dir)
-            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", BY_PERF, "sh", &name]),
+            .args(["record", "--events", "block", "-o", "t.dat", "--", "sh", "-c", BY_PERF, "sh", name]),
     );
     if !dir.join("perf.txt").exists() {
         return skip(&format!("peers_agree: perf records nothing here: {}", String::from_utf8_lossy(&recorded.stderr)));
     }
-    let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
+    let device = disk.device.number();
     let groups = |file: &str| -> Vec<Value> {
         let said = whole(&dir.join(file));
-        let of_device = |name: &str| name.starts_with(&format!("{} ", device.trim()));
+        let of_device = |name: &str| name.starts_with(&format!("{} ", &device));
         let groups = said["block"]["groups"].as_array().expect("groups").iter();
         groups.filter(|group| of_device(group["name"].as_str().expect("a name"))).cloned().collect()
     };

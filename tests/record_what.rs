@@ -2,65 +2,35 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, can_record_loops, flashscope, output, stdout, with_write_cache};
+use flashscope_tests::{LoopDevice, Mounted, Running, TempDir, can_record_loops, flashscope, output, stdout};
 use flashscope_trace::{Trace, Value};
 
-/// A loop device over a file of its own.
-struct Loop(String);
-
-impl Loop {
-    fn new(dir: &Path, name: &str) -> Loop {
-        Loop::sized(dir, name, 16)
-    }
-
-    fn sized(dir: &Path, name: &str, mib: u32) -> Loop {
-        Loop::made(dir, name, mib, &["--direct-io=on"])
-    }
-
-    fn made(dir: &Path, name: &str, mib: u32, options: &[&str]) -> Loop {
-        let file = dir.join(name);
-        // Written, so that its blocks are known.
-        stdout(
-            Command::new("dd")
-                .args(["if=/dev/zero", "bs=1M", &format!("count={mib}"), "conv=fsync", "status=none"])
-                .arg({
-                    let mut of = std::ffi::OsString::from("of=");
-                    of.push(&file);
-                    of
-                }),
-        );
-        Loop(with_write_cache(
-            stdout(Command::new("losetup").args(["-f", "--show"]).args(options).arg(&file)).as_bytes(),
-        ))
-    }
-
-    /// With a new file system.
-    fn ext4(&self, options: &[&str]) {
-        stdout(Command::new("mkfs.ext4").args(["-q", "-F"]).args(options).arg(&self.0));
-    }
-
-    fn name(&self) -> &str {
-        self.0.trim_start_matches("/dev/")
-    }
+/// A loop device of a new file of 16 MiB.
+fn new_loop(dir: &Path, name: &str) -> LoopDevice {
+    loop_of(dir, name, 16, &["--direct-io=on"])
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        output(Command::new("losetup").args(["-d", &self.0]));
-    }
+fn loop_of(dir: &Path, name: &str, mib: u32, options: &[&str]) -> LoopDevice {
+    let file = dir.join(name);
+    // Written, so that its blocks are known.
+    let of = format!("of={}", file.display());
+    stdout(Command::new("dd").args([
+        "if=/dev/zero",
+        &of,
+        "bs=1M",
+        &format!("count={mib}"),
+        "conv=fsync",
+        "status=none",
+    ]));
+    LoopDevice::of(&file, options).expect("a loop device")
 }
 
-/// Ends with the test.
-struct Busy(Child);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
+/// Makes a new file system.
+fn ext4(device: &LoopDevice, options: &[&str]) {
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F"]).args(options).arg(&device.0));
 }
 
 /// Until it is so: that a minute is over says that it never will be.
@@ -94,10 +64,10 @@ fn a_device_filter_keeps_that_device_and_its_file_alone() {
         return;
     }
     let dir = TempDir::new("record-device");
-    let (wanted, other) = (Loop::new(dir.path(), "a.img"), Loop::new(dir.path(), "b.img"));
+    let (wanted, other) = (new_loop(dir.path(), "a.img"), new_loop(dir.path(), "b.img"));
     let write = |device: &str| format!("dd if=/dev/zero of={device} bs=64k count=50 oflag=direct status=none");
     let noise = format!("while :; do {}; done", write(&other.0));
-    let _busy = Busy(Command::new("sh").args(["-c", &noise]).spawn().expect("a shell"));
+    let _busy = Running(Command::new("sh").args(["-c", &noise]).spawn().expect("a shell"));
     let path = dir.path().join("t.dat");
     let mut record = flashscope();
     record.args(["record", "-q", "--device", wanted.name(), "-o"]).arg(&path);
@@ -142,7 +112,7 @@ fn tasks_seconds_and_filters_without_a_match() {
     let (ours, others) = (dir.path().join("ours"), dir.path().join("others"));
     let shell = |log: &Path, pause: &str| {
         let script = format!("while :; do cat /proc/self/stat >>{}; {pause} done", log.display());
-        Busy(Command::new("sh").args(["-c", &script]).spawn().expect("a shell"))
+        Running(Command::new("sh").args(["-c", &script]).spawn().expect("a shell"))
     };
     let (busy, noise) = (shell(&ours, "sleep 0.05;"), shell(&others, ""));
     let numbers = |log: &Path| -> std::collections::BTreeSet<u32> {
@@ -224,35 +194,16 @@ fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
     }
 }
 
-/// A file system that is mounted while the test runs.
-struct Mounted(std::path::PathBuf);
-
-impl Mounted {
-    /// In a new directory.
-    fn new(options: &[&str], source: &str, at: PathBuf) -> Mounted {
-        std::fs::create_dir(&at).expect("a directory");
-        stdout(Command::new("mount").args(options).arg(source).arg(&at));
-        Mounted(at)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // The last write of what was killed may still be under way.
-        output(Command::new("umount").arg("-l").arg(&self.0));
-    }
-}
-
 #[test]
 fn the_recorders_own_bios_are_counted_apart() {
     if !can_record_loops() {
         return;
     }
     let dir = TempDir::new("record-own");
-    let device = Loop::new(dir.path(), "own.img");
-    device.ext4(&[]);
+    let device = new_loop(dir.path(), "own.img");
+    ext4(&device, &[]);
     // Each write is on the device when it returns, so the writer queues the bios itself.
-    let mounted = Mounted::new(&["-o", "sync"], &device.0, dir.path().join("mnt"));
+    let mounted = Mounted::new(&["-o", "sync"], &device.0, dir.path().join("mnt")).expect("mounted");
     let mount = &mounted.0;
     let (path, file) = (mount.join("t.dat"), mount.join("f"));
     let work = format!(
@@ -296,10 +247,10 @@ fn a_mount_that_is_gone_at_the_end_has_its_options() {
         return;
     }
     let dir = TempDir::new("record-mounts");
-    let device = Loop::new(dir.path(), "mounted.img");
+    let device = new_loop(dir.path(), "mounted.img");
     let mount = dir.path().join("mnt");
     std::fs::create_dir(&mount).expect("a directory");
-    device.ext4(&[]);
+    ext4(&device, &[]);
     let path = dir.path().join("t.dat");
     // The mounts are looked at again after each drain, ten times a second.
     let work = "mount -o sync,commit=7 \"$0\" \"$1\" && sleep 1 && for i in 1 2 3 4 5 6 7 8 9; do \
@@ -321,12 +272,12 @@ fn a_mount_that_is_gone_at_the_end_has_its_options() {
 }
 
 /// The agent alone, armed with these triggers: it records once this returns.
-fn armed(events: &str, captures: &Path, more: &[&str]) -> Busy {
+fn armed(events: &str, captures: &Path, more: &[&str]) -> Running {
     let mut agent = Command::new("sh");
     agent.args(["-c", "exec \"$0\" record --ready-fd 3 \"$@\" 3>&1 >/dev/null"]);
     agent.arg(flashscope_targets::host_agent().expect("an agent"));
     agent.args(["--events", events]).args(more).arg("--directory").arg(captures);
-    let mut agent = Busy(agent.stdout(Stdio::piped()).spawn().expect("the agent"));
+    let mut agent = Running(agent.stdout(Stdio::piped()).spawn().expect("the agent"));
     let mut ready = [1];
     agent.0.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("an agent that records");
     agent
@@ -374,7 +325,7 @@ fn longest(file: &Path, device: u64) -> (u64, u64) {
 }
 
 /// Numbers of a file below a block device's in sysfs.
-fn sysfs(device: &Loop, name: &str) -> Vec<u64> {
+fn sysfs(device: &LoopDevice, name: &str) -> Vec<u64> {
     let text = std::fs::read_to_string(format!("/sys/block/{}/{name}", device.name())).expect("a block device");
     text.split_whitespace().map(|word| word.parse().expect("a number")).collect()
 }
@@ -388,17 +339,17 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
     }
     const STALL_NS: u64 = 500_000_000;
     let dir = TempDir::new("record-stalls");
-    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory"));
-    let lower = Loop::made(&memory.0, "lower.img", 32, &[]);
-    lower.ext4(&[]);
-    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt"));
+    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory")).expect("mounted");
+    let lower = loop_of(&memory.0, "lower.img", 32, &[]);
+    ext4(&lower, &[]);
+    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt")).expect("mounted");
     let mount = &mounted.0;
-    let device = Loop::sized(mount, "upper.img", 4);
+    let device = loop_of(mount, "upper.img", 4, &["--direct-io=on"]);
     let work = format!(
         "while :; do dd if=/dev/zero of={} bs=4k count=20 oflag=direct status=none; sleep 0.02; done",
         device.0
     );
-    let _busy = Busy(Command::new("sh").args(["-c", &work]).spawn().expect("a shell"));
+    let _busy = Running(Command::new("sh").args(["-c", &work]).spawn().expect("a shell"));
     let into = dir.path().join("captures");
     let minor: u64 = device.name().trim_start_matches("loop").parse().expect("a number");
     let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "d2c>300ms"];
@@ -441,12 +392,12 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
     let Some(server) = crate::bad_input::Server::start() else { return };
     let cache = flashscope_tests::PrivateCache::new("record-ssh-stall-cache");
     let dir = TempDir::new("record-ssh-stall");
-    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory"));
-    let lower = Loop::made(&memory.0, "lower.img", 32, &[]);
-    lower.ext4(&["-E", "lazy_itable_init=0"]);
-    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt"));
+    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory")).expect("mounted");
+    let lower = loop_of(&memory.0, "lower.img", 32, &[]);
+    ext4(&lower, &["-E", "lazy_itable_init=0"]);
+    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt")).expect("mounted");
     let mount = &mounted.0;
-    let device = Loop::sized(mount, "upper.img", 4);
+    let device = loop_of(mount, "upper.img", 4, &["--direct-io=on"]);
     let (trace, log) = (dir.path().join("t.dat"), dir.path().join("log"));
     let text = trace.display().to_string();
     let on = server.spec();
@@ -454,7 +405,7 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
     let more = ["--trigger", "d2c>300ms", "--captures", "1", "-o", &text];
     let mut command = server.command(&cache, "user", &[&argv[..], &more[..]].concat());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).expect("a log"));
-    let mut recorder = Busy(command.spawn().expect("flashscope starts"));
+    let mut recorder = Running(command.spawn().expect("flashscope starts"));
     let said = || std::fs::read_to_string(&log).unwrap_or_default();
     wait_for("an armed recorder", || said().contains("flight recorder armed"));
     // Longer than a request may take, and than the recorder waits for what is in flight.
@@ -465,7 +416,7 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
     }
     stdout(Command::new("fsfreeze").arg("-f").arg(mount));
     let of = format!("of={}", device.0);
-    let mut writer = Busy(
+    let mut writer = Running(
         Command::new("dd")
             .args(["if=/dev/zero", &of, "bs=4k", "count=4", "oflag=direct", "status=none"])
             .spawn()
@@ -491,13 +442,13 @@ fn blocks_without_a_place_on_the_disk_are_no_other_ones() {
         return;
     }
     let dir = TempDir::new("record-delayed");
-    let lower = Loop::new(dir.path(), "lower.img");
-    lower.ext4(&["-E", "lazy_itable_init=0"]);
-    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt"));
+    let lower = new_loop(dir.path(), "lower.img");
+    ext4(&lower, &["-E", "lazy_itable_init=0"]);
+    let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt")).expect("mounted");
     let mount = &mounted.0;
     let file = mount.join("upper.img");
     std::fs::File::create(&file).and_then(|file| file.set_len(2 << 20)).expect("a file");
-    let upper = Loop(stdout(Command::new("losetup").args(["-f", "--show"]).arg(&file)).trim().to_owned());
+    let upper = LoopDevice::of(&file, &[]).expect("a loop device");
     // Not cut first: ext4 would write such a file out when it is closed.
     let mut written = std::fs::File::options().write(true).open(&file).expect("a file");
     written.write_all(&vec![1; 2 << 20]).expect("a file");
@@ -520,9 +471,9 @@ fn blocks_without_a_place_on_the_disk_are_no_other_ones() {
 }
 
 /// Runs a shell whose `sync` of a file on the device hangs for more than a second: the file system beneath is frozen meanwhile.
-fn stuck_sync(script: &str, file: &Path, lower_mount: &Path, device: &Loop) {
+fn stuck_sync(script: &str, file: &Path, lower_mount: &Path, device: &LoopDevice) {
     stdout(Command::new("fsfreeze").arg("-f").arg(lower_mount));
-    let mut work = Busy(Command::new("sh").args(["-c", script]).arg(file).spawn().expect("a shell"));
+    let mut work = Running(Command::new("sh").args(["-c", script]).arg(file).spawn().expect("a shell"));
     let shell = work.0.id();
     wait_for("a sync that is stuck", || {
         let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
@@ -541,14 +492,14 @@ fn a_capture_names_the_file_and_the_process_of_its_sync() {
         return;
     }
     let dir = TempDir::new("record-sync");
-    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory"));
-    let lower = Loop::made(&memory.0, "lower.img", 32, &[]);
-    lower.ext4(&[]);
-    let lower_mounted = Mounted::new(&[], &lower.0, dir.path().join("lower"));
+    let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory")).expect("mounted");
+    let lower = loop_of(&memory.0, "lower.img", 32, &[]);
+    ext4(&lower, &[]);
+    let lower_mounted = Mounted::new(&[], &lower.0, dir.path().join("lower")).expect("mounted");
     let lower_mount = &lower_mounted.0;
-    let device = Loop::sized(lower_mount, "upper.img", 8);
-    device.ext4(&["-O", "^has_journal"]);
-    let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt"));
+    let device = loop_of(lower_mount, "upper.img", 8, &["--direct-io=on"]);
+    ext4(&device, &["-O", "^has_journal"]);
+    let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt")).expect("mounted");
     let mount = &mounted.0;
     let into = dir.path().join("captures");
     let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "fsync>300ms"];
@@ -583,7 +534,7 @@ fn a_failed_request_is_captured() {
         return;
     }
     let dir = TempDir::new("record-error");
-    let device = Loop::new(dir.path(), "cut.img");
+    let device = new_loop(dir.path(), "cut.img");
     let into = dir.path().join("captures");
     let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "error", "--captures", "1"];
     let _agent = armed("block", &into, &more);
@@ -606,7 +557,7 @@ fn pressure_on_io_can_be_armed() {
         return;
     }
     let dir = TempDir::new("record-pressure");
-    let device = Loop::new(dir.path(), "p.img");
+    let device = new_loop(dir.path(), "p.img");
     let more = ["--device", device.name(), "--before", "1", "--after", "1", "--trigger", "psi-io>99%"];
     let mut agent = armed("block", &dir.path().join("captures"), &more);
     assert!(agent.0.try_wait().expect("the agent").is_none(), "the trigger was refused");
@@ -619,9 +570,9 @@ fn a_device_is_named_by_its_directory_and_found_by_its_numbers() {
         return;
     }
     let dir = TempDir::new("record-device-names");
-    let device = Loop::new(dir.path(), "disk.img");
-    device.ext4(&[]);
-    let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt"));
+    let device = new_loop(dir.path(), "disk.img");
+    ext4(&device, &[]);
+    let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt")).expect("mounted");
     let file = mounted.0.join("file");
     std::fs::write(&file, "").expect("a file");
     let path = dir.path().join("t.dat");

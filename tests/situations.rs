@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::process::Command;
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, null_block_device, output, skip, stdout, work};
+use flashscope_tests::{LoopDevice, Plan, TempDir, flashscope, is_root, null_block_device, output, skip, stdout, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -346,13 +346,12 @@ fn a_database_on_dm_crypt() {
 
 /// A loop device and a group of processes, which are gone with the value, also where a test fails.
 struct Limited {
-    device: String,
+    device: LoopDevice,
     group: std::path::PathBuf,
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        output(Command::new("losetup").args(["-d", &self.device]));
         std::fs::remove_dir(&self.group).ok();
     }
 }
@@ -368,19 +367,17 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
     work("x86_64", "findings/work.c", dir.path());
     let sh = |script: &str| output(Command::new("sh").current_dir(dir.path()).args(["-ec", script]));
     let group = blkio.join(format!("flashscope-test-{}", std::process::id()));
-    let made =
-        sh("dd if=/dev/zero of=image bs=1M count=32 2> log; sync -f image; losetup -f --show --direct-io=on image");
-    let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
-    if device.is_empty() {
-        return skip("situations: no loop device");
-    }
+    sh("dd if=/dev/zero of=image bs=1M count=32 2> log; sync -f image");
+    let device = match LoopDevice::of(&dir.path().join("image"), &["--direct-io=on"]) {
+        Ok(device) => device,
+        Err(why) => return skip(&format!("situations: no loop device: {why}")),
+    };
     let limited = Limited { device, group };
-    let (device, group) = (&limited.device, &limited.group);
-    let name = device.trim_start_matches("/dev/").to_owned();
+    let (device, group) = (&limited.device.0, &limited.group);
     std::fs::create_dir(group).expect("a cgroup");
-    let number = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("a number");
+    let number = limited.device.number();
     let limit = group.join("blkio.throttle.read_iops_device");
-    std::fs::write(&limit, format!("{} 200", number.trim())).expect("a limit");
+    std::fs::write(&limit, format!("{number} 200")).expect("a limit");
     let report = |into: &str| -> Value {
         let script = format!("{into} exec ./work direct 600 4096 random {device}");
         let mut record = flashscope();

@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flashscope_study::StudyResult;
-use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
+use flashscope_tests::{Running, TempDir, flashscope, output, skip, stdout};
 
 fn result(dir: &Path) -> StudyResult {
     let bytes = std::fs::read(dir.join("results.json")).expect("results.json");
@@ -15,23 +15,10 @@ fn result(dir: &Path) -> StudyResult {
 }
 
 /// Processes that take every core in turns until dropped: each that wakes up preempts another, which one that always runs seldom does.
-struct Load(Vec<Child>);
-
-impl Load {
-    fn start() -> Load {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let turns = "while :; do i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; sleep 0.03; done";
-        Load((0..cores).map(|_| Command::new("sh").args(["-c", turns]).spawn().expect("sh")).collect())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
+fn load() -> Vec<Running> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let turns = "while :; do i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; sleep 0.03; done";
+    (0..cores).map(|_| Running(Command::new("sh").args(["-c", turns]).spawn().expect("sh"))).collect()
 }
 
 #[test]
@@ -98,7 +85,7 @@ fn the_demo_finds_what_holds_and_repeats_to_the_byte_under_load_and_without_netw
     }
 
     // Again: interrupted by others on every core, and no network to fetch anything from.
-    let load = Load::start();
+    let load = load();
     let mut again = match Command::new("unshare").args(["-n", "true"]).status() {
         Ok(status) if status.success() => flashscope_tests::behind(&["unshare", "-n"], &flashscope()),
         _ => flashscope(),

@@ -2,9 +2,8 @@
 //! of this host, and on a board's timed disk.
 
 use std::path::Path;
-use std::process::Command;
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, with_write_cache, work};
+use flashscope_tests::{LoopDisk, Plan, TempDir, flashscope, is_root, skip, work};
 use flashscope_trace::Trace;
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
@@ -98,35 +97,17 @@ fn check(what: &str, trace: &Trace, program: &Value, flushes: bool, dir: &Path) 
     }
 }
 
-/// The loop device, taken away with the value.
-struct Disk<'a>(String, &'a Path);
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        output(Command::new("umount").arg(self.1.join("m")));
-        output(Command::new("losetup").args(["-d", &self.0]));
-    }
-}
-
 #[test]
 fn calls_of_fsync_agree_with_ext4s_own_events_on_this_host() {
     if !is_root() || !Path::new("/sys/kernel/tracing/instances").is_dir() {
         return skip("syncs: root and a mounted tracefs are needed");
     }
-    let dir = TempDir::new("syncs");
-    let dir = dir.path();
-    work("", "syncs/work.c", dir);
-    let sh = |script: &str| output(Command::new("sh").current_dir(dir).args(["-ec", script]));
-    sh(
-        "dd if=/dev/zero of=image bs=1M count=64; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image; sync",
-    );
-    let made = sh("losetup -f --show --direct-io=on image");
-    let disk = Disk(with_write_cache(&made.stdout), dir);
     // The journal commits for the calls alone: a commit of its own, each five seconds, is one that fdatasync waits for.
-    let ready = format!("mount -o noinit_itable,commit=3000 {} m; ./work m/f 2; sync -f m", disk.0);
-    if !made.status.success() || !sh(&ready).status.success() {
-        return skip("syncs: no loop device with ext4");
-    }
+    let Some(disk) = LoopDisk::ext4("syncs", 64, "", &["--direct-io=on"], "commit=3000") else { return };
+    let dir = disk.path();
+    work("", "syncs/work.c", dir);
+    let ready = disk.sh("./work m/f 2; sync -f m");
+    assert!(ready.status.success(), "{ready:?}");
     let mut record = flashscope();
     record.current_dir(dir).args([
         "record",
