@@ -44,7 +44,6 @@ mod destinations;
 mod diff;
 mod doctor;
 mod export;
-mod facts;
 mod failure;
 mod finding_inputs;
 mod import_strace;

@@ -18,7 +18,7 @@ const MOST_UNIT: u64 = u32::MAX as u64;
 const MOST_PAGE: u64 = 1 << 20;
 
 /// A field's value; `None` if unknown.
-trait Known: Sized {
+pub trait Known: Sized {
     fn known(value: Value) -> Self;
 }
 
@@ -39,32 +39,102 @@ fn known<'de, D: Deserializer<'de>, T: Known>(from: D) -> Result<T, D::Error> {
     Value::deserialize(from).map(T::known)
 }
 
-/// Defines structs in which every field may be unknown.
-macro_rules! objects {
-    ($($(#[$about:meta])* $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* })*) => {$(
-        $(#[$about])*
-        #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-        #[serde(default)]
-        pub struct $name {
-            $($(#[$meta])* #[serde(deserialize_with = "known")] pub $field: $type,)*
-        }
+/// A type as the agent writes it, and the type in which it is read: any value may be unknown there.
+pub trait Fact {
+    type Read: Known;
+}
 
-        impl Known for $name {
-            fn known(value: Value) -> Self {
-                serde_json::from_value(value).unwrap_or_default()
-            }
+macro_rules! values {
+    ($($value:ty)*) => {$(
+        impl Fact for $value {
+            type Read = Option<$value>;
         }
     )*};
 }
 
+values! { bool u32 u64 i64 String }
+
+impl<T: Fact> Fact for Option<T> {
+    type Read = T::Read;
+}
+
+impl<T: DeserializeOwned> Fact for Vec<T> {
+    type Read = Vec<T>;
+}
+
+macro_rules! read_as {
+    ($written:ty) => {
+        <$written as Fact>::Read
+    };
+    ($written:ty => $read:ty) => {
+        $read
+    };
+}
+
+/// Defines each object twice: a struct in which every field may be unknown, and in `complete` as the agent writes it, for the schema.
+/// `=>` is the type in which a field is read, if `Fact` does not say it. Only recordings have the fields behind `+ recorded`.
+macro_rules! objects {
+    ($($(#[$about:meta])* $name:ident {
+        $($(#[$meta:meta])* $field:ident: $type:ty $(=> $read:ty)?,)*
+    } $(+ recorded { $($(#[$more_meta:meta])* $more:ident: $more_type:ty $(=> $more_read:ty)?,)* })?)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+            #[serde(default)]
+            pub struct $name {
+                $($(#[$meta])* #[serde(deserialize_with = "known")] pub $field: read_as!($type $(=> $read)?),)*
+                $($($(#[$more_meta])* #[serde(deserialize_with = "known")] pub $more: read_as!($more_type $(=> $more_read)?),)*)?
+            }
+
+            impl Known for $name {
+                fn known(value: Value) -> Self {
+                    serde_json::from_value(value).unwrap_or_default()
+                }
+            }
+
+            impl Fact for $name {
+                type Read = $name;
+            }
+        )*
+
+        /// The facts as the agent's `probe` writes them, for the schema of `doctor --json`.
+        #[allow(dead_code, reason = "they are only for the schema")]
+        pub mod complete {
+            use crate::ids::TaskId;
+            use schemars::JsonSchema;
+
+            $(
+                $(#[$about])*
+                #[derive(JsonSchema)]
+                pub struct $name {
+                    $($(#[$meta])* $field: $type,)*
+                }
+            )*
+
+            #[derive(JsonSchema)]
+            pub struct Agent {
+                version: String,
+                /// SHA-256 of the agent's sources, first 16 digits; agents before 0.2.0 have none.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                build: Option<String>,
+                protocol: u32,
+                arch: String,
+            }
+        }
+    };
+}
+
 objects! {
-    /// All facts of a recording, or of a machine that `doctor` examined.
+    /// What a machine is, and what can be recorded on it; a recording's facts have more.
     Facts {
-        access: Option<Access>,
+        access: Access => Option<Access>,
         agent: Agent,
         kernel: Kernel,
-        /// In a recording's facts: from its beginning. In its statistics: from its end.
-        cpu_pressure: CpuPressure,
+        clocks: Clocks,
+        /// Null without CONFIG_PSI; agents before 0.2.0 have none. In a recording's facts: from its beginning. In its statistics: from its
+        /// end.
+        #[serde(default)]
+        cpu_pressure: Option<CpuPressure>,
         tracefs: Tracefs,
         /// The state of each group of `--events` on this machine.
         groups: Vec<Group>,
@@ -75,8 +145,12 @@ objects! {
         /// Directories of /sys/class/bdi.
         bdi: Vec<Bdi>,
         mounts: Vec<Mount>,
+        #[serde(default)]
         swaps: Vec<Swap>,
-        vm: Vm,
+        /// Agents before 0.2.0 have none.
+        #[serde(default)]
+        vm: Option<Vm>,
+    } + recorded {
         recording: Recording,
         flashmon: Flashmon,
         blktrace: Blktrace,
@@ -84,92 +158,128 @@ objects! {
 
     /// The rights of the process that would record.
     Access {
-        uid: Option<u32>,
+        uid: u32,
         capabilities: Vec<String>,
-        needs: Option<Vec<Need>>,
-        /// Capabilities that a recorder keeps.
+        instances: Option<Instances>,
+        needs: Vec<Need> => Option<Vec<Need>>,
+        /// What a recording agent keeps of the capabilities that it has; it gives up all others.
+        #[serde(default)]
         keeps: Vec<Kept>,
+    }
+
+    Instances {
+        uid: u32,
+        gid: u32,
+        /// Octal.
+        mode: String,
     }
 
     /// A capability, when it is kept, and why.
     Kept {
-        capability: Option<String>,
-        when: Option<String>,
-        why: Option<String>,
+        capability: String,
+        when: String,
+        why: String,
     }
 
     /// A part of a recording, the right that it needs, and whether the process has it.
     Need {
-        what: Option<String>,
-        by: Option<String>,
-        there: Option<bool>,
+        what: String,
+        by: String,
+        there: bool,
     }
 
     Kernel {
-        release: Option<String>,
-        version: Option<String>,
-        machine: Option<String>,
-        page_size: Option<u64>,
+        release: String,
+        version: String,
+        machine: String,
+        page_size: u64,
+        /// Bytes of a `long` of the kernel.
+        long_size: u32,
+        cpus_possible: Option<u32>,
+        cmdline: Option<String>,
+        /// Null on a virtual board.
         boot_id: Option<String>,
+    }
+
+    Clocks {
+        /// Clocks that tracefs offers.
+        trace: Vec<String>,
+        monotonic_ns: u64,
     }
 
     /// `/proc/pressure/cpu`
     CpuPressure {
-        /// Time that tasks waited for a free processor, microseconds.
-        some_us: Option<u64>,
-        monotonic_ns: Option<u64>,
+        /// Time that tasks waited for a free processor since boot, microseconds.
+        some_us: u64,
+        /// When this was read.
+        monotonic_ns: u64,
     }
 
     Tracefs {
         path: Option<String>,
         error: Option<String>,
-        instances: Option<bool>,
-        kprobe_events: Option<bool>,
+        instances: bool,
+        kprobe_events: bool,
+        /// Mounted for the recorder alone.
+        private_mount: Option<bool>,
     }
 
+    /// What a group of `--events` has here.
     Group {
-        group: Option<String>,
+        group: String,
+        /// Kernel events.
+        events: u32,
+        /// Probes of ours.
+        probes: u32,
         /// What to do if the group has no events.
         lacks: Option<String>,
         absent: Vec<Absent>,
+        raw_syscalls: Vec<RawSyscall>,
     }
 
     /// An event that the kernel does not have.
     Absent {
-        group: Option<String>,
-        event: Option<String>,
-        why: Option<String>,
-        loses: Option<String>,
+        group: String,
+        event: String,
+        why: String,
+        loses: String,
     }
 
     ProbePoint {
         /// `read`, `program`, `erase`
-        operation: Option<String>,
-        symbol: Option<String>,
+        operation: String,
+        symbol: String,
+        /// `nand`, `mtd`, `spi-mem`
+        level: String,
         /// `proved`, `present`, `absent`, `refused`, `silent`
         status: Option<String>,
+        fired: Option<u64>,
         mtd: Option<u64>,
-        chip: Option<u64>,
         /// Known only after a trial.
         chosen: Option<bool>,
-        note: Option<String>,
+        note: String,
         loses: Option<String>,
+    } + recorded {
+        chip: u64,
     }
 
     /// An MTD device; sizes in bytes.
     Mtd {
-        index: Option<u64>,
-        name: Option<String>,
+        index: u64,
+        name: String,
         #[serde(rename = "type")]
-        kind: Option<String>,
-        size: Option<u64>,
-        erasesize: Option<u64>,
-        writesize: Option<u64>,
-        oobsize: Option<u64>,
+        kind: String,
+        size: u64,
+        erasesize: u64,
+        writesize: u64,
+        subpagesize: Option<u64>,
+        oobsize: u64,
         /// Offset on its chip, bytes.
         offset: Option<u64>,
         /// Number of the chip, from 0. Partitions of one chip share it.
         chip: Option<u64>,
+        parent: Option<u64>,
+        first_page: Option<u64>,
         /// Kernel addresses of `struct nand_chip` and `struct mtd_info`.
         chip_pointer: Option<u64>,
         mtd_pointer: Option<u64>,
@@ -180,7 +290,7 @@ objects! {
 
     /// A whole block device (not a partition).
     Disk {
-        name: Option<String>,
+        name: String,
         /// `254:0`
         device: Option<String>,
         size_bytes: Option<u64>,
@@ -189,6 +299,7 @@ objects! {
         /// Largest number of requests in a queue, those that wait in its scheduler included.
         nr_requests: Option<u64>,
         scheduler: Option<String>,
+        rotational: Option<u32>,
         write_cache: Option<String>,
         dm_name: Option<String>,
         dm_uuid: Option<String>,
@@ -196,40 +307,41 @@ objects! {
         life_time: Option<String>,
         pre_eol_info: Option<String>,
         #[serde(rename = "loop")]
-        of_loop: Loop,
+        of_loop: Option<Loop>,
     }
 
     /// The backing file of a loop device.
     Loop {
-        backing_file: Option<String>,
+        backing_file: String,
         device: Option<String>,
         inode: Option<u64>,
-        offset: Option<u64>,
-        direct_io: Option<u64>,
+        offset: u64,
+        direct_io: u64,
     }
 
     /// `/sys/class/ubi/ubiN`
     Ubi {
-        name: Option<String>,
+        name: String,
         mtd_num: Option<u64>,
         /// Size of a logical erase block.
         eraseblock_size: Option<u64>,
+        total_eraseblocks: Option<u64>,
         bad_peb_count: Option<u64>,
         reserved_for_bad: Option<u64>,
         max_ec: Option<u64>,
     }
 
     Bdi {
-        name: Option<String>,
+        name: String,
         read_ahead_kb: Option<u64>,
     }
 
     Mount {
-        source: Option<String>,
-        target: Option<String>,
+        source: String,
+        target: String,
         #[serde(rename = "type")]
-        kind: Option<String>,
-        options: Option<String>,
+        kind: String,
+        options: String,
         device: Option<String>,
         block_bytes: Option<u64>,
         size_bytes: Option<u64>,
@@ -238,12 +350,12 @@ objects! {
 
     /// A line of `/proc/swaps`
     Swap {
-        path: Option<String>,
-        /// `None` if the swap area is a file in a file system.
+        path: String,
+        /// Null if the swap area is a file in a file system.
         device: Option<String>,
     }
 
-    /// `/proc/sys/vm`, and `/proc/meminfo`.
+    /// Limits of changed pages (`/proc/sys/vm`), and the memory that is there for them (`/proc/meminfo`).
     Vm {
         /// 0: the ratio is used instead.
         dirty_bytes: Option<u64>,
@@ -254,16 +366,23 @@ objects! {
         available_bytes: Option<u64>,
     }
 
+    /// A system call by number, with the names of its registers.
+    RawSyscall {
+        id: i64,
+        name: String,
+        arguments: Vec<String> => Option<Vec<Option<String>>>,
+    }
+
     /// Facts about the recording itself.
     Recording {
-        name: Option<String>,
-        clock: Option<String>,
+        name: String,
+        clock: String,
         probes: Vec<Probe>,
         /// Functions and events at layer boundaries.
         boundaries: Vec<Boundary>,
         absent: Vec<Absent>,
         raw_syscalls: Vec<RawSyscall>,
-        trigger: Option<Trigger>,
+        trigger: Trigger => Option<Trigger>,
         filter: Filter,
         own: Own,
     }
@@ -279,30 +398,23 @@ objects! {
     }
 
     Probe {
-        event: Option<String>,
-        operation: Option<String>,
-        symbol: Option<String>,
-        level: Option<String>,
-        loses: Option<String>,
+        event: String,
+        operation: String,
+        symbol: String,
+        level: String,
+        loses: String,
     }
 
     Boundary {
-        layer: Option<String>,
-        symbol: Option<String>,
-        enter: Option<String>,
-    }
-
-    /// A system call by number, with the names of its registers.
-    RawSyscall {
-        id: Option<i64>,
-        name: Option<String>,
-        arguments: Option<Vec<Option<String>>>,
+        layer: String,
+        symbol: String,
+        enter: String,
     }
 
     /// The reason why a flight recorder wrote its data.
     Trigger {
-        reason: Option<String>,
-        captures_lost: Option<u64>,
+        reason: String,
+        captures_lost: u64,
     }
 
     /// The recorder's own tasks; the recorder itself is first.
@@ -311,7 +423,7 @@ objects! {
     }
 
     Flashmon {
-        pages_per_block: Option<u64>,
+        pages_per_block: u64,
     }
 
     Blktrace {
@@ -336,6 +448,10 @@ impl Known for Agent {
     fn known(value: Value) -> Self {
         serde_json::from_value(value).unwrap_or_default()
     }
+}
+
+impl Fact for Agent {
+    type Read = Agent;
 }
 
 impl Facts {

@@ -77,7 +77,7 @@ pub enum BenchInputs {
     /// For a virtual board.
     Study(Box<flashscope_study::Inputs>),
     Agent {
-        #[schemars(with = "crate::facts::Agent")]
+        #[schemars(with = "facts::complete::Agent")]
         agent: facts::Agent,
     },
     Nothing,

@@ -16,13 +16,14 @@ use flashscope_study::layers::LayersResult;
 use flashscope_study::replays::ReplaysResult;
 use flashscope_study::runs::RunsResult;
 use flashscope_study::{SCHEMA as STUDY_SCHEMA, StudyResult};
+use flashscope_trace::facts::complete;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::args::SchemaArgs;
 use crate::failure::Failure;
-use crate::{advise, bench, board, diff, facts};
+use crate::{advise, bench, board, diff};
 
 pub mod agent_results;
 
@@ -61,7 +62,7 @@ const DOCUMENTS: &[Document] = &[
     Document { name: "advise", printed_by: "advise --json", version: Some(advise::SCHEMA), schema: written::<advise::Printed>, named: PLAIN },
     Document { name: "predict", printed_by: "predict --json", version: Some(PREDICTION_SCHEMA), schema: written::<Prediction>, named: PLAIN },
     Document { name: "top", printed_by: "top --json, each line", version: Some(TOP_SCHEMA), schema: written::<TopSnapshot>, named: PLAIN },
-    Document { name: "doctor", printed_by: "doctor --json", version: None, schema: read::<facts::Facts>, named: PLAIN },
+    Document { name: "doctor", printed_by: "doctor --json", version: None, schema: read::<complete::Facts>, named: PLAIN },
     Document { name: "board-list", printed_by: "board list --json", version: None, schema: written::<Vec<board::Listed>>, named: PLAIN },
     Document { name: "bench-read", printed_by: "bench read --json", version: None, schema: written::<bench::BenchResult>, named: PLAIN },
     Document { name: "bench-sqlite", printed_by: "bench sqlite --json", version: None, schema: read::<bench::agent::Done<agent_results::Sqlite>>, named: PLAIN },
