@@ -371,7 +371,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
                 if is_worker(name) {
                     self.unseen.queued(block, time);
                 } else if self.is_of_device && home(name) == Some(Layer::FileSystem) {
-                    self.commits.queued(block, time);
+                    self.commits.queued(block, tid, time);
                 }
             }
             BlockAction::Complete => {
@@ -484,7 +484,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
                 None => self.cut += u64::from(followed(call)),
             }
         } else if name == "jbd2_end_commit" {
-            self.commits.ended(time);
+            self.commits.ended(tid, time);
         } else if name == "file_fault_end"
             && let Some(open) = self.faults.remove(&tid)
         {

@@ -6,7 +6,7 @@
 
 use crate::bounded::{BoundedMap, Full};
 use crate::calls_unseen::MAX_RETURN_NS;
-use flashscope_trace::{BlockEvent, Device, TimeNs};
+use flashscope_trace::{BlockEvent, Device, TaskId, TimeNs};
 
 /// Most bios of journals in flight.
 const MAX_UNDER_WAY: usize = 1 << 10;
@@ -14,13 +14,15 @@ const MAX_UNDER_WAY: usize = 1 << 10;
 #[derive(Clone, Copy)]
 struct Done {
     device: Device,
+    /// The journal's thread.
+    tid: TaskId,
     queued: u64,
     completed: u64,
 }
 
 pub(crate) struct Commits {
-    /// When they were queued, by device and sector.
-    under_way: BoundedMap<(Device, u64), u64>,
+    /// Who queued them and when, by device and sector.
+    under_way: BoundedMap<(Device, u64), (TaskId, u64)>,
     last: Option<Done>,
 }
 
@@ -32,13 +34,13 @@ impl Default for Commits {
 
 impl Commits {
     /// A journal's thread queued a bio.
-    pub fn queued(&mut self, block: &BlockEvent, time: TimeNs) {
-        self.under_way.insert((block.device, block.sector), time.0);
+    pub fn queued(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
+        self.under_way.insert((block.device, block.sector), (tid, time.0));
     }
 
     pub fn completed(&mut self, block: &BlockEvent, time: TimeNs) {
-        if let Some(queued) = self.under_way.remove(&(block.device, block.sector)) {
-            self.last = Some(Done { device: block.device, queued, completed: time.0 });
+        if let Some((tid, queued)) = self.under_way.remove(&(block.device, block.sector)) {
+            self.last = Some(Done { device: block.device, tid, queued, completed: time.0 });
         } else if block.bytes == 0
             && let Some(last) = self.last.as_mut().filter(|last| last.device == block.device)
         {
@@ -47,9 +49,10 @@ impl Commits {
         }
     }
 
-    /// `jbd2_end_commit`: on busy processors the journal's thread goes on long after its last bio.
-    pub fn ended(&mut self, time: TimeNs) {
-        if let Some(last) = &mut self.last {
+    /// `jbd2_end_commit`: on busy processors the journal's thread goes on long after its last bio. The journals of other devices have
+    /// threads of their own.
+    pub fn ended(&mut self, tid: TaskId, time: TimeNs) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.tid == tid) {
             last.completed = time.0;
         }
     }
@@ -101,6 +104,12 @@ mod tests {
             (22 * MS, 0, bio(Complete, 900, 1024)),
             (29 * MS, 9, call("jbd2_end_commit", None)),
             (29 * MS + MS / 4, 14, call("sys_exit_fsync", Some(0))),
+            // A commit of another device ends.
+            (30 * MS, 15, call("sys_enter_fsync", None)),
+            (31 * MS, 9, bio(Queue, 900, 1024)),
+            (32 * MS, 0, bio(Complete, 900, 1024)),
+            (39 * MS, 16, call("jbd2_end_commit", None)),
+            (39 * MS + MS / 4, 15, call("sys_exit_fsync", Some(0))),
         ];
         let of = |journal: &'static str| {
             let mut calls = Calls::new(|tid, _| Some(if tid == TaskId(9) { journal } else { "sync" })).of_device(true);
@@ -111,7 +120,7 @@ mod tests {
         };
         let waited = [("sync (13)", 11 * MS), ("sync (14)", 9 * MS + MS / 4), ("sync (7)", 7 * MS + MS / 2)];
         let waited = waited.map(|(name, ns)| (name.to_owned(), ns));
-        assert_eq!(of("jbd2/loop0-8"), (waited.into(), Some(4), Some(3)));
-        assert_eq!(of("dd"), (Vec::new(), Some(7), Some(6)));
+        assert_eq!(of("jbd2/loop0-8"), (waited.into(), Some(5), Some(4)));
+        assert_eq!(of("dd"), (Vec::new(), Some(8), Some(7)));
     }
 }
