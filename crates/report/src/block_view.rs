@@ -274,7 +274,9 @@ pub fn stack(found: &BlockFound, most: usize) -> Rows {
         };
         let mut row = vec![one.upper.clone(), lower, grouped(one.upper_bios), size(one.upper_bytes)];
         row.extend([grouped(one.lower_bios), size(one.lower_bytes), size(one.cached_bytes)]);
-        row.extend([one.mean_down_ns, one.mean_below_ns, one.mean_up_ns, one.mean_q2c_ns].map(duration));
+        // Where all went by the page cache, there is nothing to take a mean of.
+        let mean = |ns| if one.upper_bios == 0 { String::new() } else { duration(ns) };
+        row.extend([one.mean_down_ns, one.mean_below_ns, one.mean_up_ns, one.mean_q2c_ns].map(mean));
         row
     })
 }

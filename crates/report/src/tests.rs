@@ -2,7 +2,7 @@
 
 use crate::{csv, figures, html, json, synthetic, terminal};
 use flashscope_analysis::FlashReport;
-use flashscope_analysis::block::{BlockReport, GroupBy, IoPoint, RequestKind};
+use flashscope_analysis::block::{BlockReport, GroupBy, IoPoint, RequestKind, StackLevel};
 use flashscope_study::StudyResult;
 use serde_json::Value;
 
@@ -490,4 +490,15 @@ fn errors_of_the_flash_are_told_where_nothing_was_written() {
     report.health = vec![Health { mtd: 1, corrected_bits: 0, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 3 }];
     // Blocks that were bad before are no errors of this recording.
     assert_eq!(crate::wear_view::failed(&report), None);
+}
+
+/// A loop device without direct I/O: the page cache writes its bytes later.
+#[test]
+fn a_level_without_bios_has_no_mean_times() {
+    let mut found = synthetic::block().found;
+    let level = StackLevel { upper: "7:0".into(), cached_bytes: 1 << 20, ..StackLevel::default() };
+    found.stack = vec![level.clone(), StackLevel { upper_bios: 1, mean_q2c_ns: 5000, ..level }];
+    let rows = crate::block_view::stack(&found, 10).rows;
+    assert_eq!(rows[0][2..], ["0", "0 B", "0", "0 B", "1 MiB", "", "", "", ""]);
+    assert_eq!(rows[1][7..], ["0 ns", "0 ns", "0 ns", "5.0 µs"]);
 }
