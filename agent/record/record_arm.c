@@ -151,20 +151,24 @@ static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 {
 	const struct fs_record_options *options = &recorder->options;
 	uint64_t rings = rings_of(recorder);
-	uint64_t available = fs_available_to_kernel_kib(), files = fs_recorder_files_kib(recorder);
+	uint64_t files = fs_recorder_files_kib(recorder) + FS_MEMORY_LEFT_KIB;
+	uint64_t available = fs_available_bytes() >> 10, kernel = fs_available_to_kernel_kib(), most;
 
 	*kib = fs_record_ring_kib(options, available, rings);
-	files += FS_MEMORY_LEFT_KIB;
-	if (available)
-		available = available > files ? available - files : 1;
-	if (!available || *kib * rings <= available / 2)
+	if (!available)
+		return 0;
+	available = available > files ? available - files : 1;
+	kernel = kernel > files ? kernel - files : 1;
+	/* Half of what there is, and no more than rings can lie in. */
+	most = available / 2 < kernel ? available / 2 : kernel;
+	if (*kib * rings <= most)
 		return 0;
 	if (options->ring_given)
 		return fs_recorder_broken(recorder,
 					  "--ring: %" PRIu64 " KiB a CPU are %" PRIu64 " KiB, and this machine has %" PRIu64
 					  " KiB available; ask for at most --ring %" PRIu64 "K",
-					  *kib, *kib * rings, available, available / 2 / rings);
-	*kib = available / 4 / rings < SMALLEST_RING_KIB ? SMALLEST_RING_KIB : available / 4 / rings;
+					  *kib, *kib * rings, available, most / rings);
+	*kib = most / 2 / rings < SMALLEST_RING_KIB ? SMALLEST_RING_KIB : most / 2 / rings;
 	fs_warn("ring: %" PRIu64 " KiB a CPU instead of %" PRIu64 ": this machine has %" PRIu64 " KiB of memory available", *kib,
 		options->ring_kib, available);
 	return 0;
