@@ -103,7 +103,7 @@ fn what_perfetto_recorded_is_what_its_own_package_counts() {
     trace
         .for_each(&mut |e: &flashscope_trace::Event| match &e.kind {
             EventKind::File(file) if file.step == FileStep::Dirtied => dirtied += 1,
-            EventKind::File(file) if file.step == FileStep::Write => written += file.bytes,
+            EventKind::File(file) if file.step == FileStep::WriteBegin => written += file.bytes,
             _ => {}
         })
         .unwrap();
