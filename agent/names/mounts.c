@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "util.h"
@@ -26,6 +27,11 @@ void fs_unescape(char *text)
 		}
 	}
 	*to = '\0';
+}
+
+uint32_t fs_kernel_device(dev_t device)
+{
+	return (uint32_t)major(device) << 20 | (minor(device) & 0xfffff);
 }
 
 uint64_t fs_namespace_of(int32_t pid, const char *kind)
@@ -60,7 +66,7 @@ static char *option_of(const char *options, const char *name)
 	return copy;
 }
 
-/* As /proc/self/mounts has them: the super block says rw or ro, too. NULL: they are too long. */
+/* As in /proc/self/mounts: with rw or ro of the super block. NULL: they are too long. */
 static char *all_options(const struct fs_mount *mount)
 {
 	const char *more = mount->options ? mount->options : "";
@@ -114,7 +120,7 @@ bool fs_mount_is_remote(const struct fs_mount *mount)
 	static const char *const types[] = { "autofs", "nfs",  "nfs4", "cifs",	 "smb3", "9p",	   "virtiofs",
 					     "ceph",   "afs",  "coda", "lustre", "gpfs", "beegfs", "vboxsf" };
 
-	/* Where our own root does not answer, nothing does. */
+	/* If our own root does not answer, nothing does. */
 	if (!mount->pid && !strcmp(mount->point, "/"))
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
@@ -135,6 +141,14 @@ bool fs_mounts_are_remote(const struct fs_mounts *mounts, int32_t pid, const cha
 			return true;
 	}
 	return false;
+}
+
+void fs_mount_path(const struct fs_mount *mount, char *path, size_t size)
+{
+	if (mount->pid)
+		snprintf(path, size, "/proc/%" PRId32 "/root%s", mount->pid, mount->point);
+	else
+		snprintf(path, size, "%s", mount->point);
 }
 
 static void read_namespace(struct fs_mounts *mounts, int32_t pid)
@@ -238,7 +252,7 @@ bool fs_mounts_in_overlay(const struct fs_mounts *mounts, const char *path, char
 	const struct fs_mount *found = NULL;
 	const char *rest = NULL;
 
-	/* Images are lower layers of many containers: of those nobody can tell which one it was. */
+	/* Images are lower layers of many containers; it is unknown which of them read the file. */
 	for (int pass = 0; pass < 2 && !found; pass++)
 		for (size_t i = 0; i < mounts->count; i++) {
 			const struct fs_mount *mount = &mounts->items[i];
@@ -249,8 +263,8 @@ bool fs_mounts_in_overlay(const struct fs_mounts *mounts, const char *path, char
 			if (found && found->device != mount->device)
 				return false;
 			/*
-			 * A container's root is mounted for the host, too, elsewhere: it is the container's. At the same
-			 * place it is a copy, of a namespace that was made of ours.
+			 * A container's root is also mounted for the host, elsewhere: the path is the container's. At
+			 * the same place the mount is a copy, of a namespace that was made from ours.
 			 */
 			if (!found || (mount->pid && !found->pid && strcmp(mount->point, found->point))) {
 				found = mount;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define FS_MOUNTS_MAX 4096
 #define FS_NAMESPACES_MAX 256
@@ -36,12 +37,16 @@ struct fs_mounts {
 	size_t remote; /* mounts that fs_mount_is_remote() */
 };
 
+/* The kernel's own dev_t: 12 bits major, 20 bits minor (include/linux/kdev_t.h). */
+uint32_t fs_kernel_device(dev_t device);
 /* The inode of /proc/PID/ns/KIND (pid 0: of this process); 0 if it cannot be read. */
 uint64_t fs_namespace_of(int32_t pid, const char *kind);
 /* Reads all mounts again and frees the earlier list. */
 void fs_mounts_read(struct fs_mounts *mounts);
 /* True for mounts that a lookup may wait on for ever (network, FUSE), and for those where a lookup mounts something (autofs). */
 bool fs_mount_is_remote(const struct fs_mount *mount);
+/* The mount point as a path of our own namespace. */
+void fs_mount_path(const struct fs_mount *mount, char *path, size_t size);
 /* True if a path in that namespace (pid as in struct fs_mount) crosses a remote mount. */
 bool fs_mounts_are_remote(const struct fs_mounts *mounts, int32_t pid, const char *path);
 /*

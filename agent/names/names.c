@@ -14,9 +14,11 @@
 
 /* What a look at new files and processes may take: 1 % of a CPU at ten draining rounds a second. */
 #define LIVE_NS UINT64_C(1000000)
+/* Directories of reported files are looked up for so long: the buffers are not emptied meanwhile. */
+#define NOTIFY_NS UINT64_C(100000000)
 /*
- * The flight recorder's names of one capture: meanwhile nobody looks at the triggers, and their ring holds a third of a
- * second of 5,000 requests each. A walk was asked for.
+ * For the names of one capture of the flight recorder. In this time the triggers are not read; their ring holds a third
+ * of a second of 5,000 requests each. A walk was requested.
  */
 #define CAPTURE_NS UINT64_C(300000000)
 #define CAPTURE_WALK_NS UINT64_C(5000000000)
@@ -313,7 +315,7 @@ static void send_mounts(struct fs_names *names, size_t most)
 
 		if (of_no_interest(mount->type) && !is_touched(&names->paths.touched, mount->device))
 			continue;
-		/* The same in another namespace is of no more use. */
+		/* The same file in another namespace adds nothing. */
 		for (size_t k = 0; k < i && !before; k++)
 			before = mounts->items[k].device == mount->device && mount->pid &&
 				 !strcmp(mounts->items[k].point, mount->point);
@@ -369,29 +371,63 @@ static void send_file(struct fs_names *names, const struct fs_inode *file)
 		if (file->other && strcmp(file->other, file->path))
 			fs_json_string(json, "or", file->other);
 	} else {
-		fs_json_string(json, "why", fs_paths_why(&names->paths, file));
+		const char *why = fs_paths_why(&names->paths, file);
+
+		fs_json_string(json, "why", why);
+		if (names->paths.notify && names->paths.notify->has_forgotten && !strcmp(why, "deleted"))
+			names->reports_forgotten++;
 	}
 	fs_json_object_end(json);
 }
 
-static void send_ended(struct fs_names *names)
+/* Those that were deleted before until_ns. */
+static void send_ended(struct fs_names *names, uint64_t until_ns)
 {
 	struct fs_touched *touched = &names->paths.touched;
+	size_t left = 0;
 
-	while (touched->ended_count) {
-		struct fs_inode *file = &touched->ended[--touched->ended_count];
+	for (size_t i = 0; i < touched->ended_count; i++) {
+		struct fs_inode *file = &touched->ended[i];
 
-		if (names->mode != FS_NAMES_NONE)
+		if (file->until_ns >= until_ns) {
+			touched->ended[left++] = *file;
+			continue;
+		}
+		if (names->mode != FS_NAMES_NONE && file->touched)
 			send_file(names, file);
 		fs_inode_forget_paths(touched, file);
 	}
+	touched->ended_count = left;
+}
+
+/*
+ * Names and sends files that were deleted before until_ns. Rings are drained one after another: deletions in one that
+ * was drained earlier come with its next drain.
+ */
+static void end_files(struct fs_names *names, uint64_t until_ns, uint64_t end_ns)
+{
+	struct fs_touched *touched = &names->paths.touched;
+	struct fs_notify *notify = names->paths.notify;
+
+	if (notify) {
+		fs_notify_read(notify, &names->paths.mounts, end_ns);
+		if (touched->freed_lost)
+			until_ns = UINT64_MAX;
+		fs_notify_deleted(notify, &names->paths.mounts, touched, until_ns, !names->partial && !touched->freed_lost);
+		if (touched->freed_lost)
+			fs_notify_forget(notify);
+	} else {
+		until_ns = UINT64_MAX;
+		touched->freed_count = 0;
+	}
+	touched->freed_lost = false;
+	send_ended(names, until_ns);
 }
 
 static void send_files(struct fs_names *names)
 {
 	const struct fs_touched *touched = &names->paths.touched;
 
-	send_ended(names);
 	for (size_t i = 0; i < touched->count && !names->failed; i++)
 		if (touched->files[i].touched)
 			send_file(names, &touched->files[i]);
@@ -410,6 +446,8 @@ static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limi
 	fs_json_u64(json, "processes_late", names->processes_late + names->paths.touched.started_late);
 	fs_json_u64(json, "processes_stuck", fs_reader_stuck());
 	fs_json_u64(json, "rounds_busy", names->rounds_busy);
+	fs_json_u64(json, "notify_overflows", names->paths.notify ? names->paths.notify->overflows : 0);
+	fs_json_u64(json, "notify_dropped", names->reports_forgotten);
 	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped + names->mounts_dropped);
 	if (limit_ns != UINT64_MAX)
 		fs_json_u64(json, "limit_ms", limit_ns / 1000000);
@@ -432,7 +470,31 @@ void fs_names_begin(struct fs_names *names, uint64_t limit_ns)
 	flush(names);
 }
 
-void fs_names_live(struct fs_names *names, bool busy)
+void fs_names_watch(struct fs_names *names, bool partial)
+{
+	names->partial = partial;
+	if (names->mode == FS_NAMES_NONE)
+		return;
+	if (!names->paths.mounts.count)
+		fs_paths_mounts(&names->paths);
+	names->paths.notify = fs_notify_open(&names->paths.mounts);
+}
+
+void fs_names_look(struct fs_names *names)
+{
+	if (names->paths.notify)
+		fs_notify_read(names->paths.notify, &names->paths.mounts, fs_now_ns() + NOTIFY_NS);
+}
+
+void fs_names_resumed(struct fs_names *names)
+{
+	/* Of files that were deleted meanwhile there is no event. */
+	fs_names_look(names);
+	if (names->paths.notify)
+		fs_notify_forget(names->paths.notify);
+}
+
+void fs_names_live(struct fs_names *names, bool busy, uint64_t drained_ns)
 {
 	struct fs_touched *touched = &names->paths.touched;
 	uint64_t end = fs_now_ns() + LIVE_NS;
@@ -440,17 +502,17 @@ void fs_names_live(struct fs_names *names, bool busy)
 	if (busy) {
 		names->rounds_busy++;
 		fs_touched_wait(touched);
-		send_ended(names);
+		end_files(names, drained_ns, fs_now_ns() + NOTIFY_NS);
 		flush(names);
 		return;
 	}
 	/* Processes first: they end sooner than files go. What is left of either waits for the next round. */
 	while (touched->started_count && fs_now_ns() < end)
 		send_process(names, (int32_t)touched->started[--touched->started_count], true);
-	/* At the end they may be gone; a quarter is left for those that are not. */
+	/* At the end they may be gone; a quarter of the time is left for the others. */
 	if (fs_paths_mounts_again(&names->paths))
 		send_mounts(names, FS_NAMED_MOUNTS_MAX / 4 * 3);
-	send_ended(names);
+	end_files(names, drained_ns, fs_now_ns() + NOTIFY_NS);
 	if (names->mode != FS_NAMES_NONE && touched->fresh_count)
 		fs_paths_live(&names->paths, LIVE_NS);
 	flush(names);
@@ -473,15 +535,17 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 		send_processes(names, part(begin, limit_ns, 3));
 		fs_mounts_read(&paths->mounts);
 	} else {
-		/* What one part leaves goes to the next. */
+		/* Time that one part does not use is added to the next. */
 		send_processes(names, part(begin, limit_ns, 1));
 		paths->stop = stop;
+		end_files(names, UINT64_MAX, part(begin, limit_ns, 2));
 		fs_paths_seen(paths, true, part(begin, limit_ns, 2));
 		fs_paths_check(paths, part(begin, limit_ns, 3));
 		fs_paths_by_handle(paths, part(begin, limit_ns, 4));
 		/* A walk reads from the device that is watched: that may be what fires next. */
 		if (names->mode == FS_NAMES_WALK || (names->mode == FS_NAMES_AUTO && !names->flight))
 			fs_paths_walk(paths, part(begin, limit_ns, 4));
+		fs_paths_notified(paths);
 		fs_paths_subvolumes(paths, part(begin, limit_ns, 4));
 		send_files(names);
 	}
@@ -507,14 +571,22 @@ void fs_names_again(struct fs_names *names)
 {
 	const enum fs_names_mode mode = names->mode;
 	struct fs_stream *stream = names->stream;
+	struct fs_notify *notify = names->paths.notify;
+	const bool partial = names->partial;
 
+	names->paths.notify = NULL;
 	fs_names_free(names);
 	memset(names, 0, sizeof(*names));
 	fs_names_init(names, mode, stream);
+	names->paths.notify = notify;
+	names->partial = partial;
+	if (notify)
+		fs_paths_mounts(&names->paths);
 }
 
 void fs_names_free(struct fs_names *names)
 {
+	fs_notify_close(names->paths.notify);
 	fs_paths_free(&names->paths);
 	fs_json_free(&names->json);
 	free(names->processes);

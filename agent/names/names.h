@@ -38,8 +38,10 @@ struct fs_names {
 	uint64_t mounts[FS_NAMED_MOUNTS_MAX]; /* hashes of the mounts that were sent */
 	size_t mount_count;
 	uint64_t mounts_dropped;
+	uint64_t reports_forgotten; /* deleted files without a path, after fanotify's reports of some files had to go */
 	uint64_t rounds_busy; /* rounds without lookups, because events came too fast */
 	bool failed; /* the stream has a write error */
+	bool partial; /* not all deletions of files are recorded */
 	bool flight; /* for the flight recorder, which continues after the names are written */
 };
 
@@ -48,8 +50,17 @@ bool fs_names_mode_of(const char *word, enum fs_names_mode *mode);
 void fs_names_init(struct fs_names *names, enum fs_names_mode mode, struct fs_stream *stream);
 /* Before the recording: reads processes, mounts and open files, for at most limit_ns. */
 void fs_names_begin(struct fs_names *names, uint64_t limit_ns);
-/* After each drain of the rings: new processes and files. busy: the drain took long, so lookups wait for a later call. */
-void fs_names_live(struct fs_names *names, bool busy);
+/* Before tracing begins, with all rights: lets fanotify report closed and deleted files. */
+void fs_names_watch(struct fs_names *names, bool partial);
+/* Tracing continues after a pause. */
+void fs_names_resumed(struct fs_names *names);
+/* The flight recorder, whose rings are not drained: reads what fanotify reported. */
+void fs_names_look(struct fs_names *names);
+/*
+ * After each drain of the rings, which began at drained_ns: new processes and files. busy: the drain took long, so lookups wait
+ * for a later call.
+ */
+void fs_names_live(struct fs_names *names, bool busy, uint64_t drained_ns);
 /*
  * After tracing has ended: the remaining lookups, for at most limit_ns (FS_NAMES_WALK: without a limit). The walk ends
  * when `stop` becomes non-zero.

@@ -11,43 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifdef SYS_openat2
-#include <linux/openat2.h>
-#endif
 
 #include "reader.h"
 #include "subvolumes.h"
 #include "util.h"
 
-/* A path that is longer is kept without its beginning. */
-#define PATH_KEPT 1024
-#define DEEPEST 128
 /* How old the list of mounts may be where a device is not in it: another namespace does not say that its mounts change. */
 #define MOUNTS_LAST_NS UINT64_C(1000000000)
-/* Entries between two looks at the clock. */
-#define STRIDE 256
 /* Open files of a process between two looks at the clock: some 50 us. */
 #define FD_STRIDE 16
 
 static const char gone[] = " (deleted)";
-
-/* The kernel's own dev_t: 12 bits major, 20 bits minor (include/linux/kdev_t.h). */
-static uint32_t kernel_device(dev_t device)
-{
-	return (uint32_t)major(device) << 20 | (minor(device) & 0xfffff);
-}
-
-static bool settled(const struct fs_inode *file)
-{
-	return file->state == FS_FILE_NAMED || file->state == FS_FILE_RENAMED || file->state == FS_FILE_DELETED ||
-	       file->state == FS_FILE_ELSEWHERE;
-}
 
 static uint64_t real_ns(void)
 {
@@ -55,15 +32,6 @@ static uint64_t real_ns(void)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-/*
- * Whether what was made then is another file than the one of this number that was seen. The clock may have been set meanwhile:
- * it is asked only where the first file does not say when it was made.
- */
-static bool is_another(const struct fs_inode *file, uint64_t born_ns)
-{
-	return born_ns && (file->born_ns ? born_ns != file->born_ns : born_ns > file->seen_ns);
 }
 
 /* --- what processes have open ------------------------------------------ */
@@ -94,8 +62,8 @@ static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, u
 {
 	if (*path != '/')
 		return;
-	if (strlen(path) > PATH_KEPT)
-		path += strlen(path) - PATH_KEPT;
+	if (strlen(path) > FS_PATH_KEPT)
+		path += strlen(path) - FS_PATH_KEPT;
 	file->looked_ns = fs_now_ns();
 	/* Of another subvolume, with the same inode number: nothing was renamed. */
 	if (file->path && subvolume && file->subvolume && subvolume != file->subvolume) {
@@ -111,14 +79,14 @@ static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, u
 		file->seen_ns = real_ns();
 		file->born_ns = born_ns;
 	} else if (strcmp(file->path, path) && !foreign) {
-		if (!file->foreign && !file->was && !fs_inode_set_path(&paths->touched, &file->was, file->path))
+		if (!file->foreign && !fs_inode_keep_was(&paths->touched, file))
 			return;
 		if (!fs_inode_set_path(&paths->touched, &file->path, path))
 			return;
 		file->foreign = false;
 	}
 	if (file->state < FS_FILE_NAMED)
-		file->state = deleted ? FS_FILE_DELETED : FS_FILE_SEEN;
+		file->state = deleted && !fs_inode_was_nameless(file) ? FS_FILE_DELETED : FS_FILE_SEEN;
 }
 
 static uint64_t mount_id(int32_t pid, const char *fd)
@@ -152,9 +120,9 @@ static uint32_t device_of(const struct fs_paths *paths, dev_t device, int32_t pi
 	const struct fs_mount *mount;
 
 	if (major(device))
-		return kernel_device(device);
+		return fs_kernel_device(device);
 	mount = fs_mounts_by_id(&paths->mounts, mount_id(pid, fd));
-	return mount && !strcmp(mount->type, "btrfs") ? mount->device : kernel_device(device);
+	return mount && !strcmp(mount->type, "btrfs") ? mount->device : fs_kernel_device(device);
 }
 
 /* Until end_ns; false where it was over before all were looked at. */
@@ -183,7 +151,7 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 			  STATX_TYPE | STATX_INO | STATX_NLINK | STATX_BTIME, &st) ||
 		    !(S_ISREG(st.stx_mode) || S_ISDIR(st.stx_mode)))
 			continue;
-		stat_device = kernel_device(makedev(st.stx_dev_major, st.stx_dev_minor));
+		stat_device = fs_kernel_device(makedev(st.stx_dev_major, st.stx_dev_minor));
 		device = device_of(paths, makedev(st.stx_dev_major, st.stx_dev_minor), pid, entry->d_name);
 		file = fs_touched_file(&paths->touched, device, st.stx_ino, !only_touched && S_ISREG(st.stx_mode));
 		if (!file || (only_touched && !file->touched))
@@ -386,10 +354,10 @@ void fs_paths_check(struct fs_paths *paths, uint64_t end_ns)
 		struct fs_inode *file = &paths->touched.files[most[i]];
 		struct stat st;
 
-		if (!file->path || settled(file) ||
+		if (!file->path || fs_inode_settled(file) ||
 		    fs_mounts_are_remote(&paths->mounts, 0, file->path) || lstat(file->path, &st) ||
-		    st.st_ino != file->inode || (major(st.st_dev) && kernel_device(st.st_dev) != file->device) ||
-		    (file->subvolume && kernel_device(st.st_dev) != file->subvolume))
+		    st.st_ino != file->inode || (major(st.st_dev) && fs_kernel_device(st.st_dev) != file->device) ||
+		    (file->subvolume && fs_kernel_device(st.st_dev) != file->subvolume))
 			continue;
 		file->foreign = false;
 		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
@@ -408,208 +376,33 @@ void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns)
 		struct fs_inode *file = &touched->files[most[i]];
 		enum fs_handle_result result;
 
-		if (settled(file))
+		if (fs_inode_settled(file))
 			continue;
 		result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, &found);
+		file->hidden = result == FS_HANDLE_UNKNOWN && found.hidden;
 		/* No search will find it. */
 		if (result == FS_HANDLE_GONE)
 			file->state = FS_FILE_DELETED;
 		if (result != FS_HANDLE_NAMED)
 			continue;
 		if (file->path && !file->foreign && strcmp(file->path, found.path)) {
-			file->again = is_another(file, found.born_ns);
-			if (!file->was)
-				fs_inode_set_path(touched, &file->was, file->path);
+			file->again = fs_inode_is_another(file, found.born_ns);
+			fs_inode_keep_was(touched, file);
 		}
-		if (strlen(found.path) > PATH_KEPT || !fs_inode_set_path(touched, &file->path, found.path))
+		if (strlen(found.path) > FS_PATH_KEPT || !fs_inode_set_path(touched, &file->path, found.path))
 			continue;
 		file->foreign = found.foreign;
 		if (found.foreign)
 			file->state = FS_FILE_ELSEWHERE;
 		else if (found.deleted)
 			file->state = FS_FILE_DELETED;
+		else if (found.hidden)
+			file->state = FS_FILE_SEEN;
 		else
 			file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
 	}
 	free(most);
 	fs_handles_close(&paths->handles);
-}
-
-/* --- the walk ---------------------------------------------------------- */
-
-struct walk {
-	struct fs_paths *paths;
-	uint32_t device;
-	bool foreign, over_devices;
-	int32_t pid; /* of a process in the mount's namespace; 0: our own */
-	size_t wanted; /* files of this device that have no path */
-	size_t skip; /* bytes at the beginning of path that are not shown */
-	uint64_t count;
-	enum fs_walk result;
-	char path[PATH_MAX];
-};
-
-static bool is_out_of_time(struct walk *walk)
-{
-	if (fs_now_ns() >= walk->paths->deadline || (walk->paths->stop && *walk->paths->stop))
-		walk->result = FS_WALK_TIME;
-	return walk->result == FS_WALK_TIME;
-}
-
-static bool is_over(struct walk *walk)
-{
-	if (!walk->wanted || walk->result == FS_WALK_TIME)
-		return true;
-	return !(++walk->count % STRIDE) && is_out_of_time(walk);
-}
-
-static void found(struct walk *walk, int dir, const char *name, struct fs_inode *file)
-{
-	struct fs_touched *touched = &walk->paths->touched;
-	const char *path = walk->path + walk->skip;
-	struct statx stx;
-
-	if (strlen(path) > PATH_KEPT)
-		path += strlen(path) - PATH_KEPT;
-	walk->wanted--;
-	if (walk->foreign) {
-		if (fs_inode_set_path(touched, &file->path, path))
-			file->state = FS_FILE_ELSEWHERE;
-		return;
-	}
-	if (file->path && !file->foreign && strcmp(file->path, path)) {
-		file->again = !statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &stx) && is_another(file, fs_born_ns(&stx));
-		if (!file->was)
-			fs_inode_set_path(touched, &file->was, file->path);
-	}
-	if (fs_inode_set_path(touched, &file->path, path))
-		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
-	file->foreign = false;
-}
-
-static void directory(struct walk *walk, int fd, size_t length, dev_t device, int depth);
-
-/* A directory, unless something is mounted on it: even to open that may block, or mount something else (autofs). */
-static int open_directory(const struct walk *walk, int parent, const char *name)
-{
-	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-#ifdef SYS_openat2
-	struct open_how how = { .flags = (unsigned int)flags, .resolve = RESOLVE_NO_XDEV };
-	long fd = syscall(SYS_openat2, parent, name, &how, sizeof(how));
-
-	/* From 5.6 on; sandboxes refuse it with EPERM. */
-	if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
-		return (int)fd;
-#endif
-	if (fs_mounts_are_remote(&walk->paths->mounts, walk->pid, walk->path + walk->skip)) {
-		errno = EXDEV;
-		return -1;
-	}
-	return openat(parent, name, flags);
-}
-
-static void enter(struct walk *walk, int parent, const char *name, size_t length, dev_t device, int depth)
-{
-	int fd = open_directory(walk, parent, name);
-	struct stat st;
-
-	if (fd < 0 && (errno == EXDEV || errno == ENOTDIR))
-		return;
-	if (fd < 0 || fstat(fd, &st)) {
-		walk->result = FS_WALK_PART;
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	/* Something is mounted there, unless it is a subvolume. */
-	if (st.st_dev != device && (!walk->over_devices || major(st.st_dev))) {
-		close(fd);
-		return;
-	}
-	directory(walk, fd, length, st.st_dev, depth + 1);
-}
-
-/* Takes the descriptor. */
-static void directory(struct walk *walk, int fd, size_t length, dev_t device, int depth)
-{
-	struct dirent *entry;
-	DIR *dir = fdopendir(fd);
-
-	/* To read a directory may take long on a slow device. */
-	if (is_out_of_time(walk) || !dir || depth > DEEPEST) {
-		if (walk->result != FS_WALK_TIME)
-			walk->result = FS_WALK_PART;
-		if (dir)
-			closedir(dir);
-		else
-			close(fd);
-		return;
-	}
-	walk->paths->directories++;
-	while (!is_over(walk) && (entry = readdir(dir))) {
-		const char *name = entry->d_name;
-		unsigned char type = entry->d_type;
-		struct fs_inode *file;
-		size_t longer;
-
-		if (!strcmp(name, ".") || !strcmp(name, ".."))
-			continue;
-		walk->paths->entries++;
-		longer = length + 1 + strlen(name);
-		if (longer >= sizeof(walk->path)) {
-			walk->result = FS_WALK_PART;
-			continue;
-		}
-		file = fs_touched_file(&walk->paths->touched, walk->device, entry->d_ino, false);
-		/* Of another subvolume than the file that was seen. */
-		if (file && file->subvolume && file->subvolume != kernel_device(device))
-			file = NULL;
-		if (!(file && file->touched && !settled(file)) && type != DT_DIR && type != DT_UNKNOWN)
-			continue;
-		walk->path[length] = '/';
-		memcpy(walk->path + length + 1, name, strlen(name) + 1);
-		if (file && file->touched && !settled(file))
-			found(walk, dirfd(dir), name, file);
-		/* What is no directory says so when it is opened as one. */
-		if (type == DT_DIR || type == DT_UNKNOWN)
-			enter(walk, dirfd(dir), name, longer, device, depth);
-	}
-	closedir(dir);
-}
-
-/* From the root of one mount. */
-static void mounted(struct walk *walk, const struct fs_mount *mount)
-{
-	struct fs_inode *file;
-	struct stat st;
-	int fd;
-
-	walk->foreign = mount->pid != 0;
-	walk->pid = mount->pid;
-	walk->over_devices = !strcmp(mount->type, "btrfs");
-	walk->skip = 0;
-	if (mount->pid)
-		walk->skip = (size_t)snprintf(walk->path, sizeof(walk->path), "/proc/%" PRId32 "/root", mount->pid);
-	snprintf(walk->path + walk->skip, sizeof(walk->path) - walk->skip, "%s",
-		 strcmp(mount->point, "/") ? mount->point : "");
-	fd = open(walk->path[0] ? walk->path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-	/* Another may be mounted over it. */
-	if (fd < 0 || fstat(fd, &st) || (major(st.st_dev) && kernel_device(st.st_dev) != walk->device)) {
-		/* A file may be a mount too. */
-		if (fd < 0 && !lstat(walk->path, &st) && S_ISREG(st.st_mode)) {
-			file = fs_touched_file(&walk->paths->touched, walk->device, st.st_ino, false);
-			if (file && file->touched && !settled(file))
-				found(walk, AT_FDCWD, walk->path, file);
-		}
-		walk->result = FS_WALK_PART;
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	file = fs_touched_file(&walk->paths->touched, walk->device, st.st_ino, false);
-	if (file && file->touched && !settled(file))
-		found(walk, fd, ".", file);
-	directory(walk, fd, strlen(walk->path), st.st_dev, 0);
 }
 
 /* What fs_subvolumes_other() answers, and what it cannot: such a file of another subvolume was there, and is deleted. A copy. */
@@ -644,7 +437,7 @@ void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns)
 		    fs_subvolumes_open(all, &paths->mounts, file->device) < 2)
 			continue;
 		if (!own && !lstat(file->path, &st) && st.st_ino == file->inode)
-			own = kernel_device(st.st_dev);
+			own = fs_kernel_device(st.st_dev);
 		if (!own)
 			continue;
 		other = of_another_subvolume(touched, all, file->inode, own);
@@ -655,121 +448,6 @@ void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns)
 	fs_subvolumes_close(all);
 	free(all);
 	free(most);
-}
-
-static size_t wanted_of(const struct fs_paths *paths, uint32_t device)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < paths->touched.count; i++) {
-		const struct fs_inode *file = &paths->touched.files[i];
-
-		count += file->touched && file->device == device && !settled(file);
-	}
-	return count;
-}
-
-/* The whole file system where it is mounted; else the parts of it that are. Our own namespace first. */
-static enum fs_walk device_walk(struct fs_paths *paths, uint32_t device)
-{
-	struct walk *walk = fs_alloc(sizeof(*walk));
-	const struct fs_mounts *mounts = &paths->mounts;
-	enum fs_walk result = FS_WALK_NONE;
-
-	memset(walk, 0, sizeof(*walk));
-	walk->paths = paths;
-	walk->device = device;
-	walk->wanted = wanted_of(paths, device);
-	for (int pass = 0; pass < 4 && result != FS_WALK_COMPLETE && result != FS_WALK_TIME && walk->wanted; pass++)
-		for (size_t i = 0; i < mounts->count && walk->wanted; i++) {
-			const struct fs_mount *mount = &mounts->items[i];
-			const bool whole = !strcmp(mount->root, "/");
-
-			if (mount->device != device || (mount->pid != 0) != (pass >= 2) || whole != !(pass % 2) ||
-			    fs_mounts_are_remote(mounts, mount->pid, mount->point))
-				continue;
-			walk->result = FS_WALK_COMPLETE;
-			mounted(walk, mount);
-			result = walk->result;
-			if (result == FS_WALK_TIME)
-				break;
-			if (!whole)
-				result = FS_WALK_PART;
-			if (result == FS_WALK_COMPLETE)
-				break;
-		}
-	free(walk);
-	return result;
-}
-
-static struct fs_walked *walked(struct fs_paths *paths, uint32_t device)
-{
-	for (size_t i = 0; i < paths->walked_count; i++)
-		if (paths->walked[i].device == device)
-			return &paths->walked[i];
-	return NULL;
-}
-
-/* Entries of a file system, as far as it says: inodes in use; without such a count (btrfs) blocks in use. */
-static uint64_t entries_of(const struct fs_paths *paths, uint32_t device)
-{
-	for (size_t i = 0; i < paths->mounts.count; i++) {
-		const struct fs_mount *mount = &paths->mounts.items[i];
-		struct statvfs st;
-
-		if (mount->device != device || mount->pid || fs_mounts_are_remote(&paths->mounts, 0, mount->point) ||
-		    statvfs(mount->point, &st))
-			continue;
-		return st.f_files > st.f_ffree ? st.f_files - st.f_ffree : st.f_blocks - st.f_bfree;
-	}
-	return UINT64_MAX;
-}
-
-static int smallest_first(const void *a, const void *b)
-{
-	const struct fs_walked *left = a, *right = b;
-
-	return (left->entries > right->entries) - (left->entries < right->entries);
-}
-
-/* The file systems that hold files without a path, the smallest first. */
-static void to_walk(struct fs_paths *paths)
-{
-	for (size_t i = 0; i < paths->touched.count && paths->walked_count < FS_WALKED_MAX; i++) {
-		const struct fs_inode *file = &paths->touched.files[i];
-
-		if (!file->touched || settled(file) || walked(paths, file->device))
-			continue;
-		paths->walked[paths->walked_count++] =
-			(struct fs_walked){ .device = file->device, .entries = entries_of(paths, file->device) };
-	}
-	qsort(paths->walked, paths->walked_count, sizeof(*paths->walked), smallest_first);
-}
-
-void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns)
-{
-	to_walk(paths);
-	for (size_t i = 0; i < paths->walked_count; i++) {
-		/* Each may take its share of what is left: a small one leaves the rest of its share to the larger. */
-		uint64_t now = fs_now_ns();
-
-		if (end_ns == UINT64_MAX)
-			paths->deadline = UINT64_MAX;
-		else
-			paths->deadline = now >= end_ns ? now : now + (end_ns - now) / (paths->walked_count - i);
-		paths->walked[i].result = device_walk(paths, paths->walked[i].device);
-	}
-	for (size_t i = 0; i < paths->touched.count; i++) {
-		struct fs_inode *file = &paths->touched.files[i];
-		const struct fs_walked *done;
-
-		if (!file->touched || settled(file))
-			continue;
-		done = walked(paths, file->device);
-		/* Gone from where it was, and nowhere else. */
-		if (done && done->result == FS_WALK_COMPLETE && file->path && !settled(file))
-			file->state = file->foreign ? FS_FILE_ELSEWHERE : FS_FILE_DELETED;
-	}
 }
 
 /* --- why there is none -------------------------------------------------- */
@@ -820,6 +498,8 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 			result = paths->walked[i].result;
 	switch (result) {
 	case FS_WALK_COMPLETE:
+		if (file->hidden)
+			return "not_reachable";
 		return file->late ? "busy" : "deleted";
 	case FS_WALK_TIME:
 		return "out_of_time";
@@ -828,6 +508,110 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 	default:
 		return paths->late ? "out_of_time" : file->late ? "busy" : "not_looked_for";
 	}
+}
+
+/*
+ * The events do not say when a file was deleted and the next one got its number (XFS, where only some tasks are recorded): which of
+ * them an event is of is unknown. Files of btrfs and UBIFS have numbers of their own, and devices without a major number.
+ */
+static void of_several(struct fs_touched *touched, struct fs_inode *file, const char *first)
+{
+	if (file->state != FS_FILE_NAMED && file->state != FS_FILE_RENAMED) {
+		fs_inode_forget_paths(touched, file);
+		file->state = FS_FILE_DELETED;
+	} else if (!file->again && first && fs_inode_set_path(touched, &file->was, first)) {
+		file->again = true;
+		file->state = FS_FILE_RENAMED;
+	}
+}
+
+/* Whether another file of its file system has this path now. */
+static bool is_taken(const struct fs_paths *paths, const struct fs_inode *file, const char *path)
+{
+	struct stat st;
+
+	return !fs_mounts_are_remote(&paths->mounts, 0, path) && !lstat(path, &st) && st.st_ino != file->inode &&
+	       (!file->subvolume || fs_kernel_device(st.st_dev) == file->subvolume);
+}
+
+/*
+ * btrfs has no lookup by inode number: a file is looked up by the handle that fanotify reported. A path of before may be another
+ * file's now: then it is none.
+ */
+static void of_btrfs(struct fs_paths *paths, struct fs_inode *file, struct fs_subvolumes *all)
+{
+	enum fs_handle_result result = FS_HANDLE_UNKNOWN;
+	const char *path;
+	struct fs_handle_file found;
+	bool foreign = false, deleted;
+
+	if (file->state == FS_FILE_NAMED || file->state == FS_FILE_RENAMED || file->state == FS_FILE_ELSEWHERE)
+		return;
+	path = fs_notify_path(paths->notify, file->device, file->inode, &foreign);
+	/* What was reported may be of one subvolume, and what was seen of another. */
+	if (path && file->path && fs_subvolumes_open(all, &paths->mounts, file->device) > 1)
+		path = NULL;
+	if (path)
+		result = fs_notify_find(paths->notify, &paths->mounts, file->device, file->inode, &found);
+	deleted = file->state == FS_FILE_DELETED || result == FS_HANDLE_GONE || (result == FS_HANDLE_NAMED && found.deleted);
+	if (path && result == FS_HANDLE_NAMED && !deleted) {
+		path = found.path;
+		foreign = found.foreign;
+		if (file->path && strcmp(file->path, path))
+			fs_inode_keep_was(&paths->touched, file);
+	} else if (path && !deleted && is_taken(paths, file, path)) {
+		path = NULL;
+	}
+	if (path && strlen(path) <= FS_PATH_KEPT && fs_inode_set_path(&paths->touched, &file->path, path)) {
+		file->foreign = foreign;
+		file->state = deleted			 ? FS_FILE_DELETED :
+			      result != FS_HANDLE_NAMED ? FS_FILE_SEEN :
+			      file->was			 ? FS_FILE_RENAMED :
+							   FS_FILE_NAMED;
+	}
+	if (file->path && !deleted && !file->foreign && file->state == FS_FILE_SEEN && is_taken(paths, file, file->path))
+		fs_inode_forget_paths(&paths->touched, file);
+}
+
+static bool is_btrfs(const struct fs_paths *paths, uint32_t device)
+{
+	const struct fs_mount *mount = device >> 20 ? NULL : mount_of(paths, device);
+
+	return mount && !strcmp(mount->type, "btrfs");
+}
+
+void fs_paths_notified(struct fs_paths *paths)
+{
+	struct fs_subvolumes *all = fs_alloc(sizeof(*all));
+
+	memset(all, 0, sizeof(*all));
+	for (size_t i = 0; paths->notify && i < paths->touched.count; i++) {
+		struct fs_inode *file = &paths->touched.files[i];
+		const char *path;
+		bool foreign;
+
+		if (!file->touched)
+			continue;
+		if (is_btrfs(paths, file->device)) {
+			of_btrfs(paths, file, all);
+			continue;
+		}
+		if (file->device >> 20 && fs_notify_reused(paths->notify, file->device, file->inode, &path)) {
+			of_several(&paths->touched, file, path);
+			continue;
+		}
+		if ((file->path && (fs_inode_settled(file) || !fs_inode_was_nameless(file))) ||
+		    !(path = fs_notify_path(paths->notify, file->device, file->inode, &foreign)) ||
+		    strlen(path) > FS_PATH_KEPT || !fs_inode_set_path(&paths->touched, &file->path, path))
+			continue;
+		file->foreign = foreign;
+		file->state = fs_notify_is_gone(paths->notify, &paths->mounts, file->device, file->inode) ? FS_FILE_DELETED :
+													    FS_FILE_SEEN;
+	}
+	if (paths->notify)
+		fs_handles_close(&paths->notify->handles);
+	fs_subvolumes_close(all);
+	free(all);
 }
 
 void fs_paths_free(struct fs_paths *paths)

@@ -12,9 +12,12 @@
 
 #include "handles.h"
 #include "mounts.h"
+#include "notify.h"
 #include "touched.h"
 
 #define FS_WALKED_MAX 64
+/* A path that is longer is kept without its beginning. */
+#define FS_PATH_KEPT 1024
 
 enum fs_walk {
 	FS_WALK_NONE,	  /* not walked */
@@ -27,6 +30,7 @@ struct fs_paths {
 	struct fs_touched touched;
 	struct fs_mounts mounts;
 	struct fs_handles handles;
+	struct fs_notify *notify; /* NULL: this kernel or this user cannot */
 	uint64_t mounts_read_ns; /* fs_now_ns(); 0: never */
 	int mounts_fd;		 /* polled for changes of our namespace's mounts */
 	bool mounts_watched;
@@ -58,8 +62,10 @@ void fs_paths_check(struct fs_paths *paths, uint64_t end_ns);
 void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns);
 /* Finds files on btrfs whose inode number exists in several subvolumes, until end_ns. */
 void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns);
-/* Walks file systems for files without a path until end_ns (UINT64_MAX: no limit), the smallest file system first. */
+/* walk.c: walks file systems for files without a path until end_ns (UINT64_MAX: no limit), the smallest file system first. */
 void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns);
+/* After the walk: takes the paths that fanotify reported, for files without a path. */
+void fs_paths_notified(struct fs_paths *paths);
 /* The reason why a file has no path; NULL if it has one. */
 const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *file);
 void fs_paths_free(struct fs_paths *paths);

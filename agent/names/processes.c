@@ -25,7 +25,7 @@ void fs_parse_cgroup(const char *text, char *out, size_t size)
 			return;
 		path++;
 		length = strcspn(path, "\n");
-		/* The root tells nothing; systemd and containers name theirs in these two first of all. */
+		/* The root has no name of its own; systemd and containers use the first two levels. */
 		weight = length > 1 ? length : 0;
 		if (weight && (!strncmp(controllers, "::", 2) || !strncmp(controllers, ":name=systemd:", 14)))
 			weight += 4096;

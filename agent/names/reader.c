@@ -206,7 +206,10 @@ char *fs_reader_text(int32_t pid, const char *file, uint32_t most, bool direct, 
 	if (reader.stuck_count < STUCK_MAX)
 		reader.stuck[reader.stuck_count++] = pid;
 	end();
-	/* Each one that is stuck costs the patience: with too many of them the rest has no command line. */
+	/*
+	 * Each process that hangs costs the time limit. With too many of them, the other processes have no command
+	 * line.
+	 */
 	if (reader.stuck_count < STUCK_MAX)
 		start();
 	return NULL;

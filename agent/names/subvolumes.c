@@ -124,7 +124,7 @@ size_t fs_subvolumes_open(struct fs_subvolumes *all, const struct fs_mounts *mou
 			close(root);
 		}
 	}
-	/* No process can have a file of one that is shown nowhere. */
+	/* No process can have a file of a subvolume that is mounted nowhere. */
 	for (size_t i = 0; i < all->count; i++)
 		if (all->items[i].path)
 			all->items[kept++] = all->items[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "touched.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #define WAITING_MAX 1024
 /* Deleted files that wait to be sent: some 0.8 MiB. */
 #define ENDED_MAX 8192
+/* Files of which only the deletion is known; the rest of FS_FILES_MAX is for others. */
+#define FREED_MAX (FS_FILES_MAX / 4)
 /* Inodes of btrfs that left the cache: 256 KiB. */
 #define EVICTED_MAX 16384
 
@@ -92,6 +95,30 @@ void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file)
 	}
 }
 
+bool fs_inode_settled(const struct fs_inode *file)
+{
+	return file->state == FS_FILE_NAMED || file->state == FS_FILE_RENAMED || file->state == FS_FILE_DELETED ||
+	       file->state == FS_FILE_ELSEWHERE;
+}
+
+bool fs_inode_was_nameless(const struct fs_inode *file)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/#%" PRIu64, file->inode);
+	return file->path && !strcmp(file->path + strlen(file->path) - strnlen(file->path, strlen(name)), name);
+}
+
+bool fs_inode_keep_was(struct fs_touched *touched, struct fs_inode *file)
+{
+	return file->was || fs_inode_was_nameless(file) || fs_inode_set_path(touched, &file->was, file->path);
+}
+
+bool fs_inode_is_another(const struct fs_inode *file, uint64_t born_ns)
+{
+	return born_ns && (file->born_ns ? born_ns != file->born_ns : born_ns > file->seen_ns);
+}
+
 /* "char name[32]" of writeback events (include/trace/events/writeback.h): there it holds the backing device's name. */
 #define BACKING_SIZE 32
 
@@ -151,6 +178,23 @@ void fs_touched_disk(struct fs_touched *touched, uint32_t disk, uint32_t file_sy
 		touched->disks[touched->disk_count++] = (struct fs_disk){ disk, file_system };
 }
 
+/*
+ * fs/xfs/xfs_inode.c, xfs_ifree(): xfs_iunlink_remove says that an inode is freed, by its allocation group and its number there.
+ * linkat() of an O_TMPFILE has this event, too. A free comes after the same task's xfs_inode_inactivating, before Linux 5.14 after
+ * its xfs_destroy_inode: each has the whole number, also of files that stay.
+ */
+static void xfs_format(struct fs_touched *touched, const char *event, const char *format, struct fs_touched_event *found)
+{
+	if (!strcmp(event, "xfs_iunlink_remove")) {
+		found->group = fs_format_field(format, "agno");
+		found->inode = fs_format_field(format, "agino");
+		found->frees = found->group.known;
+	}
+	found->destroys = !strcmp(event, "xfs_destroy_inode");
+	found->leaves = found->destroys || !strcmp(event, "xfs_inode_inactivating");
+	touched->inactivates |= found->leaves && !found->destroys;
+}
+
 void fs_touched_format(struct fs_touched *touched, const char *event, const char *format)
 {
 	struct fs_touched_event found = { 0 };
@@ -170,6 +214,7 @@ void fs_touched_format(struct fs_touched *touched, const char *event, const char
 		found.links = fs_format_field(format, "nlink");
 	if (!strcmp(event, "btrfs_inode_evict"))
 		found.subvolume = fs_format_field(format, "root_objectid");
+	xfs_format(touched, event, format, &found);
 	if (!strcmp(event, "sched_process_exec"))
 		found.pid = fs_format_field(format, "pid");
 	if (!found.device.known && found.inode.known)
@@ -206,6 +251,55 @@ static void fresh(struct fs_touched *touched, struct fs_inode *file)
 	touched->fresh[touched->fresh_count++] = (size_t)(file - touched->files);
 }
 
+/* The deleted file of this inode number that was there then. NULL: none. */
+static struct fs_inode *ended_at(const struct fs_touched *touched, uint32_t device, uint64_t inode, uint64_t time_ns)
+{
+	struct fs_inode *first = NULL;
+
+	for (size_t i = touched->ended_count; i-- > 0;) {
+		struct fs_inode *file = &touched->ended[i];
+
+		if (file->inode == inode && file->device == device && file->until_ns > time_ns &&
+		    (!first || file->until_ns < first->until_ns))
+			first = file;
+	}
+	return first;
+}
+
+static bool add_ended(struct fs_touched *touched, const struct fs_inode *file, uint64_t time_ns)
+{
+	struct fs_inode *ended;
+
+	if (touched->ended_count == ENDED_MAX)
+		return false;
+	if (touched->ended_count == touched->ended_capacity) {
+		touched->ended_capacity += 64;
+		touched->ended = fs_realloc(touched->ended, touched->ended_capacity * sizeof(*touched->ended));
+	}
+	ended = &touched->ended[touched->ended_count++];
+	*ended = *file;
+	ended->until_ns = time_ns;
+	ended->state = FS_FILE_DELETED;
+	return true;
+}
+
+/* Two files of this number were deleted on two CPUs, and the later deletion was read first. */
+static void freed_before(struct fs_touched *touched, const struct fs_inode *file, uint64_t time_ns)
+{
+	struct fs_inode *later = ended_at(touched, file->device, file->inode, time_ns);
+	/* Events that were taken for the later one's may be its own. */
+	struct fs_inode earlier = { .device = file->device, .inode = file->inode, .touched = later && later->touched };
+
+	if (later && later->path && later->looked_ns < time_ns) {
+		earlier.path = later->path;
+		earlier.was = later->was;
+		earlier.foreign = later->foreign;
+		later->path = later->was = NULL;
+	}
+	if (!add_ended(touched, &earlier, time_ns))
+		fs_inode_forget_paths(touched, &earlier);
+}
+
 /*
  * The file is gone, and its number may be given to another one. Events of one CPU come after those of another: what the
  * next file of this number did, or was called, may be known already.
@@ -228,15 +322,8 @@ static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t ti
 	next.touched = goes_on && file->touched;
 	next.last_ns = goes_on ? file->last_ns : 0;
 	next.events = goes_on;
-	if (file->touched && touched->ended_count < ENDED_MAX) {
-		if (touched->ended_count == touched->ended_capacity) {
-			touched->ended_capacity += 64;
-			touched->ended = fs_realloc(touched->ended, touched->ended_capacity * sizeof(*touched->ended));
-		}
-		file->until_ns = time_ns;
-		file->state = FS_FILE_DELETED;
-		touched->ended[touched->ended_count++] = *file;
-	} else {
+	/* Also where no event names it yet: those of another CPU may follow. */
+	if (!add_ended(touched, file, time_ns)) {
 		touched->dropped += file->touched;
 		fs_inode_forget_paths(touched, file);
 	}
@@ -244,6 +331,19 @@ static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t ti
 	if (next.touched && !next.path)
 		fresh(touched, file);
 	touched->any = false;
+}
+
+static void note_freed(struct fs_touched *touched, struct fs_freed freed)
+{
+	if (touched->freed_count == ENDED_MAX) {
+		touched->freed_lost = true;
+		return;
+	}
+	if (touched->freed_count == touched->freed_capacity) {
+		touched->freed_capacity += 64;
+		touched->freed = fs_realloc(touched->freed, touched->freed_capacity * sizeof(*touched->freed));
+	}
+	touched->freed[touched->freed_count++] = freed;
 }
 
 static void evicted(struct fs_touched *touched, const unsigned char *data, size_t length, const struct fs_touched_event *event)
@@ -266,6 +366,43 @@ size_t fs_touched_evicted(const struct fs_touched *touched, uint64_t inode, size
 		if (touched->evicted[i].inode == inode)
 			return i + 1;
 	return 0;
+}
+
+/* The number of a group and of an inode in it are the upper and the lower bits of the inode number. */
+static bool is_of_group(uint64_t inode, uint64_t group, uint64_t in_group)
+{
+	for (unsigned int bits = 0; bits <= 32; bits++)
+		if (inode == (group << bits | in_group) && in_group >> bits == 0)
+			return true;
+	return false;
+}
+
+/* Whether the event frees an inode. */
+static bool frees(struct fs_touched *touched, const unsigned char *data, size_t length, const struct fs_touched_event *event,
+		  uint32_t device, uint64_t *inode)
+{
+	struct fs_leaving *leaving;
+	uint64_t value = 0;
+	uint32_t tid;
+
+	if (!event->group.known)
+		return !event->links.known || (fs_field_get(data, length, event->links, &value) && !value);
+	memcpy(&tid, data + 4, sizeof(tid)); /* common_pid */
+	leaving = &touched->leaving[tid % FS_LEAVING];
+	if (leaving->tid != tid || leaving->device != device || !fs_field_get(data, length, event->group, &value) ||
+	    !is_of_group(leaving->inode, value, *inode))
+		return false;
+	*inode = leaving->inode;
+	leaving->tid = 0;
+	return true;
+}
+
+static void leaves(struct fs_touched *touched, const unsigned char *data, uint32_t device, uint64_t inode)
+{
+	struct fs_leaving leaving = { inode, device, 0 };
+
+	memcpy(&leaving.tid, data + 4, sizeof(leaving.tid));
+	touched->leaving[leaving.tid % FS_LEAVING] = leaving;
 }
 
 static void one(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
@@ -296,13 +433,19 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 	    !(event->backing ? by_backing(touched, data, length, event->backing, inode, &device) :
 			       fs_field_get(data, length, event->device, &device)))
 		return;
+	if (event->leaves) {
+		if (!event->destroys || !touched->inactivates)
+			leaves(touched, data, (uint32_t)device, inode);
+		return;
+	}
 	if (event->frees) {
-		uint64_t links = 0;
-
-		if (event->links.known && (!fs_field_get(data, length, event->links, &links) || links))
+		if (!frees(touched, data, length, event, (uint32_t)device, &inode))
 			return;
-		file = fs_touched_file(touched, (uint32_t)device, inode, false);
-		if (file)
+		note_freed(touched, (struct fs_freed){ inode, time_ns, (uint32_t)device });
+		file = fs_touched_file(touched, (uint32_t)device, inode, touched->count < FREED_MAX);
+		if (file && time_ns < file->from_ns)
+			freed_before(touched, file, time_ns);
+		else if (file)
 			freed(touched, file, time_ns);
 		return;
 	}
@@ -322,8 +465,12 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 		touched->any = false;
 		return;
 	}
-	/* Of the file before, whose deletion another CPU's events told: it has its row. */
+	/* Of a file before, whose deletion another CPU's events told: it has its row. */
 	if (time_ns < file->from_ns) {
+		struct fs_inode *ended = ended_at(touched, (uint32_t)device, inode, time_ns);
+
+		if (ended)
+			ended->touched = true;
 		touched->any = false;
 		return;
 	}
@@ -343,6 +490,7 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, size_t used,
 		       const struct fs_page_layout *layout)
 {
+	touched->freed_lost |= fs_subbuf_missed(subbuf, layout);
 	if (touched->event_count)
 		fs_subbuf_walk(subbuf, used, layout, one, touched);
 }
@@ -393,6 +541,7 @@ void fs_touched_free(struct fs_touched *touched)
 	for (size_t i = 0; i < touched->ended_count; i++)
 		fs_inode_forget_paths(touched, &touched->ended[i]);
 	free(touched->ended);
+	free(touched->freed);
 	free(touched->files);
 	free(touched->slots);
 	free(touched->fresh);

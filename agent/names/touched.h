@@ -16,6 +16,8 @@
 
 /* Limit of disks with known partitions. */
 #define FS_DISKS_MAX 64
+/* Tasks that free inodes of XFS at a time: one for each CPU. */
+#define FS_LEAVING 64
 /* Limits of files and of bytes in their paths: they bound the memory of a recording. */
 #define FS_FILES_MAX 65536u
 #define FS_PATHS_MAX (8u << 20)
@@ -47,6 +49,7 @@ struct fs_inode {
 	bool touched;  /* an event names it */
 	bool foreign;  /* its path is in another mount namespace */
 	bool late;     /* its lookup was delayed: events came too fast */
+	bool hidden; /* it is there, behind another mount */
 	bool again;    /* the inode number was reused since the lookup */
 };
 
@@ -61,6 +64,13 @@ struct fs_touched {
 	size_t fresh_count, fresh_capacity;
 	struct fs_inode *ended; /* deleted since the last lookup: their numbers can be reused */
 	size_t ended_count, ended_capacity;
+	/* Deletions since the last lookup, also of files that no event names. */
+	struct fs_freed {
+		uint64_t inode, time_ns;
+		uint32_t device;
+	} *freed;
+	size_t freed_count, freed_capacity;
+	bool freed_lost; /* deletions are missing: more than the limit, or the ring was full */
 	uint32_t *started; /* processes that called exec since the last lookup */
 	size_t started_count, started_capacity;
 	uint64_t started_late; /* of these, those beyond the limit */
@@ -71,10 +81,18 @@ struct fs_touched {
 	size_t evicted_count, evicted_at;
 
 	uint8_t kinds[65536]; /* by event number: index into `events` + 1; 0: not used */
+	/* XFS: the inode that a task let go last, which the same task may free. By task. */
+	struct fs_leaving {
+		uint64_t inode;
+		uint32_t device, tid; /* 0: none */
+	} leaving[FS_LEAVING];
+	bool inactivates; /* xfs_inode_inactivating is there: Linux 5.14 and later */
+
 	struct fs_touched_event {
-		struct fs_field device, inode, pid, links, subvolume;
+		struct fs_field device, inode, pid, links, subvolume, group;
 		uint16_t backing; /* without a device field: offset of the backing device's name ("179:0"); 0: none */
-		bool frees; /* frees the inode if it has no links */
+		bool frees; /* frees the inode if it has no links, or if the same task let it go */
+		bool leaves, destroys; /* XFS: the inode leaves memory */
 	} events[250];
 	size_t event_count;
 	struct fs_disk {
@@ -105,6 +123,17 @@ void fs_touched_wait(struct fs_touched *touched);
 size_t *fs_touched_most_first(const struct fs_touched *touched, size_t *count);
 /* Stores a copy of path; false if the limit of path bytes is reached. */
 bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *path);
+/* Whether its path needs no further lookup. */
+bool fs_inode_settled(const struct fs_inode *file);
+/* Whether it had no name when it was looked up (fs/dcache.c, d_tmpfile()): linkat(2) may have given it one since. */
+bool fs_inode_was_nameless(const struct fs_inode *file);
+/* Keeps its path as `was`, before another one is set. False: the limit of bytes is reached. */
+bool fs_inode_keep_was(struct fs_touched *touched, struct fs_inode *file);
+/*
+ * Whether what was made then is another file than the one of this number that was seen. The clock may have been set meanwhile:
+ * it is asked only where the first file does not say when it was made.
+ */
+bool fs_inode_is_another(const struct fs_inode *file, uint64_t born_ns);
 void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file);
 void fs_touched_free(struct fs_touched *touched);
 

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static unsigned int check_count, check_failures;
+/* One of each in a program, however many files check. */
+__attribute__((weak)) unsigned int check_count, check_failures;
 
 #define CHECK(condition)                                                                                               \
 	do {                                                                                                           \
@@ -14,6 +15,16 @@ static unsigned int check_count, check_failures;
 		if (!(condition)) {                                                                                    \
 			check_failures++;                                                                              \
 			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                        \
+		}                                                                                                      \
+	} while (0)
+
+#define CHECK_NUMBER(have, want)                                                                                       \
+	do {                                                                                                           \
+		unsigned long long have_ = (have), want_ = (want);                                                     \
+		check_count++;                                                                                         \
+		if (have_ != want_) {                                                                                  \
+			check_failures++;                                                                              \
+			fprintf(stderr, "%s:%d: %s is %llu, wanted %llu\n", __FILE__, __LINE__, #have, have_, want_);  \
 		}                                                                                                      \
 	} while (0)
 

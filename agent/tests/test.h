@@ -1,47 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least a unit test needs. A failed check prints where and what, and fails the run. */
+/* What the unit tests share: a fake system tree, and the tests of each file. */
 #ifndef FLASHSCOPE_TEST_H
 #define FLASHSCOPE_TEST_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-extern unsigned int test_checks, test_failures;
-
-#define CHECK(condition)                                                                  \
-	do {                                                                              \
-		test_checks++;                                                            \
-		if (!(condition)) {                                                       \
-			test_failures++;                                                  \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);   \
-		}                                                                         \
-	} while (0)
-
-#define CHECK_NUMBER(got, want)                                                           \
-	do {                                                                              \
-		unsigned long long got_ = (unsigned long long)(got);                      \
-		unsigned long long want_ = (unsigned long long)(want);                    \
-		test_checks++;                                                            \
-		if (got_ != want_) {                                                      \
-			test_failures++;                                                  \
-			fprintf(stderr, "%s:%d: %s is %llu, not %llu\n", __FILE__,        \
-				__LINE__, #got, got_, want_);                             \
-		}                                                                         \
-	} while (0)
-
-#define CHECK_TEXT(got, want)                                                             \
-	do {                                                                              \
-		const char *got_ = (got), *want_ = (want);                                \
-		test_checks++;                                                            \
-		if (!got_ || strcmp(got_, want_)) {                                       \
-			test_failures++;                                                  \
-			fprintf(stderr, "%s:%d: %s is\n  %s\nnot\n  %s\n", __FILE__,      \
-				__LINE__, #got, got_ ? got_ : "(null)", want_);           \
-		}                                                                         \
-	} while (0)
+#include "check.h"
 
 /* A fake system tree, the root of fs_path() until test_root_end(). */
 const char *test_root_begin(void);

@@ -8,7 +8,6 @@
 #include "test.h"
 #include "util.h"
 
-unsigned int test_checks, test_failures;
 static char root[64];
 
 const char *test_root_begin(void)
@@ -137,6 +136,5 @@ int main(void)
 	test_user();
 	test_at_boot();
 	test_names();
-	printf("unit: %u checks, %u failed\n", test_checks, test_failures);
-	return test_failures ? 1 : 0;
+	return check_verdict("unit");
 }

@@ -73,11 +73,11 @@ static void under_load(void)
 	touched->fresh = fs_alloc(sizeof(*touched->fresh));
 	touched->fresh[0] = 0;
 	touched->fresh_count = touched->fresh_capacity = 1;
-	fs_names_live(&names, true);
+	fs_names_live(&names, true, UINT64_MAX);
 	CHECK_NUMBER(names.rounds_busy, 1);
 	CHECK_NUMBER(touched->fresh_count, 1);
 	CHECK_TEXT(fs_paths_why(&names.paths, &touched->files[0]), "busy");
-	fs_names_live(&names, false);
+	fs_names_live(&names, false, UINT64_MAX);
 	CHECK_NUMBER(names.rounds_busy, 1);
 	CHECK_NUMBER(touched->fresh_count, 0);
 	CHECK(touched->files[0].path && !strcmp(touched->files[0].path, path));
@@ -348,6 +348,89 @@ static void deleted_on_another_cpu(void)
 	free(touched);
 }
 
+struct xfs_event {
+	uint16_t common_type;
+	uint8_t flags, preempt;
+	uint32_t common_pid;
+	uint32_t device, group; /* agno; of the events with the whole number: padding */
+	uint64_t inode;		/* or agino */
+};
+
+static void xfs_event(struct fs_touched *touched, uint16_t id, uint32_t tid, uint32_t group, uint64_t inode)
+{
+	const struct xfs_event event = { id, 0, 0, tid, 8 << 20 | 1, group, inode };
+	const struct fs_page_layout layout = { .long_size = 8, .data_offset = 16, .size = 4096 };
+	const uint32_t head = sizeof(event) / 4;
+	const uint64_t commit = sizeof(head) + sizeof(event), time_ns = 500;
+	unsigned char subbuf[64] = { 0 };
+
+	memcpy(subbuf, &time_ns, sizeof(time_ns));
+	memcpy(subbuf + 8, &commit, sizeof(commit));
+	memcpy(subbuf + 16, &head, sizeof(head));
+	memcpy(subbuf + 20, &event, sizeof(event));
+	fs_touched_subbuf(touched, subbuf, 16 + (size_t)commit, &layout);
+}
+
+/* newer: Linux 5.14 and later. */
+static struct fs_touched *xfs_begin(bool newer)
+{
+	static const char whole[] = "name: x\nID: %u\nformat:\n"
+				    "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n"
+				    "\tfield:xfs_ino_t ino;\toffset:16;\tsize:8;\tsigned:0;\n";
+	static const char parts[] = "name: x\nID: %u\nformat:\n"
+				    "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n"
+				    "\tfield:xfs_agnumber_t agno;\toffset:12;\tsize:4;\tsigned:0;\n"
+				    "\tfield:xfs_agino_t agino;\toffset:16;\tsize:4;\tsigned:0;\n";
+	static const char *const events[] = { "xfs_iunlink_remove", "xfs_destroy_inode", "xfs_inode_inactivating" };
+	struct fs_touched *touched = fs_alloc(sizeof(*touched));
+
+	memset(touched, 0, sizeof(*touched));
+	for (unsigned int i = 0; i < (newer ? 3u : 2u); i++) {
+		char text[sizeof(parts) + 16];
+
+		snprintf(text, sizeof(text), i ? whole : parts, 1000 + i);
+		fs_touched_format(touched, events[i], text);
+	}
+	return touched;
+}
+
+/* An inode of XFS is free when the task that lets it go takes it from its group's list of unlinked ones, not when it gets a name. */
+static void deleted_on_xfs(void)
+{
+	struct fs_touched *touched = xfs_begin(true);
+
+	xfs_event(touched, 1001, 7, 0, 0x4000083);
+	xfs_event(touched, 1000, 7, 2, 0x83);
+	CHECK_NUMBER(touched->freed_count, 0);
+	xfs_event(touched, 1002, 9, 0, 0x2000084);
+	xfs_event(touched, 1000, 7, 1, 0x84);
+	xfs_event(touched, 1000, 9, 1, 0x85);
+	xfs_event(touched, 1000, 9, 3, 0x84);
+	CHECK_NUMBER(touched->freed_count, 0);
+	xfs_event(touched, 1000, 9, 1, 0x84);
+	xfs_event(touched, 1000, 9, 1, 0x84);
+	CHECK_NUMBER(touched->freed_count, 1);
+	CHECK_NUMBER(touched->freed[0].inode, 0x2000084);
+	/* Group 0, whose inodes have no upper bits, and a group number that is no power of two. */
+	xfs_event(touched, 1002, 9, 0, 0x84);
+	xfs_event(touched, 1000, 9, 0, 0x84);
+	xfs_event(touched, 1002, 9, 0, UINT64_C(0x180000000) | 0x84);
+	xfs_event(touched, 1000, 9, 3, 0x84);
+	CHECK_NUMBER(touched->freed_count, 3);
+	CHECK_NUMBER(touched->freed[2].inode, UINT64_C(0x180000084));
+	CHECK_NUMBER(touched->count, 3);
+	CHECK(!touched->files[0].touched);
+	fs_touched_free(touched);
+	free(touched);
+
+	touched = xfs_begin(false);
+	xfs_event(touched, 1001, 7, 0, 0x4000083);
+	xfs_event(touched, 1000, 7, 2, 0x83);
+	CHECK_NUMBER(touched->freed_count, 1);
+	fs_touched_free(touched);
+	free(touched);
+}
+
 /* What never answers, as the memory of a process that is stuck, is given up, and others are read. */
 static void reader(void)
 {
@@ -383,6 +466,7 @@ void test_names(void)
 	most_events_first();
 	by_backing_device();
 	deleted_on_another_cpu();
+	deleted_on_xfs();
 	reader();
 	overlays();
 	time_is_over();
