@@ -143,7 +143,7 @@ struct fs_file {
 enum fs_end_reason {
 	FS_END_COMPLETE = 0,
 	FS_END_SIGNAL = 1,  /* SIGINT, SIGTERM, or asked to stop */
-	FS_END_FAILURE = 2, /* an FS_LOG error says what */
+	FS_END_FAILURE = 2, /* an FS_LOG error has the reason */
 };
 
 struct fs_progress {

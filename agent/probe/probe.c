@@ -197,9 +197,8 @@ static void list_json(struct fs_json *json, const char *key, const char *directo
 }
 
 /*
- * What a loop device lies on. The kernel prints " (deleted)" behind the name of
- * a file that has gone: no file of that name is the one (drivers/block/loop.c,
- * loop_attr_backing_file_show).
+ * The backing file of a loop device. The kernel adds " (deleted)" to the name of a deleted file; another file with that
+ * name is not the backing file (drivers/block/loop.c, loop_attr_backing_file_show).
  */
 static void loop_json(struct fs_json *json, const char *disk)
 {
@@ -232,7 +231,7 @@ static void disk_json(struct fs_json *json, const char *name)
 	uint64_t sectors = 0;
 
 	fs_read_u64(fs_path(path, sizeof(path), "/sys/block/%s/size", name), &sectors);
-	/* ram0 to ram15 and unused loops say nothing */
+	/* ram0 to ram15 and unused loop devices are left out */
 	if (!sectors && (!strncmp(name, "ram", 3) || !strncmp(name, "loop", 4)))
 		return;
 	fs_json_object(json, NULL);
@@ -245,7 +244,7 @@ static void disk_json(struct fs_json *json, const char *name)
 	value_json(json, "scheduler", fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
 	number_json(json, "nr_requests", fs_path(path, sizeof(path), "/sys/block/%s/queue/nr_requests", name));
 	number_json(json, "rotational", fs_path(path, sizeof(path), "/sys/block/%s/queue/rotational", name));
-	/* what an eMMC says of its own wear (drivers/mmc/core/mmc.c) */
+	/* an eMMC's own report of its wear (drivers/mmc/core/mmc.c) */
 	value_json(json, "life_time", fs_path(path, sizeof(path), "/sys/block/%s/device/life_time", name));
 	value_json(json, "pre_eol_info", fs_path(path, sizeof(path), "/sys/block/%s/device/pre_eol_info", name));
 	value_json(json, "write_cache", fs_path(path, sizeof(path), "/sys/block/%s/queue/write_cache", name));

@@ -68,7 +68,7 @@ static int sync_path(const char *path)
 	return result;
 }
 
-/* The folder and the one that holds it and init. */
+/* The directory, and its parent, which has init. */
 static int sync_folders(const struct boot *boot, bool own)
 {
 	char path[FS_PATH_MAX];
@@ -205,7 +205,7 @@ static int write_file(const char *path, const char *data, size_t length, mode_t 
 	return close(fd);
 }
 
-/* Files of ours; what `undo` needs goes last. */
+/* Files of the agent; those that `undo` needs are removed last. */
 static int clear(const struct boot *boot)
 {
 	static const char *const names[] = { "init", "options", "run", "flashscope-agent", "original" };

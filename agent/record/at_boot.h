@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-/* The folder of our files, beside init: the same file system, so that links and renames work. */
+/* The directory of the agent's files, beside init: on the same file system, so that links and renames work. */
 #define FS_BOOT_FOLDER "flashscope-boot"
 /* The word behind the agent in the file that replaces init. */
 #define FS_BOOT_WORD "boot-init"

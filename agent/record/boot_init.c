@@ -44,7 +44,10 @@ static void on_signal(int number)
 		kill(recorder, SIGTERM);
 }
 
-/* A name and a path alone anybody can take: the process is ours, and runs a file that nobody else can have put there. */
+/*
+ * Any process can have this name and command line. The process must be of our user, and must run a file that nobody
+ * else can write.
+ */
 static bool is_holder(uint64_t pid)
 {
 	char path[FS_PATH_MAX], target[FS_PATH_MAX];
@@ -112,7 +115,7 @@ static char **words_of(const char *folder, const char *agent)
 	return words;
 }
 
-/* Descriptors 0 to 2 in memory, 3 the pipe. They are those of the recorder too: whoever collects opens ours. */
+/* Descriptors 0 to 2 are in memory, 3 is the pipe. The recorder has the same ones: `collect` opens ours. */
 static bool descriptors(int ready)
 {
 	static const char *const names[] = { "flashscope-nothing", "flashscope-boot", "flashscope-messages" };
@@ -136,7 +139,7 @@ static bool descriptors(int ready)
 	return true;
 }
 
-/* Holds the recording, until it has been collected or the machine goes down. */
+/* Keeps the recording until it is collected, or until the machine shuts down. */
 static void hold(const char *folder, const char *agent, int ready)
 {
 	struct sigaction action = { .sa_handler = on_signal };

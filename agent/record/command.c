@@ -111,7 +111,7 @@ int fs_command_start(struct fs_command *command, char *error, size_t size)
 	}
 	close(gate[0]);
 	close(failed[1]);
-	/* The command's alone: a reader of them sees its end, not ours. */
+	/* Only the command has it: a reader sees the command's end, not the recorder's. */
 	for (int i = 0; i < 3 && command->options->stdio[0] >= 0; i++)
 		close(command->options->stdio[i]);
 	command->pid = pid;

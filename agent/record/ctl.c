@@ -13,12 +13,14 @@
 #include "cmds.h"
 #include "json.h"
 #include "notes.h"
+#include "owner.h"
 #include "state.h"
 #include "sweep.h"
 #include "util.h"
 
 #define PREFIX "recorder"
 #define WAIT_MS 10000 /* for a recorder to act on a signal, draining included */
+#define EXIT_MS 1000  /* for its process to end after that; with a command it waits for that first */
 
 bool fs_name_valid(const char *name)
 {
@@ -79,7 +81,7 @@ static bool read_state(const char *dir, const char *file, struct fs_recorder_sta
 	     line = strtok_r(NULL, "\n", &save), i++)
 		snprintf(fields[i], sizes[i], "%s", line);
 	free(text);
-	/* Half-written: it is there, and says its state in a moment. */
+	/* The file is there, but not complete yet. */
 	return true;
 }
 
@@ -130,7 +132,7 @@ static int find(const char *name, struct fs_recorder_state *found)
 	return result;
 }
 
-/* Waits until the recorder says state; "" : until it has gone. */
+/* Waits until the recorder has this state; "": until it has ended. */
 static bool wait_for(const struct fs_recorder_state *recorder, const char *state)
 {
 	for (unsigned int waited = 0; waited < WAIT_MS; waited += 20) {
@@ -152,6 +154,14 @@ static bool wait_for(const struct fs_recorder_state *recorder, const char *state
 		fs_sleep_ms(20);
 	}
 	return false;
+}
+
+/* A recorder that has removed all that it set up may run for a moment more. A script may look for its process. */
+static void wait_for_exit(const struct fs_recorder_state *recorder)
+{
+	for (unsigned int waited = 0; waited < EXIT_MS && fs_owner_alive(recorder->pid, recorder->starttime);
+	     waited += 10)
+		fs_sleep_ms(10);
 }
 
 static int status(const char *name)
@@ -225,5 +235,7 @@ int cmd_ctl(int argc, char **argv)
 	if (!wait_for(&recorder, want))
 		return fs_fail("ctl: %s did not %s within %d s; is the reader of its stream stalled?",
 			       recorder.name, verb, WAIT_MS / 1000);
+	if (!*want)
+		wait_for_exit(&recorder);
 	return 0;
 }

@@ -256,7 +256,7 @@ static int mtd_of_ubi(const char *source)
 	return fs_read_u64(fs_path(path, sizeof(path), "/sys/class/ubi/ubi%u/mtd_num", ubi), &mtd) ? (int)mtd : -1;
 }
 
-/* Mounted file systems that call themselves by a number of no device. */
+/* Mounted file systems whose number is not a block device's. */
 static void file_systems(struct fs_devices *devices)
 {
 	char path[FS_PATH_MAX];
@@ -298,7 +298,7 @@ static int mtd_partition(const struct dirent *entry)
 	return sscanf(entry->d_name, "mtd%u%c", &mtd, &end) == 1;
 }
 
-/* Of one class of devices, in the order of their numbers; what does not fit is told by three points. */
+/* Of one class of devices, in the order of their numbers; "..." stands for those that do not fit. */
 static void names_of(const char *class, int (*wanted)(const struct dirent *), char *out, size_t size)
 {
 	char path[FS_PATH_MAX];

@@ -10,9 +10,8 @@
 
 #define LOWEST 19
 /*
- * Who never gets its turn at the lowest priority gets one in the end: after some
- * 10 ms (CFS), 200 ms (EEVDF, since 6.6). By then this is over, and the pass goes
- * on at the usual one. A ring must hold so much and an interval.
+ * Even at the lowest priority, a thread runs after some 10 ms (CFS) or 200 ms (EEVDF, since 6.6). A pass that takes
+ * longer continues at the normal priority. A ring must hold the events of that time and of an interval.
  */
 #define LOW_PRIORITY_NS UINT64_C(20000000)
 /* Who leaves no time idle does so for a while. */

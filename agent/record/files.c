@@ -22,9 +22,8 @@ struct known {
 };
 
 /*
- * On several file systems: a number that fits by chance on one fits on no
- * other. None of theirs tells stat other numbers than its inodes have, as
- * overlayfs and btrfs do.
+ * The files are on several file systems: a wrong offset that fits by chance on one does not fit on another. On all of
+ * them stat shows the inode's own numbers, unlike on overlayfs and btrfs.
  */
 static const char *const places[] = { "/proc/version", "/sys/kernel/uevent_seqnum", "/dev/null" };
 #define KNOWN_FILES (ARRAY_SIZE(places) + 1)
@@ -124,9 +123,8 @@ static uint64_t as_word(const struct search *search, uint64_t value)
 }
 
 /*
- * Keeps of count places those that show `device` (else the inode number) of
- * every known file, which is an argument of symbol. False where not each read
- * passes it once.
+ * Keeps those of count offsets that have `device` (else the inode number) for every known file, which is an argument of
+ * symbol. False if some read does not pass it exactly once.
  */
 static bool keep_right(struct search *search, const char *symbol, int argument, struct place *all, size_t count,
 		       bool device)

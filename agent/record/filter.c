@@ -27,17 +27,31 @@ bool fs_filter_tasks(const struct fs_filter *filter)
 				   filter->options->comm_count);
 }
 
+static bool frees_inodes(const char *event)
+{
+	static const char *const events[] = { "ext4_free_inode", "f2fs_evict_inode", "xfs_iunlink_remove", "xfs_inode_inactivating",
+					      "xfs_destroy_inode" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+		if (!strcmp(event, events[i]))
+			return true;
+	return false;
+}
+
 bool fs_filter_any_task(const char *system, const char *event)
 {
 	if (!event)
 		return false;
 	if (!strcmp(system, "block"))
 		return !strncmp(event, "block_rq_", 9) || !strcmp(event, "block_bio_complete");
+	/* Whoever lets an inode go last frees it, or a worker of the kernel; its number may be the next file's of any task. */
+	if (frees_inodes(event))
+		return true;
 	return !strcmp(system, "mmc") || !strcmp(system, "nvme") || !strcmp(system, "ufs") ||
 	       !strcmp(system, "irq") || !strcmp(system, "sched");
 }
 
-/* --- what is asked for -------------------------------------------------- */
+/* --- requested filters -------------------------------------------------- */
 
 /* A directory of a cgroup file system, v1 or v2 (include/uapi/linux/magic.h): `..` and links may lead elsewhere. */
 static bool is_cgroup(const char *path)

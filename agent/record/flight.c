@@ -240,7 +240,10 @@ static int capture(struct fs_recorder *recorder, const volatile int *stop)
 	struct fs_flight *flight = &recorder->flight;
 	int result;
 
-	/* Tasks are recorded until all that live are described: what ends in between has its name from there. */
+	/*
+	 * Names of tasks are recorded until all running tasks are described. A task that ends before has its name from
+	 * there.
+	 */
 	fs_recorder_tracing(recorder, false);
 	flight->number++;
 	if (recorder->options.directory) {
@@ -278,6 +281,7 @@ int fs_flight_look(struct fs_recorder *recorder, const volatile int *stop)
 	const bool fired = watch->fired;
 
 	fs_watch_look(watch);
+	fs_names_look(&recorder->names);
 	/* Its file may be gone when the capture is written, and the task too. */
 	if (!fired && watch->fired && watch->task && recorder->options.paths != FS_NAMES_NONE)
 		fs_paths_of_task(&recorder->names.paths, (int32_t)watch->task, FIRED_NS);

@@ -13,7 +13,7 @@
 bool fs_flight(const struct fs_recorder *recorder);
 /* Before arming: the directory and what it holds. 0, or -1 with the reason kept. */
 int fs_flight_check(struct fs_recorder *recorder);
-/* Arms the triggers and tells how much memory all takes. */
+/* Arms the triggers and prints how much memory everything takes. */
 int fs_flight_begin(struct fs_recorder *recorder);
 /* Ten times a second. 0: go on; 1: as many captures as were asked for; -1: a failure, reason kept. stop: no more names where not 0. */
 int fs_flight_look(struct fs_recorder *recorder, const volatile int *stop);

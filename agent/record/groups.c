@@ -28,9 +28,8 @@ static const struct {
 };
 
 /*
- * One row is one thing to know. Where its events have changed names, or an
- * architecture has one of several, they stand together: all that there are
- * will be enabled, and it is absent where there is none.
+ * Each row is one kind of fact. Where its events have changed names, or an architecture has only one of several, the
+ * row lists all of them: those that exist are enabled. It is missing if none exists.
  */
 struct wanted {
 	unsigned int groups;
@@ -41,7 +40,7 @@ struct wanted {
 };
 
 /*
- * include/trace/events/{block,mmc,ufs,filemap,readahead,writeback,ext4,f2fs,jbd2,sched,irq}.h
+ * include/trace/events/{block,mmc,ufs,filemap,readahead,writeback,ext4,f2fs,btrfs,jbd2,sched,irq}.h and fs/xfs/xfs_trace.h
  * of 5.10, 6.1, 6.12, 6.18 and 7.2.
  */
 static const struct wanted wanted[] = {
@@ -113,6 +112,9 @@ static const struct wanted wanted[] = {
 	{ CACHE, "ext4", "ext4_ext_map_blocks_exit|ext4_ind_map_blocks_exit", false, "where ext4 puts new blocks" },
 	{ CACHE, "ext4", "ext4_free_inode", false, "when a deleted file's inode number became free for another file" },
 	{ CACHE, "f2fs", "f2fs_evict_inode", false, "when a deleted file's inode number became free for another file" },
+	{ CACHE, "xfs", "xfs_file_buffered_write", true, "who wrote how much to XFS's files" },
+	{ CACHE, "xfs", "xfs_iunlink_remove", false, "when a deleted file's inode number became free for another file" },
+	{ CACHE, "xfs", "xfs_inode_inactivating|xfs_destroy_inode", false, "which file xfs_iunlink_remove is of" },
 	{ CACHE, "btrfs", "btrfs_inode_evict", false, "of which subvolume a deleted file was" },
 	{ CACHE, "f2fs", "f2fs_write_begin", true, "who wrote to which pages of f2fs's files" },
 	{ CACHE, "f2fs", "f2fs_submit_page_write|f2fs_submit_folio_write|f2fs_submit_page_bio|f2fs_submit_folio_bio", false,
@@ -228,7 +230,7 @@ static bool has(const struct fs_tracefs *tracefs, const char *system, const char
 /* Systems whose events come with a module, on most kernels. */
 static bool of_module(const char *system)
 {
-	static const char *const modules[] = { "ext4", "jbd2", "mmc", "f2fs" };
+	static const char *const modules[] = { "ext4", "jbd2", "mmc", "f2fs", "xfs", "btrfs" };
 	size_t i = 0;
 
 	while (i < ARRAY_SIZE(modules) && strcmp(modules[i], system))
@@ -265,6 +267,9 @@ static size_t add_row(struct fs_events *events, const struct fs_tracefs *tracefs
 				      !strncmp(event, "softirq_", 8) ? BLOCK_SOFTIRQ : row->own ? own : NULL);
 			added++;
 		}
+		/* The second event is of kernels without the first; later it comes with each inode that leaves memory. */
+		if (added && !strcmp(row->system, "xfs"))
+			break;
 	}
 	free(names);
 	return added;

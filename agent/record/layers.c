@@ -107,7 +107,7 @@ static const struct boundary boundaries[] = {
 	B("completion", bio_endio, 0),
 };
 
-/* What kernel events show of a layer, without a probe of ours. */
+/* What kernel events show of a layer, without one of our probes. */
 static const struct {
 	const char *layer, *system, *enter, *leave;
 } events_of[] = {
@@ -123,7 +123,7 @@ static const struct {
 	{ "interrupt", "irq", "softirq_entry", "softirq_exit" },
 };
 
-/* From user space down and up again, with what a recording without it cannot tell. */
+/* From user space down and up again. Each has what a recording without it cannot show. */
 static const struct {
 	const char *name, *loses;
 	bool always; /* every kernel has it; of the others a machine has what it uses */

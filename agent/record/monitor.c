@@ -16,10 +16,10 @@
 #define STATUS "/proc/flashmon_status"
 #define INPUT (256u << 10)
 #define SUB_BUFFER 4096
-/* A module that was told to name more tasks than this is not the one that is described here. */
+/* A module that names more tasks than this is not the module described here. */
 #define MAX_TASKS (1u << 20)
 
-/* Numbers of the events, of our own: there is no tracefs that gives them. */
+/* Event numbers of our own: tracefs has none for them. */
 enum { RENAME = 1, FIRST = 10, DONE = 20 };
 
 static const struct {

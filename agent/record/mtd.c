@@ -28,7 +28,7 @@ static void text(int index, const char *file, char *out, size_t size)
 	free(value);
 }
 
-/* Folder of the device that this one hangs under; "" where sysfs does not tell. */
+/* Directory of the parent device; "" if sysfs does not show it. */
 static void parent_folder(int index, char *out, size_t size)
 {
 	char path[FS_PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MTD devices as sysfs tells them (Documentation/ABI/testing/sysfs-class-mtd). Sizes in bytes. */
+/* MTD devices as sysfs shows them (Documentation/ABI/testing/sysfs-class-mtd). Sizes in bytes. */
 #ifndef FLASHSCOPE_MTD_H
 #define FLASHSCOPE_MTD_H
 
@@ -34,8 +34,8 @@ void fs_mtd_free(struct fs_mtd_list *list);
 struct fs_mtd *fs_mtd_find(const struct fs_mtd_list *list, int index);
 bool fs_mtd_is_nand(const struct fs_mtd *mtd);
 /*
- * What error correction has seen and which blocks are bad, of the device (drivers/mtd/mtdcore.c), as members of the object that
- * is open; null where the kernel does not tell.
+ * Corrected errors and bad blocks of the device (drivers/mtd/mtdcore.c), as members of the open JSON object; null if
+ * the kernel does not show them.
  */
 struct fs_json;
 void fs_mtd_health_json(struct fs_json *json, int index);

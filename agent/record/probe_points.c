@@ -436,7 +436,7 @@ void fs_probe_points_free(struct fs_probe_points *points)
 	memset(points, 0, sizeof(*points));
 }
 
-/* What an event of a level cannot tell. */
+/* What an event of a level cannot show. */
 static const char modulo[] =
 	"page and block numbers are modulo one target (die) of a multi-target chip";
 static const char span[] =

@@ -44,7 +44,7 @@ struct fs_candidate {
 	const char *event; /* name of its event; NULL: used in trials only */
 };
 
-#define FS_READ_CANDIDATES 3 /* the first ones: those that can be tried harmlessly */
+#define FS_READ_CANDIDATES 3 /* the first ones: those that can be tried without harm */
 #define FS_CANDIDATES 8
 extern const struct fs_candidate fs_candidates[FS_CANDIDATES];
 

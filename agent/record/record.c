@@ -120,6 +120,8 @@ static int set_paused(struct fs_recorder *recorder, bool paused, const char *mar
 	if (mark && paused != recorder->paused &&
 	    fs_frame_phase(&recorder->stream, fs_now_ns(), FS_PHASE_MARK, 0, mark))
 		return fs_recorder_stream_broken(recorder);
+	if (recorder->paused && !paused)
+		fs_names_resumed(&recorder->names);
 	recorder->paused = paused;
 	if (fs_state_write(recorder->name, paused ? "paused" : "recording",
 			   recorder->options.monitor ? "flashmon" : recorder->main.name))
@@ -144,13 +146,12 @@ static int drain(struct fs_recorder *recorder, bool all)
 	if (fs_ring_drain(&recorder->tasks, &recorder->stream))
 		return fs_recorder_stream_broken(recorder);
 	/* Events before names: what a full ring loses is lost, and most names can be found later. */
-	fs_names_live(&recorder->names, fs_now_ns() - began > interval / 2);
+	fs_names_live(&recorder->names, fs_now_ns() - began > interval / 2, all ? UINT64_MAX : began);
 	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
 }
 
 /*
- * After -d SECONDS. A command goes on to its end, unrecorded: it is not ours
- * to end. True where the recording ends now.
+ * After -d SECONDS. A command runs on without being recorded: it belongs to the user. True if the recording ends now.
  */
 static bool time_is_over(struct fs_recorder *recorder)
 {
@@ -266,6 +267,8 @@ static int record(struct fs_recorder *recorder)
 		return -1;
 	if (options->command && fs_command_start(&recorder->command, recorder->error, sizeof(recorder->error)))
 		return -1;
+	if (!options->monitor)
+		fs_names_watch(&recorder->names, fs_flight(recorder) || options->overwrite);
 	/* The command has been forked: it keeps what it was started with. */
 	if (fs_rights_drop(&recorder->facts.tracefs, options->user != NULL,
 			   options->paths != FS_NAMES_NONE && !options->monitor))
@@ -335,7 +338,7 @@ static int finish(struct fs_recorder *recorder, int failed)
 			failed = -1;
 		if (!recorder->stream.error && !recorder->options.monitor)
 			names_frames(recorder);
-		/* The statistics say what is lost: they are tried on a full disk too. */
+		/* The statistics have the losses: they are written even to a full disk. */
 		if (fs_stream_again(&recorder->stream) && recorder->options.monitor)
 			fs_recorder_monitor_stats(recorder);
 		else if (fs_stream_again(&recorder->stream))
@@ -364,10 +367,7 @@ static int finish(struct fs_recorder *recorder, int failed)
 	return failed;
 }
 
-/*
- * A recorder that fails (a full disk) does not take the command with it: it
- * was the user's work before it was ours to watch.
- */
+/* If the recorder fails (a full disk), the command runs on: it is the user's work. */
 static void wait_for_command(struct fs_recorder *recorder)
 {
 	struct fs_command *command = &recorder->command;
@@ -415,7 +415,7 @@ static int undo(struct fs_recorder *recorder)
 	return failed;
 }
 
-/* How a command under trace ends is told by the exit status, so our own failures have one that few commands use. */
+/* The exit status is the command's own. Our own failures have a status that few commands use. */
 static int exit_code(const struct fs_recorder *recorder, int result)
 {
 	const struct fs_command *command = &recorder->command;
@@ -475,6 +475,9 @@ int cmd_record(int argc, char **argv)
 	result = finish(recorder, record(recorder));
 	if (result)
 		result = fs_fail("%s", recorder->error);
+	/* Before undo() reports the end: the kernel takes milliseconds to close the watch of file systems. */
+	fs_names_free(&recorder->names);
+	fs_reader_end();
 	if (undo(recorder))
 		result = FS_EXIT_FAILURE;
 	wait_for_command(recorder);
@@ -484,8 +487,6 @@ int cmd_record(int argc, char **argv)
 	if (!result && recorder->command.status > 0)
 		fs_fail("%s: ended with status %d; its events are recorded", recorder->options.command[0],
 			recorder->command.status);
-	fs_names_free(&recorder->names);
-	fs_reader_end();
 	fs_stream_free(&recorder->stream);
 	fs_buf_free(&recorder->events);
 	fs_events_free(&recorder->wanted);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Instances, probes and events of a recording: made, enabled, and their own counts read. */
+/* Instances, probes and events of a recording: makes and enables them, and reads their counts. */
 #include "recorder.h"
 
 #include <errno.h>
@@ -146,7 +146,7 @@ int fs_recorder_check_memory(struct fs_recorder *recorder)
 				  available, needed, files);
 }
 
-/* KiB a CPU: what was asked for, or what a small board can spare. */
+/* KiB a CPU: the requested size, or a size that fits a small board. */
 static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
 {
 	const struct fs_record_options *options = &recorder->options;
@@ -216,7 +216,7 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 	    fs_ring_open(&recorder->tasks, error, size) ||
 	    (recorder->requests.name[0] && fs_ring_open(&recorder->requests, error, size)))
 		return -1;
-	recorder->main.touched = recorder->tasks.touched = &recorder->names.paths.touched;
+	recorder->main.touched = recorder->requests.touched = recorder->tasks.touched = &recorder->names.paths.touched;
 	if (options->flash) {
 		recorder->crosscheck.list = &recorder->facts.mtd;
 		recorder->main.crosscheck = &recorder->crosscheck;
@@ -226,7 +226,7 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 	return 0;
 }
 
-/* Hits and misses of each probe; misses[i] is UINT64_MAX where the kernel does not tell. */
+/* Hits and misses of each probe; misses[i] is UINT64_MAX if the kernel does not count them. */
 void fs_recorder_profile(struct fs_recorder *recorder, uint64_t *hits, uint64_t *misses)
 {
 	const struct fs_tracefs *tracefs = &recorder->facts.tracefs;

@@ -25,7 +25,7 @@ static bool leaves_own_out(const struct fs_event *event)
 	return event->filter && strstr(event->filter, "common_pid != ");
 }
 
-/* What was asked for by group, what of it this kernel lacks, and how our own calls are kept out. */
+/* The requested groups, the events that this kernel lacks, and how the recorder's own calls are left out. */
 static void groups_json(const struct fs_recorder *recorder, struct fs_json *json)
 {
 	fs_json_array(json, "groups");
@@ -99,7 +99,7 @@ static void recording_json(struct fs_recorder *recorder, struct fs_json *json, b
 		fs_json_string(json, "operation", probe->operation);
 		fs_json_string(json, "level", probe->level);
 		fs_json_string(json, "filter", probe->filter);
-		/* Some hundred of layers make a frame too large; "boundaries" and the names say the same. */
+		/* Some hundred layers make a frame too large; "boundaries" and the names contain the same. */
 		if (!brief || probe->group != FS_GROUP_LAYERS) {
 			fs_json_string(json, "definition", probe->definition);
 			fs_json_string(json, "loses", probe->loses);

@@ -53,7 +53,7 @@ bool fs_recorder_has_event(struct fs_recorder *recorder, const char *system, con
 
 	fs_tracefs_path(&recorder->facts.tracefs, path, sizeof(path), "events/%s%s%s/enable", system,
 			event ? "/" : "", event ? event : "");
-	/* Not whether it is ours to write: it is enabled in an instance. */
+	/* It need not be writable: it is enabled in an instance. */
 	return !access(path, F_OK);
 }
 

@@ -37,7 +37,7 @@ static const char *why_nothing(const struct fs_record_options *options)
 	return options->comm_count ? "is the name right, and was there any I/O?" : "was there any I/O?";
 }
 
-/* Filters that match nothing are told: an empty recording would say that nothing was done. */
+/* Filters that match nothing are reported: otherwise an empty recording would look like an idle system. */
 static void matched_json(struct fs_recorder *recorder, struct fs_json *json)
 {
 	uint64_t events, lost;

@@ -52,7 +52,7 @@ int fs_ring_make(struct fs_ring *ring, const struct fs_tracefs *tracefs, const c
 			 strerror(errno));
 		return -1;
 	}
-	/* Since 6.8 an instance has a size of its own; header_page tells the top level's. */
+	/* Since 6.8 each instance has its own size; header_page has the top level's. */
 	fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s/buffer_subbuf_size_kb", name);
 	if (fs_read_u64(path, &subbuf_kib) && subbuf_kib && subbuf_kib <= 512)
 		ring->layout.size = (uint32_t)subbuf_kib * 1024;

@@ -29,7 +29,7 @@ bool fs_name_valid(const char *name);
 /* 0, or -1 with errno. */
 int fs_state_write(const char *name, const char *state, const char *instance);
 void fs_state_remove(void);
-/* All live recorders of this user; malloc'ed. */
+/* All running recorders of this user; allocated by malloc. */
 size_t fs_state_list(struct fs_recorder_state **states);
 
 #endif

@@ -316,6 +316,27 @@ bool fs_parse_header_page(const char *text, struct fs_page_layout *layout)
 	return true;
 }
 
+static uint32_t commit_of(const unsigned char *subbuf, const struct fs_page_layout *layout)
+{
+	uint32_t commit;
+
+	if (layout->long_size == 8) {
+		uint64_t wide;
+
+		memcpy(&wide, subbuf + 8, 8);
+		commit = (uint32_t)wide;
+	} else {
+		memcpy(&commit, subbuf + 8, 4);
+	}
+	return commit;
+}
+
+bool fs_subbuf_missed(const unsigned char *subbuf, const struct fs_page_layout *layout)
+{
+	/* kernel/trace/ring_buffer.c, RB_MISSED_EVENTS. */
+	return commit_of(subbuf, layout) >> 31;
+}
+
 size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_page_layout *layout)
 {
 	/* Flags in the commit word: kernel/trace/ring_buffer.c, RB_MISSED_EVENTS and RB_MISSED_STORED. */
@@ -325,14 +346,7 @@ size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_
 
 	if (size < layout->data_offset)
 		return (size_t)-1;
-	if (layout->long_size == 8) {
-		uint64_t wide;
-
-		memcpy(&wide, subbuf + 8, 8);
-		commit = (uint32_t)wide;
-	} else {
-		memcpy(&commit, subbuf + 8, 4);
-	}
+	commit = commit_of(subbuf, layout);
 	used = layout->data_offset + (commit & 0xfffffu);
 	if (used == layout->data_offset && !(commit & ~0xfffffu))
 		return 0;
@@ -403,15 +417,9 @@ size_t fs_subbuf_forget_missed(unsigned char *subbuf, size_t used, const struct 
 	/* kernel/trace/ring_buffer.c, RB_MISSED_EVENTS and RB_MISSED_STORED. */
 	const uint32_t flags = 3u << 30, stored = 1u << 30;
 	const bool wide = layout->long_size == 8;
-	uint64_t long_commit = 0;
-	uint32_t commit;
+	uint32_t commit = commit_of(subbuf, layout);
+	uint64_t long_commit;
 
-	if (wide) {
-		memcpy(&long_commit, subbuf + 8, 8);
-		commit = (uint32_t)long_commit;
-	} else {
-		memcpy(&commit, subbuf + 8, 4);
-	}
 	if (commit & stored && used >= layout->data_offset + layout->long_size)
 		used -= layout->long_size;
 	commit &= ~flags;

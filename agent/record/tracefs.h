@@ -59,6 +59,9 @@ bool fs_parse_header_page(const char *text, struct fs_page_layout *layout);
  */
 size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_page_layout *layout);
 
+/* True if the kernel lost events between the previous sub-buffer and this one. */
+bool fs_subbuf_missed(const unsigned char *subbuf, const struct fs_page_layout *layout);
+
 /* Calls `each` for every event of a sub-buffer: its time, and its bytes from common_type on. */
 typedef void (*fs_event_fn)(void *data, uint64_t time_ns, const unsigned char *event, size_t length);
 void fs_subbuf_walk(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout, fs_event_fn each,

@@ -206,7 +206,7 @@ static void drop(struct fs_pending *items, size_t *count, struct fs_pending *ite
 	*item = items[--*count];
 }
 
-/* Whether its end is one that nothing has told yet. */
+/* Whether its end has not been reported yet. */
 static bool ends_untold(const struct fs_watch *watch, const struct fs_pending *item)
 {
 	return !item->told && !(item->counted && watch->fired);
@@ -404,7 +404,7 @@ static void look_at_command(struct fs_watch *watch, uint64_t now)
 	if (!watch->command) {
 		for (int signal_number = 1; signal_number < 32; signal_number++)
 			signal(signal_number, SIG_DFL);
-		/* It ends with the recorder, and what it has started does. */
+		/* It ends with the recorder, like all children of it. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpgid(0, 0);
 		/* stdin and stdout are the stream's. */

@@ -24,7 +24,7 @@
 #define MOST_COMMIT_S 86400
 #define DEFAULT_COMMIT "commit=5" /* JBD2_DEFAULT_MAX_COMMIT_AGE: /proc/self/mounts leaves it out */
 
-/* What a remount has to say again, or it is gone. */
+/* Options that a remount must repeat, or they are lost. */
 static const struct {
 	const char *name;
 	unsigned long flag;

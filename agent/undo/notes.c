@@ -246,7 +246,7 @@ int fs_open_output(const char *path)
 	close(dir);
 	if (fstat(fd, &st))
 		return fd;
-	/* Put there since; and a second link to a file of ours is a name that others may have given it. */
+	/* It was put there later. A second link to one of our files may be of another user. */
 	if (shared && !S_ISCHR(st.st_mode) && (st.st_uid != geteuid() || (S_ISREG(st.st_mode) && st.st_nlink != 1)))
 		return refuse(fd);
 	if (S_ISREG(st.st_mode) && ftruncate(fd, 0))
@@ -264,7 +264,7 @@ static int remove_tree(int parent, const char *name, dev_t device, int depth)
 
 	if (fd < 0)
 		return -1;
-	/* What is mounted there is not ours. */
+	/* A mount there is not of the agent. */
 	if (fstat(fd, &st) || st.st_dev != device || depth > DEEPEST)
 		return refuse(fd);
 	dir = fdopendir(fd);

@@ -70,7 +70,7 @@ bool fs_owner_alive(pid_t pid, uint64_t starttime)
 {
 	uint64_t now = fs_starttime(pid);
 
-	/* /proc may hide another user's process (hidepid); a signal tells that it is there. */
+	/* /proc may hide another user's process (hidepid); a signal shows that it exists. */
 	if (!now && kill(pid, 0) && errno == EPERM)
 		return true;
 	return now && now == starttime;
@@ -122,7 +122,7 @@ static bool namespace_ended(uint64_t namespace)
 		found = namespace_of(entry->d_name);
 		if (!found)
 			ended = errno == ENOENT || errno == ESRCH;
-		else if (found == namespace) /* one that is dead and not waited for owns nothing more */
+		else if (found == namespace) /* a dead process that is not reaped owns nothing */
 			ended = !fs_starttime((pid_t)strtol(entry->d_name, NULL, 10));
 	}
 	closedir(proc);
@@ -152,7 +152,7 @@ enum fs_owner fs_owner_state(const char *name)
 const char *fs_own_name(char *out, size_t size, const char *prefix)
 {
 	uint64_t namespace = namespace_of("self");
-	/* In a /proc of the namespace around ours our number is another's. */
+	/* In a /proc of the outer namespace, our number is another process's. */
 	uint64_t start = proc_is_ours() ? fs_starttime(getpid()) : fs_starttime(0);
 
 	if (namespace)

@@ -59,7 +59,7 @@ const char *fs_run_dir(void)
 	return NULL;
 }
 
-#define ADVICE "advice" /* what advice has set is nobody's that lives: it stays until it is undone */
+#define ADVICE "advice" /* settings from advice have no running process: they stay until they are undone */
 #define KNOBS "knobs"
 
 static int append_note(const char *name, const char *kind, const char *path, const char *value)
@@ -120,7 +120,7 @@ bool fs_knob_takes(const char *path, const char *value)
 	return fs_is_scheduler(path) || (length < 10 && strtoul(value, NULL, 10) <= FS_MOST_READ_AHEAD_KIB);
 }
 
-/* Of "none [mq-deadline] bfq" the one in brackets: what is written to choose it again. */
+/* Of "none [mq-deadline] bfq", the name in brackets: it is written to select it again. */
 static void chosen(char *value)
 {
 	char *begin = strchr(value, '['), *end = begin ? strchr(begin, ']') : NULL;
@@ -194,7 +194,7 @@ int fs_advice_mount(const char *target, const char *option, char **before)
 	return 0;
 }
 
-/* A knob or an option that somebody has set since: it stays. Of several changes the first says what it was. */
+/* A knob or an option that was changed since: it stays. Of several changes, the first has the original value. */
 struct left {
 	char *path, *before, *now;
 };
@@ -327,7 +327,7 @@ int fs_temp_dir(const char *dir, char *out, size_t size)
 
 	if (!whole)
 		return -1;
-	/* Before a note is written that nobody could ever undo. */
+	/* Refused before a note is written that nobody could undo. */
 	if (!stat(whole, &is) && !S_ISDIR(is.st_mode)) {
 		free(whole);
 		errno = ENOTDIR;
@@ -339,7 +339,7 @@ int fs_temp_dir(const char *dir, char *out, size_t size)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	/* Without a folder for notes the next run does not know of it: no reason not to make it. */
+	/* Without a directory for notes the next run cannot find this one; it can go on without it. */
 	fs_temp_note(out);
 	return mkdir(out, 0700);
 }
@@ -395,7 +395,7 @@ static int undo_note(const char *name, struct fs_swept *swept)
 		return errno == ENOENT ? 0 : 1;
 	snprintf(own, sizeof(own), "flashscope%.280s", name + strcspn(name, "_"));
 	this_boot = fs_note_of_this_boot(text);
-	/* A line that a full disk cut: what it says was not done yet. */
+	/* A line that a full disk cut: its change was not made. */
 	while (length && text[length - 1] != '\n')
 		text[--length] = '\0';
 	while (length) {
@@ -493,7 +493,7 @@ static void sweep_probes(const struct fs_tracefs *tracefs, struct fs_swept *swep
 	free(text);
 }
 
-/* A note that outlived a boot belongs to nobody. */
+/* A note from before a reboot has no owner. */
 static bool of_an_earlier_boot(const char *dir, const char *name)
 {
 	char *text = fs_owner_state(name) == FS_OWNER_NONE ? NULL : fs_note_read(dir, name, NULL);
