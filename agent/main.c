@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* flashscope-agent: finds the command and runs it. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +42,14 @@ static int help(FILE *out)
 	return 0;
 }
 
+/* Messages that are still in memory may not fit on the disk. A reader that has gone wants no more of them. */
+static int written(int status)
+{
+	if (!fflush(stdout) || errno == EPIPE || status)
+		return status;
+	return fs_fail("stdout: %s", strerror(errno));
+}
+
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 
@@ -50,6 +59,7 @@ int main(int argc, char **argv)
 	/* The boot image starts this program as its PID 1. */
 	if (argc == 1 && getpid() == 1 && cmd_init)
 		return cmd_init(1, (char *[]){ "init", NULL });
+	fs_standard_files();
 	if (argc < 2) {
 		help(stderr);
 		return FS_EXIT_USAGE;
@@ -57,14 +67,14 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], FS_BOOT_WORD))
 		return fs_boot_init(argc, argv);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-		return help(stdout);
+		return written(help(stdout));
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
 		/* flashscope looks for this text in the program: crates/targets/src/agents/build.rs. */
 		puts("flashscope-agent " FS_AGENT_VERSION ", stream version " TEXT(FS_PROTOCOL_VERSION) ", build " FS_AGENT_BUILD);
-		return 0;
+		return written(0);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (commands[i].run && !strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return written(commands[i].run(argc - 1, argv + 1));
 	return fs_usage("%s: no such command; flashscope-agent --help lists them", argv[1]);
 }

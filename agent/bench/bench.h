@@ -9,7 +9,7 @@
 
 #include "json.h"
 
-/* One option of a benchmark: its name and where its value goes. */
+/* One option of a benchmark: its name, and the variable that takes its value. */
 struct bench_option {
 	const char *name;   /* with its dashes */
 	const char **text;  /* one of text, number, flag */

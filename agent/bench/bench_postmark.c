@@ -108,7 +108,7 @@ struct run {
 	int dir; /* of this run, open */
 	char path[FS_PATH_MAX];
 	unsigned char *pool, *buffer;
-	struct file *file; /* those that are there, in no order */
+	struct file *file; /* existing files, in no order */
 	uint64_t there;
 	uint32_t next_number;
 	struct span phase[3];
@@ -247,7 +247,7 @@ static int create_one(struct run *r)
 	if (fd < 0)
 		return failed_at(r, name, "create");
 	failed = write_some(r, fd, name, file.size);
-	/* Some file systems say only now that the chip is full. */
+	/* Some file systems report a full chip only here. */
 	if (close(fd) && !failed)
 		failed = failed_at(r, name, "close");
 	if (failed)

@@ -146,7 +146,7 @@ static int prepare_file(struct options *o, struct measured *m)
 		return fs_fail("%s: not a regular file; name one file", o->file);
 	size = (uint64_t)st.st_size;
 	wanted = o->random ? o->request : o->pages ? 0 : o->count * o->request;
-	/* --size says how much of the file the reads may touch. */
+	/* --size limits the part of the file that is read. */
 	m->size = o->has_size ? o->size : size;
 	if (o->has_size && size < o->size)
 		return fs_fail("%s: file is %llu bytes, --size says %llu; make it anew or give its size", o->file,
@@ -234,7 +234,7 @@ static int read_all(const struct options *o, const struct bench_readahead *reada
 			break;
 		}
 		if (o->pages && i && i == m->pages) {
-			/* What of the index is in memory goes with the open file's inode. */
+			/* The part of the index in memory is freed with the open file's inode. */
 			close(fd);
 			fd = -1;
 			failed = bench_drop_caches();

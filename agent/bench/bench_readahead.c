@@ -104,7 +104,7 @@ int bench_part_begin(const char *file, char *part, size_t size)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	/* Without a folder for notes the next run does not know of it: no reason not to make it. */
+	/* Without a directory for notes the next run cannot find this note; the benchmark can go on without it. */
 	fs_temp_note(part);
 	return 0;
 }

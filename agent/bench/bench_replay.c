@@ -74,8 +74,8 @@ static bool compresses(const char *dir)
 }
 
 /*
- * A script that asks for far more than there is would fill the file system first.
- * Twice what it says is free: UBIFS says less than fits, by what it may have to keep.
+ * A script may write far more than fits. Then it is refused here, before it has filled the file system. Twice its size
+ * must be free: UBIFS reports less than fits, since it reserves space for the worst case.
  */
 static int check_room(const struct replay_run *r, const struct options *o)
 {
@@ -238,7 +238,7 @@ static int print(const struct replay_run *r, const struct options *o)
 	return bench_print(&json);
 }
 
-/* Memory for what tasks tell, which they share. */
+/* Memory for the results of the tasks, which they share. */
 static int share(struct replay_run *r, size_t *size)
 {
 	unsigned char *shared;

@@ -46,7 +46,7 @@ static const char *option_of(const char *file)
 	return "another kernel";
 }
 
-/* Major and minor number of the whole disk below a directory: what the io controller knows devices by. */
+/* Major and minor number of the whole disk below a directory, as the io controller takes them. */
 static int device_of(const char *dir, char *out, size_t size)
 {
 	char path[128], *text;

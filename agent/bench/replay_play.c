@@ -296,7 +296,7 @@ static void play(const struct replay_run *r, uint32_t task, int go)
 	_exit(failed);
 }
 
-/* Waits for all; one that fails ends the others. 0, or an exit code. */
+/* Waits for all tasks. If one fails, the others are ended. 0, or an exit code. */
 static int await(const pid_t *pid, uint32_t running, int failed)
 {
 	for (uint32_t left = running; left;) {
@@ -310,7 +310,7 @@ static int await(const pid_t *pid, uint32_t running, int failed)
 			left--;
 		if (failed || (!interrupted && (ended < 0 || !status)))
 			continue;
-		/* The one that failed has said why; a signal has not. */
+		/* A task that failed has printed why; one that a signal ended has not. */
 		failed = interrupted		? fs_fail("bench replay: interrupted; its files are removed") :
 			 WIFSIGNALED(status)	? fs_fail("a task ended by signal %d; run it again", WTERMSIG(status)) :
 						  FS_EXIT_FAILURE;

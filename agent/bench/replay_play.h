@@ -14,11 +14,11 @@
 
 enum replay_timing {
 	REPLAY_ASAP,	 /* a task's calls follow each other at once */
-	REPLAY_RECORDED, /* each begins at its time, or as soon as the one before it has returned */
-	REPLAY_PAUSES,	 /* each begins the recorded pause after the one before it has returned */
+	REPLAY_RECORDED, /* each call begins at its time, or when the previous one has returned */
+	REPLAY_PAUSES,	 /* each call begins the recorded pause after the previous one has returned */
 };
 
-/* What the tasks tell of each call; memory that they share. */
+/* The times of each call, in memory that the tasks share. */
 struct replay_result {
 	uint64_t begin_ns, latency_ns, late_ns;
 	bool is_short; /* a read that got less than it asked for */

@@ -184,7 +184,7 @@ static bool is_name(const char *word)
 	return *word && *word != '.' && !strchr(word, '/');
 }
 
-/* Not cgroup.procs, cgroup.kill and the like: a script says nothing about processes that are not its own. */
+/* Not cgroup.procs, cgroup.kill and similar files: a script must not affect other processes. */
 static bool is_limit(const char *word)
 {
 	static const char *const controllers[] = { "io.", "memory.", "cpu.", "pids." };

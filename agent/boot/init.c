@@ -67,7 +67,7 @@ static void use_console(void)
 		close(fd);
 }
 
-/* Descriptor of the port of our name, or -1 where there is none (yet). */
+/* Descriptor of the port with our name; -1 before it exists. */
 static int open_port(void)
 {
 	DIR *ports = opendir("/sys/class/virtio-ports");
@@ -183,7 +183,7 @@ static int run_step(struct board *board, const struct plan_step *plan, char *why
 	int failed;
 
 	if (plan->verb == PLAN_SPAWN) {
-		/* Its source goes on until the end of the plan. */
+		/* Its source ends with the plan. */
 		spawned = fs_alloc(sizeof(*spawned));
 		memset(spawned, 0, sizeof(*spawned));
 		step.stream = &spawned->stream;
@@ -267,7 +267,7 @@ static void say_last(const char *text)
 		if ((unsigned char)line[i] < ' ' || line[i] == 127)
 			line[i] = '?';
 	line[n] = '\n';
-	/* Level 0: not even "reboot: Power down" (KERN_EMERG) comes after our last line. */
+	/* Level 0: the kernel prints nothing after our last line, "reboot: Power down" (KERN_EMERG) included. */
 	fs_write_text("/proc/sys/kernel/printk", "0");
 	if (write(1, line, (size_t)n + 1) < 0)
 		return;

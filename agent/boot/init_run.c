@@ -61,7 +61,7 @@ static int exit_status(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Takes in one process that has ended: one of ours, or an orphan that came to PID 1. */
+/* Reaps one process that has ended: a child, or an orphan that PID 1 inherited. */
 static void note_end(struct board *board, struct child *waited, pid_t pid, int status)
 {
 	struct child *child = NULL;
@@ -424,7 +424,7 @@ bool end_children(struct board *board, char *why, size_t size)
 		board->spawned = s->next;
 		free(s);
 	}
-	/* What is left are grandchildren that nobody waits for. */
+	/* The remaining ones are grandchildren without a parent. */
 	kill(-1, SIGTERM);
 	fs_sleep_ms(POLL_MS);
 	kill(-1, SIGKILL);

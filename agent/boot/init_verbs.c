@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a plan can say, processes apart. Mounting, formatting and erasing exist nowhere else. */
+/* The commands of a plan, except those that start processes. Only these mount, format and erase. */
 #include "init.h"
 
 #include <arpa/inet.h>
@@ -283,7 +283,7 @@ static int do_nand_markbad(struct step *step)
 	return nand_markbad(mtd, block, step->why, sizeof(step->why));
 }
 
-/* The device is nobody's (O_EXCL), and nothing of it stays in the page cache. */
+/* No other program has the device open (O_EXCL), and the page cache keeps nothing of it. */
 static int do_disk_write(struct step *step)
 {
 	char **argv = step->plan->argv;

@@ -44,7 +44,7 @@ enum plan_verb {
 	PLAN_SHELL,
 };
 
-/* Bounds of a plan; one that exceeds them is refused, not cut. */
+/* Limits of a plan. A larger plan is refused, not cut. */
 #define PLAN_MAX_BYTES (1u << 20)
 #define PLAN_MAX_WORDS 256u
 #define PLAN_MAX_STEPS 65535u /* a step's number is the 16-bit source of its frames */

@@ -8,7 +8,7 @@
 
 #define FS_AGENT_VERSION "0.2.0"
 
-/* SHA-256 of the sources, set by the Makefile: tells agents of the same version apart. */
+/* SHA-256 of the sources, set by the Makefile. It differs between agents of one version. */
 #ifndef FS_AGENT_BUILD
 #define FS_AGENT_BUILD "unknown"
 #endif

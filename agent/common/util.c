@@ -16,11 +16,19 @@ static void say(const char *format, va_list args)
 	int length = snprintf(line, sizeof(line), "flashscope-agent: ");
 
 	vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
-	/* Names of files and devices are not ours: no terminal escapes, one line. */
+	/* Files and devices may have any name: it is printed on one line, without terminal escapes. */
 	for (char *c = line; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
 	fprintf(stderr, "%s\n", line);
+}
+
+void fs_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		/* The lowest free number is this one. Without /dev nothing is done: nor is there a file to write to. */
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+			return;
 }
 
 int fs_fail(const char *format, ...)
@@ -416,7 +424,7 @@ uint64_t fs_available_to_kernel_kib(void)
 	uint64_t available = of_meminfo(text, "MemAvailable:"), cma = of_meminfo(text, "CmaFree:");
 
 	free(text);
-	/* 0 would say that it is unknown. */
+	/* 0 means unknown. */
 	return available > cma ? available - cma : available > 0;
 }
 

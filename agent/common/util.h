@@ -23,6 +23,12 @@ int fs_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fs_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void fs_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/*
+ * Opens /dev/null for stdin, stdout or stderr that are closed: else the next file, a trace for example, would get their number, and messages
+ * would be written into it. It is opened for the other direction, so that what uses it fails with EBADF as before.
+ */
+void fs_standard_files(void);
+
 /* A growing text buffer. Initialise with zeros; NUL-terminated after the first append. */
 struct fs_buf {
 	char *data;

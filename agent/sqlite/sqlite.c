@@ -169,7 +169,7 @@ static int parse(int argc, char **argv, struct options *o, struct bench_readahea
 	return usage ? usage : bench_readahead_parse(readahead, "sqlite");
 }
 
-/* Says what SQLite says, and the next step. */
+/* Prints SQLite's message and the next step. */
 static int failed_sqlite(const struct options *o, sqlite3 *db, const char *what)
 {
 	int code = db ? sqlite3_errcode(db) & 0xff : SQLITE_NOMEM;
@@ -544,6 +544,7 @@ int main(int argc, char **argv)
 	int failed;
 
 	signal(SIGPIPE, SIG_IGN);
+	fs_standard_files();
 	fs_sweep(&swept);
 	failed = parse(argc, argv, &o, &readahead);
 	return failed ? failed : bench(&o, &readahead);
