@@ -23,6 +23,11 @@ pub enum OutputError {
         path.display()
     )]
     ForeignNode { path: PathBuf, kind: &'static str },
+    #[error(
+        "{}: user {user} has mounted a file system in user space (FUSE) there, which may never answer; name another file",
+        path.display()
+    )]
+    ForeignMount { path: PathBuf, user: u32 },
     #[error("{}: the earlier file is to be kept under this name, which is no file's; move it away, or name another file", path.display())]
     NoRoomForOld { path: PathBuf },
     #[error("{}: this file is somebody else's, and only its owner can replace it in this directory; name another file", path.display())]

@@ -10,24 +10,21 @@ use std::io::{self, Read as _, Seek as _, Write};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{
     Access, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, accessat, fcntl_getfl, fcntl_setfl,
-    flock, fstat, linkat, openat, renameat, renameat_with, statat, unlinkat,
+    flock, fstat, linkat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use crate::error::OutputError;
 use crate::place::{self, Found, Place, kind};
 use crate::temporary::{random, temporary};
+use crate::wait::{LOOK, SAID_AFTER, answering, is_asked_to_stop};
 
-/// After waiting this long for the other end of a FIFO, a message is printed.
-pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
-/// Interval between checks for a FIFO's reader.
-const LOOK: Duration = Duration::from_millis(50);
+/// Names of a directory that are looked at for leftovers. A file system may list names without end.
+const MOST_LISTED: usize = 1 << 16;
 
 /// Identifies a file of this machine, whatever its name. (Files of traces: `flashscope_trace::FileId`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +108,11 @@ impl<'a> Output<'a> {
         };
         // Rewriting a file must not make it readable to others.
         let mode = if rules.private { 0o600 } else { old.unwrap_or(0o666) | 0o600 };
-        leftovers(&place.dir, &place.name);
-        let (file, temporary) =
-            beside(&place.dir, &place.name, mode).map_err(|e| OutputError::io(path, "create", e.into()))?;
+        let created = answering(path, || {
+            leftovers(&place.dir, &place.name);
+            beside(&place.dir, &place.name, mode)
+        });
+        let (file, temporary) = created.map_err(|e| OutputError::io(path, "create", e.into()))?;
         Ok(Output { path: path.to_owned(), file, way: Way::Beside { place: Box::new(place), temporary }, rules })
     }
 
@@ -256,18 +255,6 @@ fn foreign_node(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputErr
     Ok(())
 }
 
-/// The flag that the command's signal handler sets, if it has one.
-static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-
-/// A set `flag` ends a wait for the reader of a FIFO. The command's signal handler sets it instead of ending the command.
-pub fn ends_waits(flag: &Arc<AtomicBool>) {
-    ASKED_TO_STOP.get_or_init(|| Arc::clone(flag));
-}
-
-fn is_asked_to_stop() -> bool {
-    ASKED_TO_STOP.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
-}
-
 /// Prints a message while it waits for the reader of a FIFO. A signal ends the wait; a signal that ended the recording before
 /// does not.
 fn open_through(path: &Path, place: &Place, flags: OFlags) -> Result<File, OutputError> {
@@ -334,9 +321,16 @@ fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, S
         };
         // On a file system without locks, a leftover file counts as one in use.
         let _ = flock(&file, FlockOperation::LockExclusive);
-        // Another process may have removed it as a leftover before it was locked.
-        if is_file(dir, OsStr::new(&temporary), &file) {
-            return Ok((file, temporary));
+        match statat(dir, temporary.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            // Another process has removed it as a leftover before it was locked.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) if is_file(dir, OsStr::new(&temporary), &file) => return Ok((file, temporary)),
+            // Inode numbers that change tell nobody which file is ours.
+            Ok(_) => {
+                let _ = unlinkat(dir, temporary.as_str(), AtFlags::empty());
+                return Err(Errno::STALE);
+            }
         }
     }
     Err(Errno::EXIST)
@@ -482,7 +476,7 @@ fn leftovers(dir: &OwnedFd, name: &OsStr) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listed) = openat(dir, ".", flags, Mode::empty()) else { return };
     let Ok(entries) = rustix::fs::Dir::new(listed) else { return };
-    for entry in entries.flatten() {
+    for entry in entries.flatten().take(MOST_LISTED) {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         let random = name.as_bytes().strip_prefix(begin.as_bytes());
         if random.is_some_and(|random| random.len() == 32 && random.iter().all(u8::is_ascii_hexdigit)) {
@@ -535,6 +529,25 @@ pub fn create_new(path: &Path, private: bool) -> Result<File, OutputError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(&place.dir, &place.name, flags, mode).map_err(|e| OutputError::io(path, "create", e.into()))?;
     Ok(file.into())
+}
+
+/// Creates a directory and those above it that do not exist, behind no link that another user can have put there.
+///
+/// # Errors
+/// A link that is not followed, or a directory that cannot be created.
+pub fn create_directories(path: &Path) -> Result<(), OutputError> {
+    let above: Vec<&Path> = path.ancestors().filter(|above| above.file_name().is_some()).collect();
+    for dir in above.into_iter().rev() {
+        let place = place::find(dir)?;
+        if let Found::Nothing = place.found {
+            match mkdirat(&place.dir, &place.name, Mode::from_raw_mode(0o777)) {
+                // Another process created it meanwhile.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(OutputError::io(dir, "create", errno.into())),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_ours(stat: &Stat) -> bool {

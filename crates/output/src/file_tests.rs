@@ -205,3 +205,24 @@ fn what_is_no_file_of_ours_is_neither_read_nor_waited_for() {
         assert_eq!(why("file", 4), "not a file of ours");
     }
 }
+
+#[test]
+fn directories_are_created_behind_no_link_of_others() {
+    let dir = Dir::new("directories");
+    create_directories(&dir.path("a/b/c")).unwrap();
+    create_directories(&dir.path("a/b/../d/.")).unwrap();
+    create_directories(Path::new("")).unwrap();
+    assert!(dir.path("a/b/c").is_dir() && dir.path("a/d").is_dir());
+    symlink("a", dir.path("own")).unwrap();
+    create_directories(&dir.path("own/e")).unwrap();
+    assert!(dir.path("a/e").is_dir(), "a link of one's own leads where it leads");
+    std::fs::create_dir(dir.path("shared")).unwrap();
+    std::fs::set_permissions(dir.path("shared"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink("../a", dir.path("shared/link")).unwrap();
+    for path in ["shared/link", "shared/link/new", "shared/link/new/below"] {
+        assert!(matches!(create_directories(&dir.path(path)), Err(OutputError::ForeignLink { .. })), "{path}");
+    }
+    assert!(!dir.path("a/new").exists());
+    std::fs::write(dir.path("file"), "").unwrap();
+    assert!(create_directories(&dir.path("file/below")).is_err());
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-use crate::file::SAID_AFTER;
+use crate::wait::SAID_AFTER;
 
 /// Opens a file for reading. `open` of a FIFO returns when a writer opens it (fs/pipe.c, `fifo_open`); a signal ends the wait
 /// and the command.

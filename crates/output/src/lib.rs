@@ -13,16 +13,19 @@ pub mod quote;
 mod standard;
 mod temporary;
 mod text;
+mod wait;
 
 pub use cell::cell;
 pub use error::OutputError;
 pub use file::{
-    Existing, HostFile, Output, Rules, adopt, create_new, ends_waits, is_own, read_own, remove_leftovers, set_aside,
+    Existing, HostFile, Output, Rules, adopt, create_directories, create_new, is_own, read_own, remove_leftovers,
+    set_aside,
 };
 pub use input::open_input;
-pub use standard::{StdoutError, flush, note, note_with, print, print_bytes, print_error};
+pub use standard::{StdoutError, can_print, flush, note, note_with, print, print_bytes, print_error};
 pub use temporary::{random, temporary};
 pub use text::{acts, escaped, escaped_json, hex, visible};
+pub use wait::ends_waits;
 
 /// Whether this process has root's rights over files.
 pub fn is_root() -> bool {

@@ -2,8 +2,26 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::{Errno, fcntl_getfd};
 
 use crate::visible;
+
+/// Whether standard output was closed when the program began.
+static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look() {
+    WAS_CLOSED.store(fcntl_getfd(rustix::stdio::stdout()) == Err(Errno::BADF), Ordering::Relaxed);
+}
+
+/// Called before `main`, and before Rust's runtime opens /dev/null in the place of a closed standard output: what is written there would
+/// be lost without an error, and `main` cannot tell it from a /dev/null of the caller.
+#[used]
+#[expect(unsafe_code, reason = "a section of pointers to functions; this one touches nothing but the static above")]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look;
 
 /// Why text could not be written to standard output.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +29,9 @@ pub enum StdoutError {
     /// The reader of the pipe has ended: the command ends without a message.
     #[error("standard output: its reader has ended")]
     Closed,
+    /// It is closed, or open for reading only.
+    #[error("standard output: it is not open for writing; send it to a file or a pipe")]
+    NotOpen,
     #[error("standard output: {0}; free some space, or send it elsewhere")]
     Failed(io::Error),
 }
@@ -22,6 +43,18 @@ impl From<io::Error> for StdoutError {
             _ => StdoutError::Failed(error),
         }
     }
+}
+
+/// Whether text can be written to standard output. Rust's own functions take a closed one for a place where text is not wanted.
+///
+/// # Errors
+/// [`StdoutError::NotOpen`].
+pub fn can_print() -> Result<(), StdoutError> {
+    let mode = fcntl_getfl(io::stdout()).map(|flags| flags & OFlags::RWMODE);
+    if WAS_CLOSED.load(Ordering::Relaxed) || !matches!(mode, Ok(OFlags::WRONLY | OFlags::RDWR)) {
+        return Err(StdoutError::NotOpen);
+    }
+    Ok(())
 }
 
 /// Writes to standard output.
@@ -38,6 +71,7 @@ pub fn print(text: fmt::Arguments<'_>) -> Result<(), StdoutError> {
 /// # Errors
 /// See [`StdoutError`].
 pub fn print_bytes(bytes: &[u8]) -> Result<(), StdoutError> {
+    can_print()?;
     Ok(io::stdout().lock().write_all(bytes)?)
 }
 
