@@ -469,7 +469,10 @@ impl Facts {
             if self.mounts.iter().any(is_known) || text(&row["root"]) != Some("/") {
                 continue;
             }
-            let (Some(device), Some(options)) = (text(&row["device"]), text(&row["options"])) else { continue };
+            // Of an overlay the agent sends no options.
+            let options =
+                text(&row["options"]).or_else(|| (row["type"] == "overlay" && row["elsewhere"] != true).then_some(""));
+            let (Some(device), Some(options)) = (text(&row["device"]), options) else { continue };
             let of = |name: &str| text(&row[name]).map(str::to_owned);
             let (device, options) = (Some(device.to_owned()), Some(options.to_owned()));
             let (source, target, kind) = (of("source"), of("point"), of("type"));
@@ -596,6 +599,12 @@ mod tests {
             facts.mounts.iter().map(|mount| (mount.target.as_deref(), mount.options.as_deref())).collect();
         assert_eq!(said, [(Some("/"), Some("rw")), (Some("/m"), Some("rw,sync"))]);
         assert_eq!((facts.mounts[0].free_bytes, facts.mounts[1].free_bytes), (Some(5), None));
+        // Of an overlay the agent sends no options.
+        let overlay = |elsewhere: bool| json!({"device": "0:41", "root": "/", "point": "/o", "type": "overlay", "source": "none", "elsewhere": elsewhere});
+        for (elsewhere, told) in [(false, 1), (true, 0)] {
+            let facts = Facts::of(&json!({"names": {"mounts": [overlay(elsewhere)]}}));
+            assert_eq!(facts.mounts.iter().filter(|mount| mount.kind.as_deref() == Some("overlay")).count(), told);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Numbers of devices, files, threads and processes, with a type for each.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -40,17 +40,27 @@ impl fmt::Display for Device {
     }
 }
 
-/// A number of the kernel with a type of its own, which is written, read and described as the plain number.
+/// A number of the kernel with a type of its own, which is read and described as the plain number. -1, where the kernel has none (`pid_t`),
+/// is 0 in results: unknown.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub u32);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                match self.0 {
+                    u32::MAX => f.write_str("-1"),
+                    number => number.fmt(f),
+                }
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_u32(if self.0 == u32::MAX { 0 } else { self.0 })
             }
         }
 
@@ -73,6 +83,11 @@ macro_rules! number {
 number! {
     /// The kernel's number of a thread (`task_struct.pid`, `gettid()`); 0 is the idle task of every CPU, or unknown.
     TaskId
+}
+
+impl TaskId {
+    /// Threads that had ended: perf has -1 for all of them (`perf_event_pid_type`, kernel/events/core.c).
+    pub const ENDED: TaskId = TaskId(u32::MAX);
 }
 
 number! {
@@ -126,6 +141,16 @@ impl fmt::Display for FileId {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn a_thread_without_a_number_has_none_in_results() {
+        for (tid, text, json) in [(TaskId(7), "7", "7"), (TaskId(0), "0", "0"), (TaskId::ENDED, "-1", "0")] {
+            assert_eq!(
+                (tid.to_string(), serde_json::to_string(&tid).expect("JSON")),
+                (text.to_owned(), json.to_owned())
+            );
+        }
+    }
 
     #[test]
     fn numbers_are_written_and_described_as_plain_ones() {

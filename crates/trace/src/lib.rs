@@ -76,8 +76,8 @@ pub use identity::{
 };
 pub use ids::{Device, FileId, ProcessId, TaskId};
 pub use kind::TraceKind;
-pub use losses::{Loss, Losses, Severity};
-pub use median::RunningMedian;
+pub use losses::{Loss, Losses, LostIn, Severity};
+pub use median::{RunningMedian, factor_from_usual, is_of_newer, is_overdue};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};
 pub use pairs::Pair;
 pub use record::Record;

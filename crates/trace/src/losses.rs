@@ -116,6 +116,10 @@ losses! {
         "reads and faults beyond the most that are kept (4,000,000), and reads and descriptors of more tasks at once than are followed (65,536): the files that they read are told too low, or at another offset";
     NamesDropped => "names_dropped", Context,
         "task names beyond what is kept in memory";
+    FileReportsDropped => "file_reports_dropped", Context,
+        "deleted files without a path: fanotify may have reported them, and the recorder forgot them for newer ones (it keeps 8,192), or had no time to look up their directory";
+    FileReportsLost => "file_reports_lost", Context,
+        "times that the kernel's queue of fanotify was full: files that were deleted then may have no path";
     TaskEventsLost => "task_events_lost", Context,
         "starts and renames of tasks lost because their own ring was full (the kernel's count): some tasks have no name or an old one; no other event is lost";
     PhasesUnmatched => "phases_unmatched", Context,
@@ -132,28 +136,45 @@ losses! {
         "per-CPU data that is missing from the file although its header lists it: the file was cut";
 }
 
-/// Kinds that may have taken any event between the first one and the last one: also the end of an I/O.
-const OF_EVENTS: [Loss; 19] = [
-    Loss::FramesMissing,
-    Loss::FramesBadCrc,
-    Loss::FramesMalformed,
-    Loss::BytesSkipped,
-    Loss::FormatsDropped,
-    Loss::EventsOverwritten,
-    Loss::EventsDropped,
-    Loss::CommitOverruns,
-    Loss::EventsNotDrained,
-    Loss::EventsMissedAtGaps,
-    Loss::GapsOfUnknownSize,
-    Loss::EventsNotDelivered,
-    Loss::SubBuffersDamaged,
-    Loss::RecordsOfUnknownType,
-    Loss::RecordsMalformed,
-    Loss::RecordsMissing,
-    Loss::CpuFilesMissing,
-    Loss::TimesImpossible,
-    Loss::DataCut,
-];
+/// Where events were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostIn {
+    /// In the buffers of the recording.
+    Ring,
+    /// Between the recording and this file.
+    File,
+    /// In reading: they are in the file, and were not understood.
+    Reading,
+}
+
+impl Loss {
+    /// For a kind that may have taken any event between the first one and the last one, also the end of an I/O: where. The end of the
+    /// data of one CPU is such a place: other CPUs' data reaches further.
+    pub fn of_events(self) -> Option<LostIn> {
+        match self {
+            Loss::EventsOverwritten
+            | Loss::EventsDropped
+            | Loss::CommitOverruns
+            | Loss::EventsMissedAtGaps
+            | Loss::GapsOfUnknownSize
+            | Loss::EventsNotDrained
+            | Loss::RecordsMissing => Some(LostIn::Ring),
+            Loss::StreamCut
+            | Loss::FramesMissing
+            | Loss::FramesBadCrc
+            | Loss::FramesMalformed
+            | Loss::BytesSkipped
+            | Loss::EventsNotDelivered
+            | Loss::SubBuffersDamaged
+            | Loss::RecordsMalformed
+            | Loss::CpuFilesMissing
+            | Loss::TimesImpossible
+            | Loss::DataCut => Some(LostIn::File),
+            Loss::FormatsDropped | Loss::RecordsOfUnknownType | Loss::LinesMalformed => Some(LostIn::Reading),
+            _ => None,
+        }
+    }
+}
 
 /// The largest count that is kept. A trace may state any number; with this limit the sum of all counts cannot overflow.
 const MOST: u64 = 1 << 53;
@@ -162,11 +183,13 @@ const MOST: u64 = 1 << 53;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
     counts: Vec<u64>,
+    /// Of the malformed lines: those that may be the end of an I/O.
+    lines_of_ends: u64,
 }
 
 impl Default for Losses {
     fn default() -> Self {
-        Losses { counts: vec![0; Loss::ALL.len()] }
+        Losses { counts: vec![0; Loss::ALL.len()], lines_of_ends: 0 }
     }
 }
 
@@ -198,12 +221,21 @@ impl Losses {
         self.counts.iter().all(|&c| c == 0)
     }
 
-    /// Counts of the kinds that may have taken an event between the first one and the last one, with their names.
-    pub fn of_events(&self) -> impl Iterator<Item = (Loss, u64)> + '_ {
-        self.iter().filter(|&(loss, count)| count > 0 && OF_EVENTS.contains(&loss))
+    /// So many of the malformed lines may be the end of an I/O.
+    pub(crate) fn add_lines_of_ends(&mut self, lines: u64) {
+        self.lines_of_ends = self.lines_of_ends.saturating_add(lines).min(MOST);
+    }
+
+    /// Counts of the kinds that may have taken the end of an I/O ([`Loss::of_events`]), and where.
+    pub fn of_ends(&self) -> impl Iterator<Item = (Loss, LostIn, u64)> + '_ {
+        self.iter().filter_map(|(loss, count)| {
+            let count = if loss == Loss::LinesMalformed { self.lines_of_ends } else { count };
+            loss.of_events().filter(|_| count > 0).map(|lost_in| (loss, lost_in, count))
+        })
     }
 
     pub fn merge(&mut self, other: &Losses) {
+        self.add_lines_of_ends(other.lines_of_ends);
         for (loss, count) in other.iter() {
             self.add(loss, count);
         }
@@ -225,6 +257,9 @@ impl<'de> Deserialize<'de> for Losses {
         for (name, count) in map {
             if let Some(loss) = Loss::from_name(&name) {
                 losses.set(loss, count);
+            }
+            if name == Loss::LinesMalformed.name() {
+                losses.add_lines_of_ends(count);
             }
         }
         Ok(losses)

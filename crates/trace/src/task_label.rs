@@ -2,9 +2,10 @@
 
 use crate::ids::TaskId;
 
-/// Makes a label. `ordinal` counts the tasks with this number and name, from 1.
+/// Makes a label. `ordinal` counts the tasks with this number and name, from 1. Threads without a number have only the name.
 pub fn task_label(name: &str, tid: TaskId, ordinal: u32) -> String {
     match ordinal {
+        _ if tid == TaskId::ENDED => name.to_owned(),
         0 | 1 => format!("{name} ({tid})"),
         _ => format!("{name} ({tid}, {ordinal}{})", suffix(ordinal)),
     }
@@ -58,6 +59,7 @@ mod tests {
             assert_eq!(split_task_label(label), Some(("a (b)", TaskId(7), ordinal)));
             assert_eq!(task_name(label), "a (b)");
         }
+        assert_eq!(task_label("a", TaskId::ENDED, 2), "a");
         for other in ["tar", "tar (x)", "tar (7", "tar (+7)", "tar (7, 2)", "tar (7, 1st)", "tar (7, nd)", "tar ()"] {
             assert_eq!((split_task_label(other), task_name(other)), (None, other));
         }

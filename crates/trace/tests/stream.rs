@@ -103,7 +103,7 @@ fn a_session_has_steps_output_and_files() {
     assert!(matches!(Trace::open(session.path()), Err(Error::NoRecording { .. })));
 
     // Little memory for output: what is beyond is counted.
-    let options = SessionOptions { output_bytes_per_step: 4, output_bytes: 6 };
+    let options = SessionOptions { output_bytes_per_step: 4, output_bytes: 6, goes_on: false };
     let session = Session::open_with(session.path(), options).unwrap();
     let step = session.step("cell-a").unwrap();
     assert_eq!((step.stdout.as_slice(), step.stderr.as_slice()), (&b"{\"to"[..], &b"wa"[..]));

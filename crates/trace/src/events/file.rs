@@ -137,6 +137,8 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
             | "ext4_ind_map_blocks_exit",
         ) => (FileStep::Extent, false),
         ("f2fs", "f2fs_write_begin") => (FileStep::WriteBegin, false),
+        // A whole write. A probe of ours may show it, too.
+        ("xfs", "xfs_file_buffered_write") => (FileStep::WriteBegin, false),
         // f2fs allocates a page's block when it submits the page.
         ("f2fs", "f2fs_map_blocks" | "f2fs_submit_page_write" | "f2fs_submit_folio_write") => (FileStep::Extent, false),
         ("f2fs", "f2fs_submit_page_bio" | "f2fs_submit_folio_bio") => (FileStep::Extent, false),
@@ -149,7 +151,11 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         device: field(&["dev", "s_dev"]),
         bdi: field(&["name"]),
         inode: field(&["ino", "i_ino"])?,
-        offset: if whole { None } else { field(&["lblk", "m_lblk", "pos", "index", "page"]) },
+        offset: match schema.system.as_str() {
+            _ if whole => None,
+            "xfs" => field(&["offset"]),
+            _ => field(&["lblk", "m_lblk", "pos", "index", "page"]),
+        },
         offset_high: if whole { None } else { field(&["pos_high"]) },
         bytes: if whole { None } else { field(&["len", "m_len", "count"]) },
         // In other tools' events a field of that name means something else.

@@ -14,6 +14,9 @@ pub struct CacheShown {
     pub writes: bool,
     /// Events of writes that name the file.
     pub written_files: bool,
+    /// Our own probe of such writes; below: the kernel's event of pages that become dirty.
+    pub probed_writes: bool,
+    pub dirtied: bool,
     /// Faults of mapped files.
     pub faults: bool,
     /// Pages that leave the cache.
@@ -21,13 +24,23 @@ pub struct CacheShown {
 }
 
 impl CacheShown {
-    pub const ALL: CacheShown =
-        CacheShown { reads: true, writes: true, written_files: true, faults: true, departures: true };
+    pub const ALL: CacheShown = CacheShown {
+        reads: true,
+        writes: true,
+        written_files: true,
+        probed_writes: true,
+        dirtied: true,
+        faults: true,
+        departures: true,
+    };
 
     pub fn of<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> CacheShown {
         let mut shown = CacheShown::default();
         for schema in schemas {
-            match (plan(schema).map(|plan| plan.step), schema.name.as_str()) {
+            let step = plan(schema).map(|plan| plan.step);
+            shown.probed_writes |= step == Some(FileStep::Write);
+            shown.dirtied |= step == Some(FileStep::Dirtied);
+            match (step, schema.name.as_str()) {
                 (Some(FileStep::Read), _) | (_, "mm_filemap_get_pages") => shown.reads = true,
                 (Some(FileStep::Fault), _) | (_, "mm_filemap_fault") => shown.faults = true,
                 (Some(FileStep::Uncached), _) => shown.departures = true,
@@ -47,6 +60,8 @@ impl CacheShown {
             reads: self.reads || other.reads,
             writes: self.writes || other.writes,
             written_files: self.written_files || other.written_files,
+            probed_writes: self.probed_writes || other.probed_writes,
+            dirtied: self.dirtied || other.dirtied,
             faults: self.faults || other.faults,
             departures: self.departures || other.departures,
         }

@@ -3,12 +3,7 @@
 
 use super::perfetto::{Key, Next, Writer};
 use crate::events::block::RequestKind;
-use crate::median::RunningMedian;
-
-/// The newest request's time must be nearer to the usual time by this factor.
-const NEARER: f64 = 1.3;
-/// A request that is in the device this many times longer than usual has lost its completion.
-const OVERDUE: u64 = 4;
+use crate::median::{RunningMedian, factor_from_usual, is_of_newer, is_overdue};
 
 /// The request that a completion belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,15 +69,11 @@ impl Writer<'_> {
             let waited = next == Next::Request(oldest.tid) && oldest.tid != newest.tid;
             return if completes || waited { Whose::Oldest } else { Whose::Newest };
         };
-        let off = |took: u64| {
-            let ratio = took.max(1) as f64 / usual.max(1) as f64;
-            ratio.max(1.0 / ratio)
-        };
-        let is_usual = |took: u64| off(took) <= 2.0;
-        let is_overdue = older > OVERDUE.saturating_mul(usual);
+        let is_usual = |took: u64| factor_from_usual(took, usual) <= 2.0;
+        let is_overdue = is_overdue(older, usual);
         if is_overdue && !completes {
             Whose::NewestAndLost
-        } else if is_overdue || off(newer) * NEARER < off(older) {
+        } else if is_overdue || is_of_newer(older, newer, usual) {
             Whose::Newest
         } else if !completes
             && (oldest.tid == newest.tid || is_usual(older) && is_usual(newer) && older - newer < usual)

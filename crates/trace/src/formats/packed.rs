@@ -184,7 +184,7 @@ pub(crate) fn unpack(
         if written > most {
             return Err(Error::Unsupported { path: path.to_path_buf(), what: too_large(packing, size, most) });
         }
-        file.write_all(&piece).map_err(|e| Error::io(path, "keep what is unpacked of", e))?;
+        file.write_all(&piece).map_err(|e| not_kept(path, &e))?;
         let mut next = Vec::new();
         if !cut {
             fill(path, packing, &mut reader, &mut next, IN_MEMORY, &mut cut)?;
@@ -192,6 +192,18 @@ pub(crate) fn unpack(
         piece = next.into();
     }
     Ok(Unpacked { input: Input::Unpacked { file, packed: size }, cut })
+}
+
+/// The disk that is full is not the trace's.
+fn not_kept(path: &Path, error: &io::Error) -> Error {
+    let dir = std::env::temp_dir();
+    Error::Unsupported {
+        path: path.to_path_buf(),
+        what: format!(
+            "what is unpacked of it cannot be kept in {}: {error}; set TMPDIR to a larger disk",
+            dir.display()
+        ),
+    }
 }
 
 /// Reads up to `wanted` bytes; stops at the end, or where the packed data is damaged.

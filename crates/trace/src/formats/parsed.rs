@@ -115,6 +115,12 @@ pub(crate) struct Log {
 
 /// Index of the schema for events beyond [`MAX_SCHEMAS`].
 const REST: usize = 0;
+/// Fewest times from which their unit follows.
+const MIN_TIMES: u64 = 12;
+/// And fewest different ones.
+const MIN_JIFFIES: u64 = 4;
+/// A jiffy, where a kernel has 250 or 100 of them a second.
+const JIFFIES_NS: [u64; 2] = [4_000_000, 10_000_000];
 /// Number of characters that a message shows of a malformed line.
 const SHOWN: usize = 60;
 
@@ -135,7 +141,13 @@ struct Survey {
     /// Resolution of the times in ns: 1, or 1000 if all times are whole microseconds.
     finest: u64,
     highest_cpu: u16,
+    /// Times in whole jiffies of each of [`JIFFIES_NS`]; below: times equal to the one of the event before; that one's.
+    whole_jiffies: [u64; 2],
+    equal: u64,
+    time_before: Option<u64>,
     malformed: u64,
+    /// Of these: lines after the first event that may be the end of an I/O.
+    lines_of_ends: u64,
     first_malformed: Option<String>,
     scratch: Vec<u8>,
 }
@@ -157,7 +169,11 @@ impl Survey {
             numbered: 0,
             finest: 1000,
             highest_cpu: 0,
+            whole_jiffies: [0; 2],
+            equal: 0,
+            time_before: None,
             malformed: 0,
+            lines_of_ends: 0,
             first_malformed: None,
             scratch,
         }
@@ -167,6 +183,8 @@ impl Survey {
         match item {
             Item::Malformed(line) => {
                 self.malformed += 1;
+                let in_events = self.with_time + self.without_time > 0;
+                self.lines_of_ends += u64::from(in_events && may_be_an_end(line));
                 if self.first_malformed.is_none() {
                     let shown = line.trim_ascii();
                     self.first_malformed = Some(shown[..shown.len().min(SHOWN)].escape_ascii().to_string());
@@ -200,6 +218,10 @@ impl Survey {
                 if time % 1000 != 0 {
                     self.finest = 1;
                 }
+                for (count, jiffy) in self.whole_jiffies.iter_mut().zip(JIFFIES_NS) {
+                    *count += u64::from(time % jiffy == 0);
+                }
+                self.equal += u64::from(self.time_before.replace(time) == Some(time));
                 let at = usize::from(cpu.min(MAX_CPUS - 1));
                 if self.last.len() <= at {
                     self.last.resize(at + 1, 0);
@@ -227,6 +249,14 @@ impl Survey {
         }
     }
 
+    /// Whether the clock counts jiffies: a bio's steps follow one another in microseconds, so most of them have one time.
+    fn counts_jiffies(&self) -> bool {
+        self.with_time >= MIN_TIMES
+            && self.whole_jiffies.contains(&self.with_time)
+            && self.equal * 2 > self.with_time
+            && self.with_time - self.equal >= MIN_JIFFIES
+    }
+
     /// Why there is nothing to report; `None` if there are events.
     fn nothing(&self, title: &str, why: &str) -> Option<String> {
         if self.with_time + self.without_time > 0 {
@@ -245,6 +275,26 @@ impl Survey {
             None => format!("is {title} without an event: {why}"),
         })
     }
+}
+
+/// Why a text whose times are jiffies is refused.
+const JIFFIES: &str = "has times in whole jiffies of 4 or 10 ms (its clock is uptime, or the board has no finer one), longer than most I/O \
+     takes: no duration follows from them; record with another clock (`echo mono > trace_clock`, trace-cmd record -C mono)";
+
+/// Whether a line that was not understood may be the end of an I/O: it names no other step. Its name may be cut.
+fn may_be_an_end(line: &[u8]) -> bool {
+    const STEP: &[u8] = b"block_";
+    let Some(at) = line.windows(STEP.len()).position(|word| word == STEP) else {
+        // A line of blkparse: device, CPU, number, seconds, process, step.
+        let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).take(7).collect();
+        let is_step = words.first().is_some_and(|device| device.contains(&b',')) && words.len() == 7;
+        return !is_step || words[5].contains(&b'C');
+    };
+    let rest = &line[at + STEP.len()..];
+    let name = &rest[..rest.iter().position(|b| !b.is_ascii_lowercase() && *b != b'_').unwrap_or(rest.len())];
+    let is_cut = name.len() == rest.trim_ascii_end().len();
+    let ends: [&[u8]; 2] = [b"rq_complete", b"bio_complete"];
+    ends.iter().any(|end| *end == name || is_cut && end.starts_with(name))
 }
 
 /// Notes the task names in an event of a clone, an `exec` or a rename, like `crate::decode::tasks` for records.
@@ -287,9 +337,13 @@ pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error
     if let Some(what) = survey.nothing(parser.title(), parser.why_no_event()) {
         return Err(Error::Unsupported { path: path.to_path_buf(), what });
     }
+    if survey.counts_jiffies() {
+        return Err(Error::Unsupported { path: path.to_path_buf(), what: JIFFIES.to_owned() });
+    }
     let is_numbered = survey.numbered == survey.with_time + survey.without_time;
     let Survey { schemas, by_signature, names, mut losses, backwards, .. } = survey;
     losses.add(Loss::LinesMalformed, survey.malformed);
+    losses.add_lines_of_ends(survey.lines_of_ends);
     losses.add(Loss::TimesMissing, survey.without_time);
     losses.add(Loss::NamesDropped, names.dropped);
     let times = match (survey.with_time, survey.without_time) {
@@ -476,6 +530,25 @@ fn encode(out: &mut Vec<u8>, id: u16, tid: TaskId, text: &[u8], flags: &[u8], fi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_names_another_step_is_no_end() {
+        for (line, may_be) in [
+            ("     tar-512 [000] ..... 5.5: block_rq_issue: 8,0 R 131072 () 4352 + 25", false),
+            ("  <idle>-0 [000] ..... 5.5: block_rq_complete: 8,0 R () 4352 + 25", true),
+            ("  <idle>-0 [000] ..... 5.5: block_bio_complete: 8,0", true),
+            ("  <idle>-0 [000] ..... 5.5: block_rq_co", true),
+            ("  <idle>-0 [000] ..... 5.5: block_rq_iss", false),
+            ("  <idle>-0 [000] ..... 5.5", true),
+            ("88 + 8 [tar]", true),
+            ("[further lines left out]", true),
+            ("  8,0    1       77     0.010000000   12  D   R 4352 + 2", false),
+            ("  8,0    1       77     0.010000000   12  C   R 4352 +", true),
+            ("  8,0    1       77     0.01", true),
+        ] {
+            assert_eq!(may_be_an_end(line.as_bytes()), may_be, "{line}");
+        }
+    }
 
     #[test]
     fn steps_that_come_once_at_a_time_are_all_but_zone_appends_and_those_without_sectors() {

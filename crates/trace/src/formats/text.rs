@@ -45,10 +45,16 @@ pub(crate) trait Lines {
     fn end(&mut self, _f: &mut dyn FnMut(Item<'_>)) {}
 }
 
+/// Line breaks in a web page's source.
+const BREAKS: [&[u8]; 3] = [b"<br>", b"<br/>", b"<br />"];
+
 /// Removes the line end and the quotation marks of mails (`> `, `>> `).
 pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     let mut text = text.strip_suffix(b"\r").unwrap_or(text);
+    if text.ends_with(b">") {
+        text = BREAKS.iter().find_map(|end| text.strip_suffix(*end)).unwrap_or(text);
+    }
     while let Some(quoted) = text.strip_prefix(b"> ").or_else(|| text.strip_prefix(b">")) {
         text = quoted;
     }
@@ -138,7 +144,17 @@ pub(crate) fn has_decimal_commas(lines: &[&[u8]]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{plain, without_end};
+
+    #[test]
+    fn the_end_of_a_line_is_no_part_of_it() {
+        for line in
+            ["C 8 + 8 [0]\n", "> C 8 + 8 [0]\r\n", "C 8 + 8 [0]<br>\n", "C 8 + 8 [0]<br />", ">> C 8 + 8 [0]<br/>\n"]
+        {
+            assert_eq!(without_end(line.as_bytes()), b"C 8 + 8 [0]", "{line:?}");
+        }
+        assert_eq!(without_end(b"<idle>\n"), b"<idle>");
+    }
 
     #[test]
     fn a_line_is_what_its_tool_printed() {

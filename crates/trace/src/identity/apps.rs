@@ -53,6 +53,25 @@ fn short(id: &str) -> &str {
     if hexadecimal { &id[..12] } else { id }
 }
 
+/// Whether a name is an id that says nothing to a reader: of a container, a virtual machine or a job.
+fn is_id(name: &str) -> bool {
+    let digits = name.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits >= 12 && name.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') && name.bytes().any(|b| b.is_ascii_digit())
+}
+
+impl App {
+    /// Whether it is a container whose name is an id. A namespace's number is none: the kernel uses it again for another container,
+    /// which has another first process.
+    pub(super) fn is_nameless(&self) -> bool {
+        self.kind == AppKind::Container && is_id(&self.name)
+    }
+}
+
+/// systemd writes a dash of a machine's name as `\x2d` (systemd.unit(5)).
+fn unescaped(name: &str) -> String {
+    name.replace("\\x2d", "-")
+}
+
 /// The container in a control group's path, which has one of these forms:
 ///
 /// - `/docker/ID`, `/system.slice/docker-ID.scope`, `/kubepods/…/ID`, `…/cri-containerd-ID.scope`, `…/crio-ID.scope`
@@ -92,7 +111,7 @@ fn unit(cgroup: &str) -> Option<(&str, bool)> {
         Some(name) => Some((name, name.starts_with("session-") || name.starts_with("user@"))),
         None => parts()
             .next_back()
-            .filter(|part| !part.ends_with(".slice") && *part != "init.scope")
+            .filter(|part| !part.ends_with(".slice") && *part != "init.scope" && !is_id(part))
             .map(|part| (part, true)),
     }
 }
@@ -101,7 +120,7 @@ fn unit(cgroup: &str) -> Option<(&str, bool)> {
 pub(super) fn app_of(signs: &Signs<'_>) -> Option<App> {
     let app = |kind, name: &str| Some(App { kind, name: name.to_owned() });
     if let Some(name) = container(signs.cgroup) {
-        return app(AppKind::Container, name);
+        return app(AppKind::Container, &unescaped(name));
     }
     if let Some(package) = signs.package {
         return app(AppKind::Package, package);
@@ -140,6 +159,11 @@ mod tests {
             ("/lxc/web", Some("container web")),
             ("/lxc.payload.web/system.slice/nginx.service", Some("container web")),
             ("/machine.slice/machine-deb.scope/payload", Some("container deb")),
+            ("/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt", Some("container qemu-1-web")),
+            // Of an id alone, the process's own name says more.
+            ("/sandbox/e3dbc02ee854bc394f38785e6ae3aa66", None),
+            ("/jobs/0e984725-c51c-4bf4-9960-e1c80e27aba0", None),
+            ("/jobs/facade", Some("facade")),
         ] {
             assert_eq!(of(cgroup).as_deref(), want, "{cgroup}");
         }

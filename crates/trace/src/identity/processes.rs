@@ -35,9 +35,17 @@ pub struct Process<'t> {
     pub command: Option<&'t str>,
     /// `None`: the process is its own application.
     pub app: Option<&'t App>,
+    /// Name of the application's first process, where the application is a container whose own name is an id.
+    pub app_program: Option<&'t str>,
 }
 
 impl Process<'_> {
+    /// The application's name in a report: `nginx (container 3f4e5d6c7b8a)`.
+    pub fn app_label(&self) -> Option<String> {
+        let app = self.app?;
+        Some(self.app_program.map_or_else(|| app.to_string(), |program| format!("{program} ({app})")))
+    }
+
     /// Whether `wanted` names this process: by its name, program, command line or application. The id of a container may be shortened to
     /// four letters or more.
     pub fn is_called(&self, wanted: &str) -> bool {
@@ -46,7 +54,8 @@ impl Process<'_> {
         let of_app = |app: &App| {
             let service = app.kind == AppKind::Unit && app.name.strip_suffix(".service") == Some(wanted);
             let container = app.kind == AppKind::Container && wanted.len() >= 4 && app.name.starts_with(wanted);
-            app.name == wanted || service || container || app.to_string() == wanted
+            let is_label = self.app_program.is_some() && self.app_label().as_deref() == Some(wanted);
+            app.name == wanted || service || container || app.to_string() == wanted || is_label
         };
         [self.name, self.command, program, file].contains(&Some(wanted)) || self.app.is_some_and(of_app)
     }
@@ -83,6 +92,8 @@ pub struct Processes {
     lives: HashMap<ProcessId, Vec<Life>>,
     threads: HashMap<TaskId, Vec<(u64, ProcessId)>>,
     apps: Vec<App>,
+    /// The first process of each application, and the time.
+    first: Vec<(u64, ProcessId)>,
     life_count: usize,
     thread_count: usize,
     /// Changes above the limit.
@@ -99,8 +110,17 @@ impl Processes {
             .last_of_task(pid.first_thread(), time.0)
             .or_else(|| last.and_then(|life| life.properties.name.as_deref()));
         let command = last.and_then(|life| life.properties.command.as_deref());
-        let app = life.and_then(|life| self.apps.get(life.app?));
-        Some(Process { pid, name, command, app })
+        let number = life.and_then(|life| life.app);
+        let app = number.and_then(|number| self.apps.get(number));
+        let app_program = number.filter(|_| app.is_some_and(App::is_nameless)).and_then(|n| self.program(names, n));
+        Some(Process { pid, name, command, app, app_program })
+    }
+
+    /// Name of an application's first process.
+    fn program<'t>(&'t self, names: &'t Names, app: usize) -> Option<&'t str> {
+        let &(time, pid) = self.first.get(app)?;
+        let read = || self.last_life(pid, time).and_then(|life| life.properties.name.as_deref());
+        names.last_of_task(pid.first_thread(), time).or_else(read)
     }
 
     fn pid(&self, tid: TaskId, time: u64) -> Option<ProcessId> {
@@ -204,7 +224,7 @@ impl Processes {
         };
         let (usual_mount_namespace, usual_pid_namespace) = (usual("mnt_ns"), usual("pid_ns"));
         let mut numbers: HashMap<App, usize> = HashMap::new();
-        for life in self.lives.values_mut().flatten() {
+        for (&pid, life) in self.lives.iter_mut().flat_map(|(pid, list)| list.iter_mut().map(move |life| (pid, life))) {
             let properties = &life.properties;
             let package =
                 properties.uid.and_then(|uid| packages.get(&(uid % UIDS_A_USER)).or_else(|| packages.get(&uid)));
@@ -220,10 +240,14 @@ impl Processes {
                 }),
             };
             life.app = app.map(|app| {
-                *numbers.entry(app).or_insert_with_key(|app| {
+                let number = *numbers.entry(app).or_insert_with_key(|app| {
                     self.apps.push(app.clone());
+                    self.first.push((life.from, pid));
                     self.apps.len() - 1
-                })
+                });
+                let first = &mut self.first[number];
+                *first = (*first).min((life.from, pid));
+                number
             });
         }
     }
@@ -409,6 +433,27 @@ mod tests {
         assert_eq!(of(TaskId(300), 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
         assert_eq!(of(TaskId(1), 5).app, None);
         assert_eq!(found.get(&names, TaskId(4711), TimeNs(5)), None);
+    }
+
+    #[test]
+    fn a_container_without_a_name_has_that_of_its_first_process() {
+        let id = "4".repeat(64);
+        let process = |pid: u32, name: &str, cgroup: String| json!({"at_ns": 5, "pid": pid, "parent": 1, "name": name, "cgroup": cgroup});
+        let facts = json!({"names": {"processes": [
+            process(31, "worker", format!("/docker/{id}")),
+            process(30, "nginx", format!("/docker/{id}")),
+            process(40, "init", "/lxc/web".to_owned()),
+        ]}});
+        let mut reader = ProcessReader::new(&facts, None);
+        reader.until(10);
+        let (found, names) = (reader.finish(), Names::default());
+        let of = |pid| found.get(&names, TaskId(pid), TimeNs(50)).expect("a process");
+        for pid in [30, 31] {
+            let label = of(pid).app_label();
+            assert_eq!(label.as_deref(), Some("nginx (container 444444444444)"));
+            assert!(of(pid).is_called("nginx (container 444444444444)") && of(pid).is_called("4444"));
+        }
+        assert_eq!(of(40).app_label().as_deref(), Some("container web"));
     }
 
     /// 100 MB of command line for a mebibyte of facts, and a chain of changes that every look-up went through.

@@ -42,8 +42,9 @@ impl Lines for Reader {
             self.in_chain = true;
             let Some(parsed) = of_event(head.system, head.name, head.rest) else { return f(Item::Malformed(text)) };
             let text = head.payload;
-            if !is_no_name(head.comm) {
-                f(Item::Task { tid: head.tid, comm: head.comm, time: head.time_ns });
+            let comm = if head.tid == TaskId::ENDED { ENDED } else { head.comm };
+            if !is_no_name(comm) {
+                f(Item::Task { tid: head.tid, comm, time: head.time_ns });
             }
             f(Item::Event {
                 cpu: head.cpu,
@@ -117,11 +118,12 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     let space = before.iter().rposition(|&b| b == b' ')?;
     let ids = &before[space + 1..];
     let tid = match ids.iter().position(|&b| b == b'/') {
-        Some(slash) => number(&ids[..slash]).and_then(|_| number(&ids[slash + 1..]))?,
-        None => number(ids)?,
+        Some(slash) => task(&ids[..slash]).and_then(|_| task(&ids[slash + 1..]))?,
+        None => task(ids)?,
     };
     let comm = before[..space].trim_ascii();
-    if comm.is_empty() || comm.len() > 64 {
+    // A thread may have an empty name, in a column of 16 characters.
+    if comm.is_empty() && space < 16 || comm.len() > 64 {
         return None;
     }
     let comm = own_name(comm);
@@ -148,8 +150,13 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     {
         rest = &rest[end + 1..];
     }
-    let tid = TaskId(u32::try_from(tid).ok()?);
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
+}
+
+/// The number of a thread or process. -1: it had ended, as where a completion interrupts the end of a thread.
+fn task(text: &[u8]) -> Option<TaskId> {
+    let ended = (text == b"-1").then_some(TaskId::ENDED);
+    ended.or_else(|| Some(TaskId(u32::try_from(number(text)?).ok()?)))
 }
 
 /// With `--Latency` a line begins with `%8.8s %7d %3d `, the last of which is the CPU. Other lines without a CPU in brackets do not have
@@ -201,9 +208,12 @@ fn overflowed(text: &[u8]) -> Option<u64> {
     second.checked_add(ns).filter(|&time| TimeNs(time).is_possible())
 }
 
-/// `:4711`: perf does not know the thread's name (`thread__comm_str`, `thread__new`).
+/// The name of [`TaskId::ENDED`].
+const ENDED: &[u8] = b"(ended threads)";
+
+/// `:4711`: perf does not know the thread's name (`thread__comm_str`, `thread__new`). A name may be empty, too.
 fn is_no_name(comm: &[u8]) -> bool {
-    comm.strip_prefix(b":").is_some_and(|id| number(id.strip_prefix(b"-").unwrap_or(id)).is_some())
+    comm.is_empty() || comm.strip_prefix(b":").is_some_and(|id| number(id.strip_prefix(b"-").unwrap_or(id)).is_some())
 }
 
 /// A name before a colon.
@@ -316,6 +326,24 @@ mod tests {
                 "[tar]",
             ),
             (":-1 0 [000] 3.0: block:block_plug: [cat]", ":-1", 0, 0, 3_000_000_000, "block:block_plug", "[cat]"),
+            (
+                "                     4711 [000]     3.000000: block:block_plug: [cat]",
+                "",
+                4711,
+                0,
+                3_000_000_000,
+                "block:block_plug",
+                "[cat]",
+            ),
+            (
+                "             :-1    -1/-1     [000]     3.000000: block:block_plug: [cat]",
+                ":-1",
+                TaskId::ENDED.0,
+                0,
+                3_000_000_000,
+                "block:block_plug",
+                "[cat]",
+            ),
         ] {
             let h = head(line.as_bytes()).expect(line);
             assert_eq!((h.comm, h.tid.0, h.cpu, h.time_ns), (comm.as_bytes(), tid, cpu, time_ns), "{line}");
@@ -328,11 +356,20 @@ mod tests {
         assert_eq!(time_of("4.8860693520"), None);
         assert_eq!(time_of("11.9960693520"), None);
         // ftrace's text, counts of cycles, and a sample without an event's text.
-        for line in
-            ["            bash-1 [001]  6.4: a: b", "cat 7 [000] 2.5: cycles: ffff x", "cat 7 [000] 2.5:", ": ", ""]
-        {
+        for line in [
+            "   4711 [001] 2.5: block:block_plug: [cat]",
+            "            bash-1 [001]  6.4: a: b",
+            "cat 7 [000] 2.5: cycles: ffff x",
+            "cat 7 [000] 2.5:",
+            ": ",
+            "",
+        ] {
             assert!(head(line.as_bytes()).is_none(), "{line}");
         }
+    }
+
+    #[test]
+    fn lines_that_are_no_events() {
         assert_eq!(lost(b"cat 7 [000] 2.5: PERF_RECORD_LOST lost 123"), Some(123));
         assert_eq!(lost(b"cat 7 [000] 2.5: PERF_RECORD_LOST_SAMPLES lost 5"), Some(5));
         let named = |line: &'static str| match note(line.as_bytes()) {

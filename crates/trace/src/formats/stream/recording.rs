@@ -94,6 +94,10 @@ fn opened(file: &Arc<Input>, source: &SourceState, phases: &Phases, session_loss
         count_statistics(&stats, &mut losses);
     }
     losses.add(Loss::NamesDropped, names.dropped);
+    for search in facts["names"]["search"].as_array().into_iter().flatten() {
+        losses.add(Loss::FileReportsDropped, search["notify_dropped"].as_u64().unwrap_or(0));
+        losses.add(Loss::FileReportsLost, search["notify_overflows"].as_u64().unwrap_or(0));
+    }
     Opened { facts, stats, phases: phases.clone(), losses, names, ..Opened::of(TraceKind::AgentStream, ring) }
 }
 

@@ -14,18 +14,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Limits for the parts of a stream that stay in memory.
+/// Limits for the parts of a stream that stay in memory, and what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
     /// Limit for each step's stdout, and for its stderr, bytes.
     pub output_bytes_per_step: usize,
     /// Limit for the output of all steps together, bytes.
     pub output_bytes: usize,
+    /// The stream is a part of one that still comes in: a source without an end has lost nothing.
+    pub goes_on: bool,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { output_bytes_per_step: 1 << 20, output_bytes: 16 << 20 }
+        SessionOptions { output_bytes_per_step: 1 << 20, output_bytes: 16 << 20, goes_on: false }
     }
 }
 
@@ -677,7 +679,7 @@ impl Assembler {
             };
             self.losses.add(Loss::FramesMissing, missing);
             match s.end {
-                None => self.losses.add(Loss::SourcesUnfinished, 1),
+                None => self.losses.add(Loss::SourcesUnfinished, u64::from(!self.options.goes_on)),
                 // FS_END_FAILURE. The failure of a step is in its status; a failed recorder or process 1 has lost data.
                 Some((2, _)) if s.id == 0 || s.records() => {
                     self.losses.add(Loss::SourcesFailed, 1);
