@@ -6,6 +6,7 @@
 //! first file event. `calls_unseen` keeps long calls that touch no storage.
 
 use crate::calls_commits::Commits;
+use crate::calls_former::Former;
 use crate::calls_refused::{Refused, no_room};
 use crate::calls_sums::{Key, MAX_GROUPS, Sums};
 use crate::calls_unseen::{MIN_LONG_NS, Unseen};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
 pub use crate::bounded::FURTHER;
+pub use crate::calls_former::FormerCalls;
 pub use crate::calls_refused::RefusedCalls;
 pub use crate::calls_sums::CallGroup;
 pub use crate::calls_unseen::UnseenCalls;
@@ -59,10 +61,13 @@ pub struct AsynchronousCalls {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallsFound {
-    /// Calls of all processes. Most time first, as in the next two.
+    /// Calls of all processes. Most time first, as in the next three.
     #[serde(default)]
     pub by_call: Vec<CallGroup>,
     pub by_process: Vec<CallGroup>,
+    /// Of these, calls under a name that the process had before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub under_former_names: Vec<FormerCalls>,
     pub by_file: Vec<CallGroup>,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
@@ -202,7 +207,7 @@ impl Open {
         self.read_bytes.max(self.written_bytes)
     }
 
-    /// Sets the bytes from the return value, where the events have whole pages, as those of a copy, or show no write, as with XFS and
+    /// Sets the bytes from the return value, where the events have whole pages, as those of a copy, or show no write, as with
     /// btrfs. Otherwise the events know more: which of the bytes belong to a file.
     fn returns(&mut self, result: Option<i64>) {
         let Some(bytes) = result.and_then(|n| u64::try_from(n).ok()) else { return };
@@ -266,6 +271,7 @@ pub struct Calls<L> {
     begun: u64,
     by_call: Sums,
     by_process: Sums,
+    former: Former,
     by_file: Sums,
     listed: Vec<Listed>,
     without_storage: u64,
@@ -299,6 +305,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             begun: 0,
             by_call: Sums::default(),
             by_process: Sums::default(),
+            former: Former::default(),
             by_file: Sums::default(),
             listed: Vec::new(),
             without_storage: 0,
@@ -348,15 +355,21 @@ impl<L: Lookup<Name: Named>> Calls<L> {
 
     /// `NAME (THREAD)`; `None`: calls of this process are not shown.
     fn task(&mut self, tid: TaskId, time: TimeNs) -> Option<String> {
+        self.task_and_former(tid, time).map(|(task, _)| task)
+    }
+
+    /// The same with its name at this time, where it has another one later.
+    fn task_and_former(&mut self, tid: TaskId, time: TimeNs) -> Option<(String, Option<String>)> {
         let named = (self.lookup)(tid, time);
         let name = named.as_ref().map(Named::name);
         if self.only.is_some() && self.only.as_deref() != name {
             return None;
         }
-        let (Some(name), Some(named)) = (name, &named) else { return Some(format!("tid {tid}")) };
+        let (Some(name), Some(named)) = (name, &named) else { return Some((format!("tid {tid}"), None)) };
         // The user may have requested it by its label.
         let is_label = self.only.is_some() && split_task_label(name).is_some_and(|(_, number, _)| number == tid);
-        Some(if is_label { name.to_owned() } else { task_label(clip::clip(name), tid, named.ordinal()) })
+        let task = if is_label { name.to_owned() } else { task_label(clip::clip(name), tid, named.ordinal()) };
+        Some((task, named.former_name().map(|former| clip::clip(former).to_owned())))
     }
 
     fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
@@ -427,10 +440,13 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             self.not_of_device_syncs += u64::from(is_sync(&open.name));
             return;
         }
-        let Some(task) = self.task(tid, time) else { return };
+        let Some((task, former)) = self.task_and_former(tid, time) else { return };
         let duration = time.0.saturating_sub(open.begin);
         self.by_call.add(Key::new(&open.name, "(all)".to_owned()), open.bytes(), duration);
         self.by_process.add(Key::new(&open.name, task.clone()), open.bytes(), duration);
+        if let Some(former) = former {
+            self.former.add(&open.name, &task, former, duration);
+        }
         if let Some(file) = open.file {
             open.path = self.reused.display_at(file, TimeNs(open.begin));
             let key = Key { path: open.path.clone(), ..Key::new(&open.name, file.to_string()) };
@@ -551,6 +567,7 @@ impl<L: Lookup<Name: Named>> Analysis for Calls<L> {
             refused: self.refused.finish(),
             by_call: self.by_call.finish(),
             by_process: self.by_process.finish(),
+            under_former_names: self.former.finish(),
             by_file: self.by_file.finish(),
             slowest: self.listed.iter().map(Listed::call).collect(),
             without_storage: count(self.without_storage),

@@ -8,12 +8,12 @@ use crate::bounded::{BoundedMap, Full};
 use crate::calls_unseen::MAX_RETURN_NS;
 use flashscope_trace::{BlockEvent, Device, TaskId, TimeNs};
 
-/// Most bios of journals in flight.
+/// Most bios of journals in flight; below: most devices with a commit.
 const MAX_UNDER_WAY: usize = 1 << 10;
+const MAX_DEVICES: usize = 1 << 8;
 
 #[derive(Clone, Copy)]
 struct Done {
-    device: Device,
     /// The journal's thread.
     tid: TaskId,
     queued: u64,
@@ -23,12 +23,16 @@ struct Done {
 pub(crate) struct Commits {
     /// Who queued them and when, by device and sector.
     under_way: BoundedMap<(Device, u64), (TaskId, u64)>,
-    last: Option<Done>,
+    /// The last commit of each device.
+    last: BoundedMap<Device, Done>,
 }
 
 impl Default for Commits {
     fn default() -> Commits {
-        Commits { under_way: BoundedMap::new(MAX_UNDER_WAY, Full::ForgetOldest), last: None }
+        Commits {
+            under_way: BoundedMap::new(MAX_UNDER_WAY, Full::ForgetOldest),
+            last: BoundedMap::new(MAX_DEVICES, Full::ForgetOldest),
+        }
     }
 }
 
@@ -40,9 +44,9 @@ impl Commits {
 
     pub fn completed(&mut self, block: &BlockEvent, time: TimeNs) {
         if let Some((tid, queued)) = self.under_way.remove(&(block.device, block.sector)) {
-            self.last = Some(Done { device: block.device, tid, queued, completed: time.0 });
+            self.last.insert(block.device, Done { tid, queued, completed: time.0 });
         } else if block.bytes == 0
-            && let Some(last) = self.last.as_mut().filter(|last| last.device == block.device)
+            && let Some(last) = self.last.get_mut(&block.device)
         {
             // The flush after the commit's record.
             last.completed = time.0;
@@ -52,15 +56,19 @@ impl Commits {
     /// `jbd2_end_commit`: on busy processors the journal's thread goes on long after its last bio. The journals of other devices have
     /// threads of their own.
     pub fn ended(&mut self, tid: TaskId, time: TimeNs) {
-        if let Some(last) = self.last.as_mut().filter(|last| last.tid == tid) {
-            last.completed = time.0;
+        let devices: Vec<Device> =
+            self.last.iter().filter(|(_, last)| last.tid == tid).map(|(device, _)| *device).collect();
+        for device in devices {
+            if let Some(last) = self.last.get_mut(&device) {
+                last.completed = time.0;
+            }
         }
     }
 
     /// Whether a call that syncs waited for a commit.
     pub fn is_awaited(&self, call: &str, begin: u64, end: u64) -> bool {
         let near = |last: &Done| last.completed <= end && (call == "sync" || end - last.completed <= MAX_RETURN_NS);
-        self.last.as_ref().is_some_and(|last| last.queued >= begin && near(last))
+        self.last.iter().any(|(_, last)| last.queued >= begin && near(last))
     }
 }
 
@@ -75,6 +83,34 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// `fsync` of a directory: the journal's thread writes the commit, and a flush follows.
+    /// The journals of two devices commit at once: each sync waits for its own, and ends right after it.
+    #[test]
+    fn commits_of_two_devices_are_followed_side_by_side() {
+        let bio = |action: BlockAction, device, sector| {
+            EventKind::Block(block(action, Device::new(7, device), "WFS", sector, 1024))
+        };
+        let events = [
+            (MS, 7, call("sys_enter_fsync", None)),
+            (MS, 8, call("sys_enter_fsync", None)),
+            (2 * MS, 9, bio(Queue, 0, 800)),
+            (2 * MS, 10, bio(Queue, 1, 800)),
+            (5 * MS, 0, bio(Complete, 0, 800)),
+            (5 * MS + 1, 0, bio(Complete, 1, 800)),
+            // The first journal's thread waits for a processor.
+            (20 * MS, 9, call("jbd2_end_commit", None)),
+            (20 * MS + 1, 7, call("sys_exit_fsync", Some(0))),
+            (30 * MS, 10, call("jbd2_end_commit", None)),
+            (30 * MS + 1, 8, call("sys_exit_fsync", Some(0))),
+        ];
+        let journal = |tid: TaskId, _| Some(["sync", "jbd2/loop0-8"][usize::from(tid.0 > 8)]);
+        let mut calls = Calls::new(journal).of_device(true);
+        events.iter().for_each(|(time, tid, kind)| calls.event(&event(*time, *tid, kind.clone())));
+        let found = calls.finish();
+        let times: Vec<_> = found.by_process.iter().map(|group| (group.name.as_str(), group.total_ns)).collect();
+        assert_eq!(times, [("sync (8)", 29 * MS + 1), ("sync (7)", 19 * MS + 1)]);
+        assert_eq!(found.not_of_device, Some(0));
+    }
+
     #[test]
     fn a_sync_that_waits_for_a_commit_is_one_of_the_device() {
         let bio = |action: BlockAction, sector, bytes| {

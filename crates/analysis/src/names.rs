@@ -4,7 +4,7 @@
 //! the larger of the bytes read from it and the bytes added to the page cache, plus the bytes written to it (where no event shows
 //! writes: pages that became dirty).
 
-use crate::block::{BlockReport, GroupBy};
+use crate::block::{BlockReport, DirectBytes, DirectUse, GroupBy};
 use crate::bounded::{BoundedMap, Full};
 use crate::calls::{CallsFound, SlowCall};
 use crate::{Evidence, FlashReport};
@@ -38,6 +38,8 @@ pub struct Member<'n> {
     pub ordinal: u32,
     /// The user selected it under another name than this.
     pub is_wanted: bool,
+    /// Its name at that time, where `name` is a later one.
+    pub former_name: Option<&'n str>,
     /// The time in which this answer holds; empty where that is not known.
     pub holds: Range<u64>,
 }
@@ -66,6 +68,9 @@ pub trait Named {
     fn is_wanted(&self) -> bool {
         false
     }
+    fn former_name(&self) -> Option<&str> {
+        None
+    }
     fn holds(&self) -> Range<u64> {
         0..0
     }
@@ -92,6 +97,10 @@ impl Named for Member<'_> {
 
     fn is_wanted(&self) -> bool {
         self.is_wanted
+    }
+
+    fn former_name(&self) -> Option<&str> {
+        self.former_name
     }
 
     fn holds(&self) -> Range<u64> {
@@ -131,11 +140,12 @@ pub struct FileUse {
     /// Why there is no path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<String>,
-    /// Bytes that it read; `None` if the trace does not show reads of files.
+    /// Bytes that it read; `None` if the trace does not show reads of files, or not all of them ([`NamesFound::direct_not_shown`]).
     pub read_bytes: Option<u64>,
     /// Bytes that came into the page cache.
     pub cached_bytes: u64,
-    /// Bytes that it wrote; `None` if the trace does not show writes of files.
+    /// Bytes that it wrote; `None` if the trace does not show writes of files, or not of this file system's
+    /// ([`NamesFound::writes_not_shown`]), or not all of them ([`NamesFound::direct_not_shown`]).
     pub written_bytes: Option<u64>,
 }
 
@@ -179,6 +189,13 @@ pub struct NamesFound {
     pub devices: Vec<NamedDevice>,
     /// Most bytes first.
     pub files: Vec<FileUse>,
+    /// Devices of file systems whose writes to files no event of the trace shows, though it shows those of others: btrfs, FUSE and others,
+    /// and those of raw flash where the kernel has no kprobes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes_not_shown: Vec<String>,
+    /// Devices with I/O past the page cache (`O_DIRECT`) of unknown files, or I/O that may have gone past it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub direct_not_shown: Vec<String>,
     pub coverage: Coverage,
 }
 
@@ -232,6 +249,22 @@ impl NamesFound {
     }
 }
 
+/// File systems that are never written.
+const READ_ONLY: [&str; 5] = ["squashfs", "erofs", "cramfs", "romfs", "iso9660"];
+/// File systems without a block device's cache whose writes go through `generic_perform_write`, where our probe is.
+const PROBED: [&str; 7] = ["ubifs", "jffs2", "yaffs", "yaffs2", "nfs", "nfs4", "tmpfs"];
+/// Major number of MTD's block devices (Documentation/admin-guide/devices.txt), which is also that of JFFS2's and YAFFS2's mounts.
+const MTD_BLOCK: u32 = 31;
+
+/// Whether the trace shows all buffered writes to files on this device. `writeback_dirty_folio` names the device of the cache: of a block
+/// device its number, of others often a name (`btrfs-1`, `mtd-0`). FUSE writes without making pages dirty.
+fn shows_writes_on(device: Device, kind: Option<&str>, shown: CacheShown) -> bool {
+    let kind = kind.unwrap_or_default();
+    let has_cache = !matches!(device.major(), 0 | MTD_BLOCK) && kind != "fuseblk";
+    let by_probe = shown.probed_writes && PROBED.contains(&kind);
+    READ_ONLY.contains(&kind) || by_probe || has_cache && shown.dirtied
+}
+
 #[derive(Clone, Copy, Default)]
 struct Bytes {
     read: u64,
@@ -239,13 +272,34 @@ struct Bytes {
     written: u64,
     /// Of the pages that the file system prepared for writes.
     begun: u64,
+    /// Begin and end of the last of these steps, and its call: a thread and the number of its call, or 0.
+    last_begun: (u64, u64),
+    call: (TaskId, u64),
     dirtied: u64,
+    /// Past the page cache.
+    direct: DirectBytes,
 }
 
 impl Bytes {
     /// A write may be shown twice: whole by a probe, and page by page by its file system.
     fn written(&self) -> u64 {
         self.written.max(self.begun)
+    }
+
+    /// A file system with large folios is asked for all that is left of a write, and takes one folio of it (`generic_perform_write`,
+    /// mm/filemap.c, Linux 6.18). A step within the last one, up to the same end, is the rest of that write. It asks again where it could not
+    /// copy, because the program's page was not in memory. A call writes each byte once, in order.
+    fn begin(&mut self, from: u64, bytes: u64, call: (TaskId, u64)) {
+        let (last, end) = self.last_begun;
+        let is_same_call = call.1 > 0 && std::mem::replace(&mut self.call, call) == call;
+        let to = from.saturating_add(bytes);
+        self.last_begun = (from, to);
+        if is_same_call && from < end && from >= last {
+            self.last_begun.1 = to.max(end);
+            self.begun = self.begun.saturating_add(to.saturating_sub(end));
+        } else if from <= last || from >= end || self.last_begun.1 != end {
+            self.begun = self.begun.saturating_add(bytes);
+        }
     }
 }
 
@@ -257,6 +311,9 @@ pub struct FileUses<'f, L> {
     /// Owners by number; the first is for threads without a name.
     whos: Vec<String>,
     numbers: HashMap<String, u32>,
+    /// Number of each thread's call, counted over all of them.
+    calls: HashMap<TaskId, u64>,
+    all_calls: u64,
     /// Device, inode, ordinal of the file among those with this inode number, and number of the owner.
     pairs: BoundedMap<(Device, u64, u32, u32), Bytes>,
 }
@@ -270,12 +327,18 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
             shown,
             whos: vec![String::new()],
             numbers: HashMap::new(),
+            calls: HashMap::new(),
+            all_calls: 0,
             pairs: BoundedMap::new(MAX_PAIRS, Full::Refuse),
         }
     }
 
     pub fn event(&mut self, event: &Event) {
-        let EventKind::File(file) = &event.kind else { return };
+        let file = match &event.kind {
+            EventKind::File(file) => file,
+            EventKind::Other { name, .. } => return self.call(name, event.tid),
+            _ => return,
+        };
         let Some(device) = file.device else { return };
         if matches!(file.step, FileStep::Fault | FileStep::Mapped | FileStep::Uncached | FileStep::Extent)
             || matches!(file.step, FileStep::WritebackBegin | FileStep::WritebackEnd)
@@ -289,13 +352,26 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
         let add = |sum: &mut u64| *sum = sum.saturating_add(file.bytes);
         let read = |sum: &mut u64| *sum = sum.saturating_add(file.bytes_read());
         let turn = self.files.turn(device, file.inode, event.time);
+        let call = self.calls.get(&event.tid).copied().unwrap_or(0);
         let Some(used) = self.pairs.entry((device, file.inode, turn, who), Bytes::default) else { return };
         match file.step {
             FileStep::Read => read(&mut used.read),
             FileStep::Cached => add(&mut used.cached),
             FileStep::Write => add(&mut used.written),
-            FileStep::WriteBegin => add(&mut used.begun),
+            FileStep::WriteBegin => used.begin(file.offset, file.bytes, (event.tid, call)),
             _ => add(&mut used.dirtied),
+        }
+    }
+
+    /// A system call begins or ends.
+    fn call(&mut self, event: &str, tid: TaskId) {
+        // One call of these may write several times, and further ones in the name of this thread.
+        let is_one_write = event.strip_prefix("sys_enter_").is_some_and(|name| !name.starts_with("io_"));
+        if is_one_write && self.calls.len() < MAX_NAMES {
+            self.all_calls += 1;
+            self.calls.insert(tid, self.all_calls);
+        } else if event.starts_with("sys_e") {
+            self.calls.remove(&tid);
         }
     }
 
@@ -315,6 +391,11 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
 
     /// Adds names to the results.
     pub fn finish(self, devices: &DeviceNames) -> NamesFound {
+        self.finish_with(devices, &[])
+    }
+
+    /// The same, with I/O past the page cache.
+    pub fn finish_with(self, devices: &DeviceNames, direct: &[DirectUse]) -> NamesFound {
         let named = NamesFound::of_devices(devices);
         let mut by_who: BTreeMap<(Device, u64, u32, String), Bytes> = BTreeMap::new();
         let mut shows_writes: BTreeSet<(Device, u64, u32)> = BTreeSet::new();
@@ -330,11 +411,26 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
                 shows_writes.insert((device, inode, turn));
             }
         }
+        let mut all_shown: BTreeSet<Device> = shows_writes.iter().map(|&(device, ..)| device).collect();
+        all_shown.extend(by_who.keys().map(|key| key.0).filter(|&device| {
+            self.shown.written_files && shows_writes_on(device, devices.filesystem(device), self.shown)
+        }));
+        direct.iter().for_each(|one| add_direct(&mut by_who, one, self.files));
+        let (mut writes_not_shown, mut direct_not_shown) = (BTreeSet::new(), BTreeSet::new());
         let mut all: Vec<FileUse> = by_who
             .into_iter()
             .map(|((device, inode, turn, who), bytes)| {
                 let written =
                     if shows_writes.contains(&(device, inode, turn)) { bytes.written() } else { bytes.dirtied };
+                let is_shown = all_shown.contains(&device) || written > 0;
+                if self.shown.written_files && !is_shown {
+                    writes_not_shown.insert(device);
+                }
+                let direct = bytes.direct;
+                if direct.may_read || direct.may_write {
+                    direct_not_shown.insert(device);
+                }
+                let shows_reads = (self.shown.reads || bytes.read > 0) && !direct.may_read;
                 let name = self.files.of_turn(device, inode, turn);
                 let path = name.and_then(FileName::display);
                 let what = if path.is_none() { named.own_data(device, inode) } else { None };
@@ -351,9 +447,9 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
                     path,
                     what,
                     unnamed: why,
-                    read_bytes: (self.shown.reads || bytes.read > 0).then_some(bytes.read),
+                    read_bytes: shows_reads.then_some(bytes.read.saturating_add(direct.read)),
                     cached_bytes: bytes.cached,
-                    written_bytes: (self.shown.written_files || written > 0).then_some(written),
+                    written_bytes: (is_shown && !direct.may_write).then_some(written.saturating_add(direct.written)),
                 }
             })
             .collect();
@@ -361,8 +457,41 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
         let mut coverage = coverage(&all, self.files.looked_for);
         coverage.not_kept = self.pairs.lost();
         all.truncate(MAX_ROWS);
-        NamesFound { files: all, coverage, ..named }
+        let [writes_not_shown, direct_not_shown] =
+            [writes_not_shown, direct_not_shown].map(|devices| devices.iter().map(Device::to_string).collect());
+        NamesFound { files: all, coverage, writes_not_shown, direct_not_shown, ..named }
     }
+}
+
+/// Adds I/O past the page cache to the files of its owner.
+fn add_direct(by_who: &mut BTreeMap<(Device, u64, u32, String), Bytes>, one: &DirectUse, files: &FileNames) {
+    let (device, bytes) = (one.device, one.bytes);
+    if one.who == OWN_RECORDING {
+        return;
+    }
+    let Some(inode) = one.inode else {
+        // Any file that this owner uses there may be it.
+        for ((_, _, _, who), of) in
+            by_who.range_mut((device, 0, 0, String::new())..=(device, u64::MAX, u32::MAX, String::new()))
+        {
+            if who == &one.who {
+                of.direct.may_read |= bytes.read > 0;
+                of.direct.may_write |= bytes.written > 0;
+            }
+        }
+        return;
+    };
+    let known = by_who.keys().filter(|key| (key.0, key.1) == (device, inode)).map(|key| key.2).max();
+    let several = files.of_turn(device, inode, 1).is_some() || known.is_some_and(|turn| turn > 0);
+    let key = (device, inode, known.unwrap_or(0), one.who.clone());
+    if bytes.read.saturating_add(bytes.written) == 0 && !by_who.contains_key(&key) {
+        return;
+    }
+    let of = by_who.entry(key).or_default();
+    of.direct = bytes;
+    // The bytes may be of an earlier file with this number.
+    of.direct.may_read |= several && bytes.read > 0;
+    of.direct.may_write |= several && bytes.written > 0;
 }
 
 /// Device and inode.
@@ -494,6 +623,113 @@ mod tests {
             uses.finish(&DeviceNames::default()).files[0].written_bytes
         };
         assert_eq!((written(true), written(false)), (Some(131_072), Some(131_072)));
+    }
+
+    /// `pwrite64` of two pages, of which the second was not in memory at first; then the program writes the same again. Without calls a step may be a
+    /// write of its own.
+    #[test]
+    fn a_copy_that_is_tried_again_counts_once() {
+        let written = |calls: bool| {
+            let names = FileNames::default();
+            let mut uses = FileUses::new(|_, _| Some("dd"), &names, CacheShown::ALL);
+            for _ in 0..2 {
+                let call = |name: &str| crate::testing::event(1, 1, crate::testing::call(name, None));
+                calls.then(|| uses.event(&call("sys_enter_pwrite64")));
+                for (offset, bytes) in [(0, 4096), (4096, 4096), (4096, 100), (4196, 3996)] {
+                    let file = crate::testing::file(FileStep::WriteBegin, Some(Device::new(8, 0)), 12, offset, bytes);
+                    uses.event(&crate::testing::event(1, 1, EventKind::File(file)));
+                }
+                calls.then(|| uses.event(&call("sys_exit_pwrite64")));
+            }
+            uses.finish(&DeviceNames::default()).files[0].written_bytes
+        };
+        assert_eq!((written(true), written(false)), (Some(16_384), Some(24_576)));
+    }
+
+    /// A file with 10 bytes written and 20 read through the cache, and I/O past it.
+    #[test]
+    fn bytes_past_the_page_cache_count_or_are_unknown() {
+        let device = Device::new(8, 1);
+        let of = |inode, bytes| vec![DirectUse { who: "dd".into(), device, inode, bytes }];
+        let sums = |read, written, may_read, may_write| DirectBytes { read, written, may_read, may_write };
+        let mut of_another = of(None, sums(1, 1, true, true));
+        of_another[0].who = "cp".into();
+        for (direct, expected, not_shown) in [
+            (vec![], vec![(12, Some(20), Some(10))], vec![]),
+            (of(Some(12), sums(4, 3, false, false)), vec![(12, Some(24), Some(13))], vec![]),
+            (of(Some(13), sums(4, 3, false, false)), vec![(12, Some(20), Some(10)), (13, Some(4), Some(3))], vec![]),
+            (of(Some(12), sums(0, 3, false, true)), vec![(12, Some(20), None)], vec!["8:1"]),
+            (of(Some(12), sums(4, 0, true, false)), vec![(12, None, Some(10))], vec!["8:1"]),
+            (of(None, sums(0, 4096, false, true)), vec![(12, Some(20), None)], vec!["8:1"]),
+            (of(None, sums(4096, 0, true, false)), vec![(12, None, Some(10))], vec!["8:1"]),
+            (of_another, vec![(12, Some(20), Some(10))], vec![]),
+        ] {
+            let names = FileNames::default();
+            let mut uses = FileUses::new(|_, _| Some("dd"), &names, CacheShown::ALL);
+            for (step, bytes) in [(FileStep::Write, 10), (FileStep::Read, 20)] {
+                let file = crate::testing::file(step, Some(device), 12, 0, bytes);
+                uses.event(&crate::testing::event(1, 1, EventKind::File(file)));
+            }
+            let found = uses.finish_with(&DeviceNames::default(), &direct);
+            let rows: Vec<_> = found.files.iter().map(|one| (one.inode, one.read_bytes, one.written_bytes)).collect();
+            assert_eq!((rows, found.direct_not_shown), (expected, not_shown.into_iter().map(str::to_owned).collect()));
+        }
+    }
+
+    /// Steps of ext4 on Linux 6.18, first byte and bytes, and what the program wrote.
+    #[test]
+    fn the_rest_of_a_write_in_several_folios_counts_once() {
+        let written = |steps: &[(u64, u64)]| {
+            let names = FileNames::default();
+            let mut uses = FileUses::new(|_, _| Some("dd"), &names, CacheShown::ALL);
+            for &(offset, bytes) in steps {
+                let file = crate::testing::file(FileStep::WriteBegin, Some(Device::new(8, 0)), 12, offset, bytes);
+                uses.event(&crate::testing::event(1, 1, EventKind::File(file)));
+            }
+            uses.finish(&DeviceNames::default()).files[0].written_bytes
+        };
+        // write() of seven pages, in folios of four, two and one; of 20,000 bytes; and of two pages that follow.
+        assert_eq!(written(&[(0, 28672), (16384, 12288), (24576, 4096)]), Some(28672));
+        assert_eq!(written(&[(0, 20000), (16384, 3616)]), Some(20000));
+        assert_eq!(written(&[(0, 12288), (8192, 4096), (12288, 8192), (20480, 100)]), Some(20580));
+        // The same page again; a part of a page after the page.
+        assert_eq!(written(&[(0, 4096), (0, 4096)]), Some(8192));
+        assert_eq!(written(&[(0, 4096), (100, 50)]), Some(4146));
+    }
+
+    /// A file that was only read, on each kind of file system.
+    #[test]
+    fn writes_that_no_event_shows_are_not_0() {
+        let facts = json!({"names": {"devices": [], "mounts": [
+            {"device": "0:30", "type": "btrfs", "point": "/b", "root": "/", "source": "/dev/vda"},
+            {"device": "8:2", "type": "fuseblk", "point": "/n", "root": "/", "source": "/dev/sda2"},
+            {"device": "0:31", "type": "ubifs", "point": "/u", "root": "/", "source": "ubi0:x"},
+            {"device": "31:3", "type": "squashfs", "point": "/s", "root": "/", "source": "/dev/mtdblock3"},
+            {"device": "8:1", "type": "xfs", "point": "/x", "root": "/", "source": "/dev/sda1"}]}});
+        let devices = DeviceNames::of_facts(&facts);
+        let all = [(0, 30), (8, 2), (0, 31), (31, 3), (31, 4), (8, 1)].map(|(major, minor)| Device::new(major, minor));
+        let names = FileNames::default();
+        let written = |shown: CacheShown, also: Option<Event>| {
+            let mut uses = FileUses::new(|_, _| Some("cat"), &names, shown);
+            for device in all {
+                let file = crate::testing::file(FileStep::Cached, Some(device), 300, 0, 4096);
+                uses.event(&crate::testing::event(1, 1, EventKind::File(file)));
+            }
+            also.iter().for_each(|event| uses.event(event));
+            let found = uses.finish(&devices);
+            let of =
+                |device: Device| found.files.iter().find(|file| file.device == device.to_string() && file.inode == 300);
+            (all.map(|device| of(device).expect("a row").written_bytes), found.writes_not_shown)
+        };
+        let (known, not_shown) = written(CacheShown::ALL, None);
+        assert_eq!(known, [None, None, Some(0), Some(0), None, Some(0)]);
+        assert_eq!(not_shown, ["0:30", "8:2", "31:4"]);
+        let (known, _) = written(CacheShown { probed_writes: false, ..CacheShown::ALL }, None);
+        assert_eq!(known, [None, None, None, Some(0), None, Some(0)]);
+        // Another file's write shows that those of this file system are shown.
+        let write = crate::testing::file(FileStep::WriteBegin, Some(all[4]), 301, 0, 10);
+        let (known, _) = written(CacheShown::ALL, Some(crate::testing::event(2, 1, EventKind::File(write))));
+        assert_eq!(known, [None, None, Some(0), Some(0), Some(0), Some(0)]);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use super::in_flight::{Bio, NEVER};
 use super::matching::Matching;
 use super::watch::Watch;
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, TaskId};
+use crate::testing;
+use flashscope_trace::{BlockAction, BlockEvent, Device, TaskId};
 
-/// Time, thread, step and first sector of an event of a read of 8 sectors.
+/// Time, thread, step (blkparse's letter) and first sector of an event of a read of 8 sectors.
 type Step = (u64, u32, char, u64);
 
 /// When each bio was queued, issued and completed.
@@ -19,25 +20,8 @@ impl Watch for Ends {
 }
 
 fn block(step: char, sector: u64) -> BlockEvent {
-    let action = match step {
-        'Q' => BlockAction::Queue,
-        'G' => BlockAction::GetRq,
-        'M' => BlockAction::BackMerge,
-        'I' => BlockAction::Insert,
-        'D' => BlockAction::Issue,
-        'R' => BlockAction::Requeue,
-        _ => BlockAction::Complete,
-    };
-    BlockEvent {
-        action,
-        device: Device::new(8, 0),
-        flags: RequestFlags::from_letters(b"R"),
-        sector,
-        bytes: 4096,
-        error: 0,
-        cgroup: 0,
-        detail: BlockDetail::None,
-    }
+    let action = BlockAction::ALL.iter().find(|action| action.letters().starts_with(step)).expect("a step");
+    testing::block(*action, Device::new(8, 0), "R", sector, 4096)
 }
 
 /// Begin, thread, sector, and how long after the begin each step came.

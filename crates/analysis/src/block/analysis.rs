@@ -6,7 +6,7 @@ use super::flush_machinery::{FlushRequests, FlushesFound};
 use super::followed::{BlockSetup, Followed};
 use super::groups::{Group, GroupBy, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
-use super::lacks::{COPY_ALL, Lacks, missing_files};
+use super::lacks::{COPY_ALL, Lacks, LostEnds, missing_files};
 use super::levels::Levels;
 use super::loops::LoopFound;
 use super::originators::OriginatorsFound;
@@ -16,7 +16,6 @@ use super::stack::{StackHints, StackLevel};
 use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use super::watch::Shown;
-use crate::units::grouped;
 use crate::{Analysis, Lookup, Named, Unknown};
 use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, Losses, TaskId, TimeNs};
 use schemars::JsonSchema;
@@ -59,8 +58,7 @@ pub struct BlockAnalysis<L> {
     only: Option<String>,
     /// CPUs whose events are not in the trace.
     missing_cpus: Vec<u64>,
-    /// Names and counts of the kinds of lost events.
-    losses: String,
+    losses: LostEnds,
     requests_alone: bool,
 }
 
@@ -74,7 +72,7 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         let missing_cpus = std::mem::take(&mut setup.missing_cpus);
         let requests_alone = setup.requests_alone;
         let followed = Followed::new(watches, lookup, setup);
-        BlockAnalysis { followed, only: None, missing_cpus, losses: String::new(), requests_alone }
+        BlockAnalysis { followed, only: None, missing_cpus, losses: LostEnds::default(), requests_alone }
     }
 
     /// Events are missing, or may be: from now on steps are assigned to bios more carefully.
@@ -85,7 +83,7 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
 
     /// What the trace has lost, before [`Analysis::finish`]: some I/O without an end may have ended.
     pub fn losses(&mut self, losses: &Losses) {
-        self.losses = names_of(losses);
+        self.losses = LostEnds::of(losses);
     }
 
     /// Shows only the bios and calls of one process, by its name. The later steps of their requests count for it, whichever thread carries
@@ -154,9 +152,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
             // A kernel thread makes no system calls.
             EventKind::Other { name, .. } => {
                 let (tid, time) = (event.tid, event.time);
-                if name.starts_with("sys_enter") {
-                    self.followed.originators.is_user(tid);
-                }
+                self.followed.originators.call(name, tid);
                 switches = name == "sched_switch";
                 let in_range = self.followed.matching.in_range;
                 let owner = || {
@@ -211,7 +207,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
             syncs: syncs.finish(counts.unit(), &lacks, &devices, name),
             loops: loops.found(&devices, &originators, &levels),
             stack: levels,
-            originators: originators.finish(),
+            originators: OriginatorsFound { direct: originators.direct(shown), ..originators.finish() },
         };
         if !self.missing_cpus.is_empty() {
             let missing = format!("{}: other users of the devices are unknown", missing_files(&self.missing_cpus));
@@ -223,12 +219,6 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
         }
         found
     }
-}
-
-/// `records_missing 3, …`: the kinds of loss that may have taken the end of an I/O.
-fn names_of(losses: &Losses) -> String {
-    let kinds: Vec<String> = losses.of_events().map(|(loss, n)| format!("{} {}", loss.name(), grouped(n))).collect();
-    kinds.join(", ")
 }
 
 /// Whether a trace without queueing has such a step.

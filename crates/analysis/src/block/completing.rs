@@ -24,17 +24,10 @@ use super::matching::{Cause, Matching, Range, SKEW_NS, Stray};
 use super::parts_in_flight::Lost;
 use super::ranges::is_discard;
 use super::watch::Watch;
-use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId};
+use flashscope_trace::{BlockEvent, RequestFlags, RequestKind, TaskId, is_of_newer, is_overdue};
 
 /// Most completions without a bio that are kept for bios queued shortly after.
 const MAX_STRAYS: usize = 64;
-
-/// The newer bio's time has to be this factor nearer to the device's usual time: of bios that were issued together both
-/// are near.
-const NEARER: f64 = 1.3;
-/// A bio's completion counts as lost if it is in the device this many times longer than usual, once a newer one of the
-/// same sectors was completed.
-const OVERDUE: u64 = 4;
 
 /// The owner of the one completion of two bios of one sector.
 enum OneForTwo {
@@ -156,6 +149,10 @@ impl<W: Watch> Matching<W> {
             self.take(at, now, error);
             return end;
         }
+        if let Some(at) = self.was_another(Range { sector, ..range }, now) {
+            self.take(at, now, error);
+            return range.end;
+        }
         let next = match self.bios.len() {
             0 => None,
             _ => self.bios.next_start(range.place, sector + 1, range.end, Self::completes),
@@ -245,8 +242,10 @@ impl<W: Watch> Matching<W> {
             self.take(at, now, error);
             return;
         }
-        let bio = self.bios.get(newest.unwrap_or(at));
+        let at = newest.unwrap_or(at);
+        let bio = self.bios.get(at);
         (bio.undecided, bio.error) = (now, error);
+        self.watch.undecided(at, bio, now);
     }
 
     /// A completion of a bio that was not issued: the issue was lost, or another CPU stamps it a moment later.
@@ -259,6 +258,7 @@ impl<W: Watch> Matching<W> {
             return;
         }
         (bio.undecided, bio.error) = (now, error);
+        self.watch.undecided(at, bio, now);
         self.early.push_back((at, now));
         self.take_late(now);
     }
@@ -294,6 +294,7 @@ impl<W: Watch> Matching<W> {
         let bio = self.bios.get(at);
         let (time, error) = (bio.undecided, bio.error);
         bio.undecided = NEVER;
+        self.watch.decided(at);
         self.counts.without_issue +=
             u64::from(bio.shown && bio.issued == NEVER && self.issues[usize::from(bio.device)]);
         self.take(at, time, error);
@@ -334,6 +335,7 @@ impl<W: Watch> Matching<W> {
                 let bio = self.bios.get(on);
                 let completion = Undecided { on, time: bio.undecided, error: bio.error };
                 (bio.undecided, bio.error) = (NEVER, 0);
+                self.watch.decided(on);
                 self.decide(&group, &completion, cause);
             }
         }
@@ -444,7 +446,7 @@ impl<W: Watch> Matching<W> {
         let bio = self.bios.see(at);
         let since = if bio.issued == NEVER { bio.queued } else { bio.issued };
         let typical = self.typical_of(bio).unwrap_or(0);
-        since != NEVER && time.saturating_sub(since) > OVERDUE.saturating_mul(typical)
+        since != NEVER && is_overdue(time.saturating_sub(since), typical)
     }
 
     /// Whether a bio has been in the device far longer than usual: its completion was lost.
@@ -475,8 +477,8 @@ impl<W: Watch> Matching<W> {
             return None;
         }
         let old = time.saturating_sub(older_bio.issued);
-        let usual = if all { 2 } else { OVERDUE };
-        if old > typical.saturating_mul(usual) || self.looks_like_the_newer(older, &newest, time) == Some(true) {
+        let is_late = if all { old > typical.saturating_mul(2) } else { is_overdue(old, typical) };
+        if is_late || self.looks_like_the_newer(older, &newest, time) == Some(true) {
             return Some(OneForTwo::Newer);
         }
         // Most threads wait for a bio before they queue the same sectors again.
@@ -487,17 +489,14 @@ impl<W: Watch> Matching<W> {
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
     /// where the device's usual time is not known yet.
     fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
-        let typical = self.typical_of(newest)? as f64;
+        let typical = self.typical_of(newest)?;
         let begun = |bio: &Bio| if bio.issued == NEVER { bio.queued } else { bio.issued };
         let since = begun(newest);
         if since == NEVER {
             return None;
         }
-        let off = |from: u64| {
-            let ratio = time.saturating_sub(from).max(1) as f64 / typical.max(1.0);
-            ratio.max(1.0 / ratio)
-        };
-        Some(off(since) * NEARER < off(begun(self.bios.see(older))))
+        let [older, newer] = [begun(self.bios.see(older)), since].map(|from| time.saturating_sub(from));
+        Some(is_of_newer(older, newer, typical))
     }
 
     /// Whether a bio at these sectors has been in the device far longer than usual, or waits for an idle device, or all bios below it
@@ -516,12 +515,11 @@ impl<W: Watch> Matching<W> {
             last.is_some_and(|last| last.saturating_add(SKEW_NS) < now)
         };
         let is_long_since = |since: u64| {
-            let long = match self.typical_of(bio) {
-                Some(typical) => OVERDUE.saturating_mul(typical),
-                None if tid == Some(bio.tid) => SKEW_NS,
-                None => NEVER,
-            };
-            now.saturating_sub(since) > long
+            let took = now.saturating_sub(since);
+            match self.typical_of(bio) {
+                Some(typical) => is_overdue(took, typical),
+                None => tid == Some(bio.tid) && took > SKEW_NS,
+            }
         };
         match bio.issued {
             NEVER => {

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 /// How to record the events that a failure's times need.
 const AGAIN: &str = "record block_bio_queue and block_rq_issue too (flashscope record --events block)";
-/// Most failures in the list; further ones are counted. Those that are no fault take half of it at most.
+/// Most failures in the list; further ones are counted. Those that are no fault take a quarter of it at most, those of programs and those
+/// below each.
 const MAX_FAILURES: usize = 256;
 /// Errors that are no fault of storage. EOPNOTSUPP: a device without an operation, for example discards. EAGAIN: I/O that must not wait
 /// (REQ_NOWAIT of io_uring and RWF_NOWAIT) found no room, and ended before it reached the device (`bio_wouldblock_error`,

@@ -390,9 +390,12 @@ impl<W: Watch> Matching<W> {
                 self.flush_end(index, block.error, now);
             }
             None => {
-                self.counts.unmatched.completed += 1;
                 self.failed_alone(Place::new(device, kind), (block.sector, block.sector), block.error, now);
-                self.stray(Place::new(device, kind), block.sector, now);
+                // Without queueing, no bio that flushes is known: nothing is lost.
+                if self.counts.all_queued > 0 || self.counts.all_requests == 0 {
+                    self.counts.unmatched.completed += 1;
+                    self.stray(Place::new(device, kind), block.sector, now);
+                }
             }
         }
     }

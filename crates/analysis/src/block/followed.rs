@@ -31,6 +31,8 @@ pub struct BlockSetup {
     pub missing_cpus: Vec<u64>,
     /// Only issues, requeues and completions are used, as in a trace without queueing: the unit is the request.
     pub requests_alone: bool,
+    /// Completions are recorded, even if there is none.
+    pub records_completions: bool,
 }
 
 impl BlockSetup {
@@ -47,6 +49,7 @@ impl BlockSetup {
             splits_not_shown: traces.clone().any(|trace| !trace.shows_splits()),
             missing_cpus: traces.clone().flat_map(|trace| trace.facts().blktrace.cpus_missing.clone()).collect(),
             requests_alone: false,
+            records_completions: false,
         }
     }
 }
@@ -74,6 +77,7 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
         if setup.events_are_missing {
             followed.events_are_missing();
         }
+        followed.matching.counts.completions = setup.records_completions;
         followed.matching.uncounted = setup.drops_are_uncounted;
         followed.matching.splits_not_shown = setup.splits_not_shown;
         followed

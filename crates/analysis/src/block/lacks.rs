@@ -1,8 +1,9 @@
 //! Events that a trace of block I/O lacks, and the figures that are unknown without them.
 
 use super::counts::MatchCounts;
+use crate::units::grouped;
 use crate::{Evidence, Unknown};
-use flashscope_trace::Device;
+use flashscope_trace::{Device, Losses, LostIn};
 
 /// Why a trace does not show the number of bios.
 fn no_queueing() -> Unknown {
@@ -53,16 +54,40 @@ fn no_files(cpus: &[u64]) -> Unknown {
     Unknown::new(missing, COPY_ALL)
 }
 
-/// `losses` names the kinds of lost events, or is empty where only the I/O itself shows that they are lost.
-fn no_end_of_some(losses: &str) -> Unknown {
-    let losses = if losses.is_empty() { String::new() } else { format!(" ({losses})") };
-    let missing = format!(
-        "events were lost{losses}, and the end of some I/O may be among them: how much was in flight at the end, and what failed"
-    );
-    Unknown::new(
-        missing,
-        "record again with a larger buffer (flashscope record --ring, trace-cmd record -b, blktrace -b)",
-    )
+/// Kinds of loss that may have taken the end of an I/O; none where only the I/O itself shows that events are lost.
+#[derive(Default)]
+pub(super) struct LostEnds {
+    /// `records_missing 3, …`
+    names: String,
+    /// Where the first ones were lost.
+    lost_in: Option<LostIn>,
+}
+
+impl LostEnds {
+    pub fn of(losses: &Losses) -> LostEnds {
+        let names: Vec<String> =
+            losses.of_ends().map(|(loss, _, count)| format!("{} {}", loss.name(), grouped(count))).collect();
+        let any = |wanted| losses.of_ends().any(|(_, lost_in, _)| lost_in == wanted).then_some(wanted);
+        let lost_in = any(LostIn::Ring).or(any(LostIn::File)).or(any(LostIn::Reading));
+        LostEnds { names: names.join(", "), lost_in }
+    }
+
+    fn are_known(&self) -> bool {
+        self.lost_in.is_some()
+    }
+
+    fn unknown(&self) -> Unknown {
+        let names = if self.are_known() { format!(" ({})", self.names) } else { String::new() };
+        let missing = format!(
+            "events were lost{names}, and the end of some I/O may be among them: how much was in flight at the end, and what failed"
+        );
+        let next = match self.lost_in {
+            Some(LostIn::File) => "copy the whole trace again; if it is no longer there, record again",
+            Some(LostIn::Reading) => "take the whole trace as its tool wrote it",
+            _ => "record again with a larger buffer (flashscope record --ring, trace-cmd record -b, blktrace -b)",
+        };
+        Unknown::new(missing, next)
+    }
 }
 
 /// For a set of files of blktrace.
@@ -99,12 +124,11 @@ pub(super) struct Lacks {
 }
 
 impl Lacks {
-    /// `losses`: the kinds of lost events.
-    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>, missing_cpus: &[u64], losses: &str) -> Lacks {
+    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>, missing_cpus: &[u64], losses: &LostEnds) -> Lacks {
         let (any, queued) = (counts.events > 0, counts.all_queued > 0);
         let files = (counts.unfinished > 0 && !missing_cpus.is_empty()).then(|| no_files(missing_cpus));
-        let [lost, lost_below] = counts.open.map(|open| open && !losses.is_empty());
-        let no_end = |is_lost: bool| is_lost.then(|| no_end_of_some(losses));
+        let [lost, lost_below] = counts.open.map(|open| open && losses.are_known());
+        let no_end = |is_lost: bool| is_lost.then(|| losses.unknown());
         Lacks {
             queueing: (any && !queued).then(no_queueing),
             completions: (any && !counts.completions && (queued || counts.issues)).then(no_completions),
@@ -112,7 +136,7 @@ impl Lacks {
             lost: no_end(lost),
             failures: [
                 no_end(lost || counts.ends_lost[0]),
-                no_end(lost_below || counts.ends_lost[1] && !losses.is_empty()),
+                no_end(lost_below || counts.ends_lost[1] && losses.are_known()),
             ],
             files,
             issues: (any && !queued && !counts.issues).then(no_issues),

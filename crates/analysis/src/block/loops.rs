@@ -429,8 +429,8 @@ mod tests {
     use super::super::{BlockAnalysis, BlockFound, BlockSetup};
     use super::*;
     use crate::Analysis;
-    use crate::testing::event;
-    use flashscope_trace::{BlockAction, BlockDetail, EventKind, RequestFlags};
+    use crate::testing::{self, event};
+    use flashscope_trace::{BlockAction, EventKind};
     use serde_json::{Value, json};
 
     const DISK: Device = Device(0xfe0_0000);
@@ -438,9 +438,7 @@ mod tests {
     const WORKER: u32 = 7;
 
     fn block(action: BlockAction, device: Device, rwbs: &str, sector: u64, sectors: u64) -> EventKind {
-        let flags = RequestFlags::from_letters(rwbs.as_bytes());
-        let (error, cgroup, detail) = (0, 0, BlockDetail::None);
-        EventKind::Block(BlockEvent { action, device, flags, sector, bytes: sectors * 512, error, cgroup, detail })
+        EventKind::Block(testing::block(action, device, rwbs, sector, sectors * 512))
     }
 
     /// A file of 1 MiB that lies at block 1000 of the disk; the loop device begins at its third block.
@@ -450,16 +448,7 @@ mod tests {
             names,
             BlockSetup { loops: Loops::of_facts([&Facts::of(facts)]), ..BlockSetup::default() },
         );
-        let extent = FileEvent {
-            step: FileStep::Extent,
-            device: Some(DISK),
-            inode: 12,
-            offset: 0,
-            bytes: 256,
-            size: None,
-            block: 1000,
-            got: None,
-        };
+        let extent = FileEvent { block: 1000, ..testing::file(FileStep::Extent, Some(DISK), 12, 0, 256) };
         analysis.event(&event(0, 1, EventKind::File(extent)));
         for (time, tid, kind) in events {
             analysis.event(&event(*time, *tid, kind.clone()));
@@ -498,7 +487,8 @@ mod tests {
             ("7:0", "254:0", Some("/image"))
         );
         assert_eq!((level.upper_bios, level.upper_bytes, level.lower_bios, level.lower_bytes), (2, 8192, 1, 12288));
-        assert_eq!((level.mean_down_ns, level.mean_below_ns, level.mean_up_ns, level.mean_q2c_ns), (35, 110, 40, 185));
+        let means = [level.mean_down_ns, level.mean_below_ns, level.mean_up_ns, level.mean_q2c_ns];
+        assert_eq!(means, [35, 110, 40, 185].map(Some));
         // The second came while the first was below.
         assert_eq!(level.alone.as_ref().map(|alone| alone.bios), Some(1));
         // It is of two tasks; each has its own bytes, once.
@@ -510,16 +500,7 @@ mod tests {
 
     #[test]
     fn a_page_that_the_worker_dirtied_is_whose_the_loop_devices_bio_was() {
-        let dirty = FileEvent {
-            step: FileStep::Dirtied,
-            device: Some(DISK),
-            inode: 12,
-            offset: 8192,
-            bytes: 4096,
-            size: None,
-            block: 0,
-            got: None,
-        };
+        let dirty = testing::file(FileStep::Dirtied, Some(DISK), 12, 8192, 4096);
         let events = [
             (10, 1, block(Queue, LOOP, "W", 0, 8)),
             (20, 1, block(Issue, LOOP, "W", 0, 8)),

@@ -3,7 +3,8 @@
 use super::in_flight::{Bio, NEVER};
 use super::matching::Matching;
 use super::watch::Watch;
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, TaskId};
+use crate::testing;
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, TaskId};
 use std::collections::HashMap;
 
 /// Numbers without a pattern, the same ones on every run (xorshift64*, Marsaglia 2003, Vigna 2016).
@@ -26,17 +27,8 @@ pub(super) struct Recorded {
     of: Vec<u32>,
 }
 
-fn block(action: BlockAction, letters: &[u8], sector: u64, sectors: u64) -> BlockEvent {
-    BlockEvent {
-        action,
-        device: Device::new(8, 0),
-        flags: RequestFlags::from_letters(letters),
-        sector,
-        bytes: sectors * 512,
-        error: 0,
-        cgroup: 0,
-        detail: BlockDetail::None,
-    }
+fn block(action: BlockAction, letters: &str, sector: u64, sectors: u64) -> BlockEvent {
+    testing::block(action, Device::new(8, 0), letters, sector, sectors * 512)
 }
 
 /// A correct trace: requests of one to three bios side by side, several in the device at a time, some split, on few sectors,
@@ -49,7 +41,7 @@ pub(super) fn correct(random: &mut Random) -> Vec<Recorded> {
     for _ in 0..60 {
         let slot = random.below(12);
         now = (now + 1_000 + random.below(80_000)).max(free[slot as usize] + 20_000);
-        let letters: &[u8] = [&b"R"[..], b"WS"][random.below(2) as usize];
+        let letters = ["R", "WS"][random.below(2) as usize];
         let tid = 100 + random.below(3) as u32;
         let sector = slot * 64;
         let count = 1 + random.below(3);

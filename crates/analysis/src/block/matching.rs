@@ -32,7 +32,7 @@
 use super::clock::Clock;
 use super::counts::MatchCounts;
 use super::flush_machinery::Flushes;
-use super::given_back::GivenBack;
+use super::given_back::{FirstIssues, GivenBack};
 use super::in_flight::{Bio, InFlight, NEVER, Place, Wanted};
 use super::parts_in_flight::SplitBios;
 use super::ranges::Discards;
@@ -110,6 +110,7 @@ pub(super) struct Matching<W> {
     pub(super) flushes: Flushes,
     pub(super) discards: Discards,
     pub(super) given_back: GivenBack,
+    pub(super) first_issues: FirstIssues,
     /// Completions without an issue; the issue may follow from a CPU whose clock is late.
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
@@ -194,6 +195,7 @@ impl<W: Watch> Matching<W> {
             flushes: Flushes::default(),
             discards: Discards::default(),
             given_back: GivenBack::default(),
+            first_issues: FirstIssues::default(),
             early: VecDeque::new(),
             strays: VecDeque::new(),
             zones: BoundedMap::new(MAX_ZONES, Full::Refuse),

@@ -63,7 +63,9 @@ pub use levels::StackSurvey;
 pub use loops::{LoopBacking, LoopFound, Loops};
 pub use matching::MAX_IN_FLIGHT;
 pub use missing::MissingEvent;
-pub use originators::{CarriedBytes, FileBytes, IN_PIECES, Originator, OriginatorsFound, OwnerKind};
+pub use originators::{
+    CarriedBytes, DirectBytes, DirectUse, FileBytes, FormerName, IN_PIECES, Originator, OriginatorsFound, OwnerKind,
+};
 pub use over_time::{BlockWindow, LoadOverTime};
 pub use points::{IoPoint, IoPoints};
 pub(crate) use rows::kind_name;

@@ -2,7 +2,7 @@
 //!
 //! A request begins at the sector it is issued for. A zone append begins where the device wrote it, which its completion shows, and counts then.
 
-use super::in_flight::{Bio, NEVER};
+use super::in_flight::{Bio, NEVER, NONE};
 use super::lacks::{Lacks, known};
 use super::service::InService;
 use super::watch::{Step, Watch};
@@ -11,6 +11,7 @@ use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Most windows: more cannot be drawn.
 const MAX_WINDOWS: usize = 512;
@@ -102,6 +103,8 @@ pub(super) struct OverTime {
     end: u64,
     flying: u64,
     serving: u64,
+    /// Of these: bios of which one at their sector ended, and it is not decided which; whether they count as flying, and as serving.
+    undecided: BTreeMap<u32, (bool, bool)>,
     service: InService,
     /// The last sector by device, for as many devices as the matching distinguishes.
     heads: Vec<u64>,
@@ -191,12 +194,20 @@ impl OverTime {
         if lasted == 0 {
             return;
         }
+        let (flying, serving) = if self.undecided.is_empty() { (self.flying, self.serving) } else { self.left() };
         let sum = &mut self.sums[at];
-        sum.in_flight += u128::from(lasted) * u128::from(self.flying);
-        sum.in_device += u128::from(lasted) * u128::from(self.serving);
-        sum.window.most_in_flight = sum.window.most_in_flight.max(self.flying);
-        sum.window.most_in_device = sum.window.most_in_device.max(self.serving);
+        sum.in_flight += u128::from(lasted) * u128::from(flying);
+        sum.in_device += u128::from(lasted) * u128::from(serving);
+        sum.window.most_in_flight = sum.window.most_in_flight.max(flying);
+        sum.window.most_in_device = sum.window.most_in_device.max(serving);
         self.last = end;
+    }
+
+    /// Bios in flight and requests in the device, without those that ended although it is not decided which these are.
+    #[cold]
+    fn left(&self) -> (u64, u64) {
+        let ended = |of: fn(&(bool, bool)) -> bool| self.undecided.values().filter(|counts| of(counts)).count() as u64;
+        (self.flying.saturating_sub(ended(|of| of.0)), self.serving.saturating_sub(ended(|of| of.1)))
     }
 
     /// The request that is being issued has a bio that is shown.
@@ -277,7 +288,8 @@ impl OverTime {
     }
 
     pub fn finish(&self, lacks: &Lacks) -> LoadOverTime {
-        let Lacks { queueing, completions, ends, files, lost, issues, requests, unclear, .. } = lacks;
+        let Lacks { queueing, completions, ends, files, failures: [lost, _], issues, requests, unclear, .. } = lacks;
+        // An I/O whose end was lost is in flight until that is noticed.
         let of_bios: &[_] = &[queueing, unclear, completions, ends, files, lost];
         let of_requests: &[_] = &[issues, unclear, completions, requests, files, lost];
         let of_ends: &[_] = &[issues, completions, ends, files];
@@ -377,7 +389,21 @@ impl Watch for OverTime {
         self.serve(change, now);
     }
 
+    fn undecided(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.at(now);
+        let is_whole = bio.split_of == NONE;
+        let flies = is_whole && !bio.below && !bio.is_request();
+        self.undecided.insert(at, (flies, is_whole && self.service.is_last(at)));
+    }
+
+    fn decided(&mut self, at: u32) {
+        self.undecided.remove(&at);
+    }
+
     fn ended(&mut self, at: u32, bio: &Bio, completed: u64) {
+        if !self.undecided.is_empty() {
+            self.undecided.remove(&at);
+        }
         let now = if completed == NEVER { self.last } else { completed };
         let change = self.service.ended(at, bio);
         self.serve(change, now);

@@ -8,12 +8,14 @@
 //! - A request belongs to the task that issued it first. A kernel thread often issues it again.
 //! - An issue of exactly the bios of a request in the device is the same request, issued again: its requeue was lost,
 //!   or its driver has no such event. It is another request if one was allocated for those sectors meanwhile.
+//! - So is an issue of exactly the sectors of a request without bios, where the trace has lost no completion and shows no requeue: it may
+//!   have been recorded without them. If each of the two issues has a completion, they were two requests after all.
 
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Matching, Range, Walk};
 use super::ranges::is_discard;
 use super::watch::{Step, Watch};
-use flashscope_trace::TaskId;
+use flashscope_trace::{RequestKind, TaskId};
 
 /// Most requests below the end of an issue for which it is checked whether they reach into it.
 const MOST_LOOKED_AT: usize = 16;
@@ -105,11 +107,16 @@ impl<W: Watch> Matching<W> {
     /// Whether a request in the device is issued again.
     #[cold]
     pub(super) fn issued_again(&mut self, range: Range, now: u64) -> bool {
+        let may_be_alone = !self.missing && !self.uncounted && self.counts.requeues == 0;
         let waits = |bio: &Bio| {
-            let free = !bio.is_request() && !bio.superseded && !bio.data_done && bio.undecided == NEVER;
-            u8::from(free && bio.issued != NEVER)
+            // Appends to a zone all begin at its first sector, and commands of drivers at sector 0.
+            let is_placed = !matches!(bio.kind, RequestKind::ZoneAppend | RequestKind::Other);
+            let is_same = may_be_alone && is_placed && (bio.sector, bio.end()) == (range.sector, range.end);
+            let free = !bio.superseded && !bio.data_done && bio.undecided == NEVER;
+            u8::from(free && bio.issued != NEVER && (is_same || !bio.is_request()))
         };
         let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);
+        let mut first = None;
         while sector < range.end {
             if !self.bios.may_look() {
                 self.whole_trace = false;
@@ -122,8 +129,10 @@ impl<W: Watch> Matching<W> {
             }
             before = bio.issued;
             shown |= bio.shown;
+            first = Some(*bio).filter(Bio::is_request);
             sector = bio.end().max(sector + 1);
         }
+        first.into_iter().for_each(|bio| self.first_issues.add(bio));
         self.counts.reissued += u64::from(shown);
         self.walk(range, waits, |watch, at, bio| {
             watch.step(at, bio, Step::Requeued, now);
@@ -132,6 +141,18 @@ impl<W: Watch> Matching<W> {
             bio.issued = now;
         });
         true
+    }
+
+    /// A request that seemed to be issued again has another completion: it was two requests. Returns the name of the other one.
+    #[cold]
+    pub(super) fn was_another(&mut self, range: Range, now: u64) -> Option<u32> {
+        let bio = self.first_issues.take(range.place, (range.sector, range.end), now)?;
+        self.counts.reissued -= u64::from(bio.shown);
+        self.counts.all_requests += 1;
+        self.counts.requests += u64::from(bio.shown);
+        let at = self.add(bio);
+        self.watch.requested(at, self.bios.get(at), now);
+        Some(at)
     }
 
     pub(super) fn requeued(&mut self, range: Range, now: u64) {

@@ -304,7 +304,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
 
     /// See [`super::BlockAnalysis::losses`].
     pub fn losses(&mut self, losses: &Losses) {
-        self.ends_may_be_lost |= losses.of_events().next().is_some();
+        self.ends_may_be_lost |= losses.of_ends().next().is_some();
     }
 
     /// Takes an event; the rows that it ends go to `sink`.
@@ -332,7 +332,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
                 self.followed.matching.watch.shift = self.followed.matching.clock.shift;
                 emit(&mut self.followed.matching.watch.done, (&self.followed.originators, &self.names), sink);
             }
-            EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.followed.originators.is_user(tid),
+            EventKind::Other { name, .. } => self.followed.originators.call(name, tid),
             _ => {}
         }
     }

@@ -73,6 +73,12 @@ impl InService {
         }
     }
 
+    /// Whether the bio is the only one left of a request in the device.
+    pub fn is_last(&self, at: u32) -> bool {
+        let request = self.of_bio.get(at as usize).filter(|request| **request != NONE);
+        request.is_some_and(|request| self.left[*request as usize] == 1)
+    }
+
     pub fn ended(&mut self, at: u32, _bio: &Bio) -> i32 {
         -i32::from(self.leave(at))
     }

@@ -61,11 +61,11 @@ pub struct StackLevel {
     #[serde(default)]
     pub cached_bytes: u64,
     /// Means, nanoseconds: from the upper bio's queueing to that of the first below it; from the last completion below to
-    /// its own; the time below; and the upper bio's Q2C.
-    pub mean_down_ns: u64,
-    pub mean_up_ns: u64,
-    pub mean_below_ns: u64,
-    pub mean_q2c_ns: u64,
+    /// its own; the time below; and the upper bio's Q2C. `None`: no bio has all of these times.
+    pub mean_down_ns: Option<u64>,
+    pub mean_up_ns: Option<u64>,
+    pub mean_below_ns: Option<u64>,
+    pub mean_q2c_ns: Option<u64>,
     /// The same for bios that met no other of the level: others may have waited for the lower device before it got them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<StackAlone>,
@@ -494,7 +494,7 @@ impl Stack {
     /// `file` returns the backing file of a loop device.
     pub fn finish(&self, devices: &[Device], file: impl Fn(Device) -> Option<String>) -> Vec<StackLevel> {
         let level = |(&upper, sums): (&u16, &Sums)| {
-            let mean = |sum: u128| (sum / u128::from(sums.upper_bios.max(1))) as u64;
+            let mean = |sum: u128| sum.checked_div(sums.upper_bios.into()).map(|ns| ns as u64);
             let name = |device: u16| devices[usize::from(device)].to_string();
             let legs = sums.legs.iter().map(|(&device, &(bios, bytes))| StackLeg { device: name(device), bios, bytes });
             let legs: Vec<StackLeg> = legs.collect();

@@ -4,7 +4,8 @@ use super::in_flight::{Bio, NEVER};
 use super::loss_tests::Random;
 use super::matching::Matching;
 use super::watch::Watch;
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind, TaskId};
+use crate::testing;
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestKind, TaskId};
 use std::collections::HashMap;
 
 const UPPER: Device = Device(253 << 20);
@@ -28,16 +29,7 @@ struct Recorded {
 }
 
 fn block(action: BlockAction, device: Device, letters: &str, sector: u64, sectors: u64) -> BlockEvent {
-    BlockEvent {
-        action,
-        device,
-        flags: RequestFlags::from_letters(letters.as_bytes()),
-        sector,
-        bytes: sectors * 512,
-        error: 0,
-        cgroup: 0,
-        detail: BlockDetail::None,
-    }
+    testing::block(action, device, letters, sector, sectors * 512)
 }
 
 /// Reads, writes, writes with FUA and flushes through an upper device, several at a time, some given back by the driver; writes

@@ -2,7 +2,7 @@
 
 use super::counts::{GivenUp, MatchCounts, Unit, UnmatchedSteps};
 use super::in_flight::{Bio, NEVER};
-use super::lacks::{Lacks, known};
+use super::lacks::{Lacks, LostEnds, known};
 use super::matching::Matching;
 use super::watch::Watch;
 use crate::{Analysis, Evidence};
@@ -339,7 +339,7 @@ impl Analysis for Stages {
 
     fn finish(self) -> StagesFound {
         let (sums, devices, counts, ..) = self.0.finish();
-        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None, &[], ""))
+        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None, &[], &LostEnds::default()))
     }
 }
 
@@ -431,24 +431,12 @@ mod tests {
     use super::super::in_flight::MOST_IN_BUCKET;
     use super::super::matching::MAX_IN_FLIGHT;
     use super::*;
-    use crate::testing::event;
-    use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+    use crate::testing::{block, event, steps};
+    use flashscope_trace::{BlockAction, Device};
 
-    fn run(steps: &[(u64, BlockAction, &str, u64, u64, BlockDetail)]) -> StagesFound {
+    fn run(ios: &str) -> StagesFound {
         let mut stages = Stages::new();
-        for &(time, action, rwbs, sector, sectors, detail) in steps {
-            let block = BlockEvent {
-                action,
-                device: Device::new(8, 0),
-                flags: RequestFlags::from_letters(rwbs.as_bytes()),
-                sector,
-                bytes: sectors * 512,
-                error: 0,
-                cgroup: 0,
-                detail,
-            };
-            stages.event(&event(time, 1, EventKind::Block(block)));
-        }
+        steps(ios).iter().for_each(|event| stages.event(event));
         stages.finish()
     }
 
@@ -457,19 +445,9 @@ mod tests {
         (s.n, s.min_ns, s.max_ns)
     }
 
-    use BlockAction::*;
-    const NO: BlockDetail = BlockDetail::None;
-
     #[test]
     fn one_request_by_hand() {
-        let found = run(&[
-            (100, Queue, "R", 8, 8, NO),
-            (110, GetRq, "R", 8, 8, NO),
-            (130, Insert, "R", 8, 8, NO),
-            (170, Issue, "R", 8, 8, NO),
-            (300, Complete, "R", 8, 8, NO),
-            (400, Queue, "R", 8, 8, NO),
-        ]);
+        let found = run("R 8+8: Q100 G110 I130 D170 C300 Q400");
         for (stage, want) in [
             (Stage::Q2q, (1, 300, 300)),
             (Stage::Q2g, (1, 10, 10)),
@@ -488,14 +466,7 @@ mod tests {
 
     #[test]
     fn merged_bios_share_their_requests_way() {
-        let found = run(&[
-            (0, Queue, "W", 8, 8, NO),
-            (1, GetRq, "W", 8, 8, NO),
-            (2, Queue, "W", 16, 8, NO),
-            (5, BackMerge, "W", 16, 8, NO),
-            (9, Issue, "W", 8, 16, NO),
-            (19, Complete, "W", 8, 16, NO),
-        ]);
+        let found = run("W 8+8: Q0 G1; W 16+8: Q2 M5; W 8+16: D9 C19");
         assert_eq!(of(&found, Stage::Q2m), (1, 3, 3));
         assert_eq!(of(&found, Stage::M2d), (1, 4, 4));
         assert_eq!(of(&found, Stage::D2c), (2, 10, 10));
@@ -505,20 +476,7 @@ mod tests {
 
     #[test]
     fn several_requests_at_one_sector_and_both_directions_are_kept_apart() {
-        let found = run(&[
-            (0, Queue, "R", 8, 8, NO),
-            (1, Queue, "R", 8, 8, NO),
-            (2, Queue, "W", 8, 8, NO),
-            (3, Queue, "R", 8, 16, NO),
-            (10, Issue, "R", 8, 8, NO),
-            (11, Issue, "R", 8, 8, NO),
-            (12, Issue, "R", 8, 16, NO),
-            (13, Issue, "W", 8, 8, NO),
-            (20, Complete, "R", 8, 8, NO),
-            (21, Complete, "R", 8, 8, NO),
-            (22, Complete, "R", 8, 16, NO),
-            (23, Complete, "W", 8, 8, NO),
-        ]);
+        let found = run("R 8+8: Q0 Q1 D10 D11 C20 C21; W 8+8: Q2 D13 C23; R 8+16: Q3 D12 C22");
         assert_eq!(of(&found, Stage::D2c), (4, 10, 10));
         assert_eq!(of(&found, Stage::Q2c), (4, 19, 21));
         assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0.into()));
@@ -527,19 +485,7 @@ mod tests {
 
     #[test]
     fn splits_requeues_and_parts_of_completions() {
-        let found = run(&[
-            (0, Queue, "R", 0, 24, NO),
-            (1, Split, "R", 0, 8, BlockDetail::Split { sector: 8 }),
-            (2, GetRq, "R", 0, 8, NO),
-            (3, GetRq, "R", 8, 16, NO),
-            (10, Issue, "R", 0, 8, NO),
-            (11, Requeue, "R", 0, 8, NO),
-            (12, Issue, "R", 0, 8, NO),
-            (13, Issue, "R", 8, 16, NO),
-            (20, Complete, "R", 0, 8, NO),
-            (30, Complete, "R", 8, 8, NO),
-            (40, Complete, "R", 16, 8, NO),
-        ]);
+        let found = run("R 0+24: Q0; R 0+8: X1>8 G2 D10 R11 D12 C20; R 8+16: G3 D13; R 8+8: C30; R 16+8: C40");
         assert_eq!(
             (found.parts.clone(), found.requeues.clone(), found.bios_queued.clone(), found.bios_completed.clone()),
             (1.into(), 1.into(), 1.into(), 1.into())
@@ -552,21 +498,17 @@ mod tests {
 
     #[test]
     fn a_second_issue_without_a_requeue_is_the_same_requests() {
-        let first = [(0, Queue, "R", 8, 8, NO), (1, Queue, "R", 16, 8, NO), (2, GetRq, "R", 8, 8, NO)];
-        let again = [(10, Issue, "R", 8, 16, NO), (40, Issue, "R", 8, 16, NO), (90, Complete, "R", 8, 16, NO)];
-        let found = run(&[&first[..], &again].concat());
+        let found = run("R 8+8: Q0 G2; R 16+8: Q1; R 8+16: D10 D40 C90");
         assert_eq!((of(&found, Stage::D2c), of(&found, Stage::Q2c)), ((2, 50, 50), (2, 89, 90)));
         assert_eq!(
             (found.reissued.clone(), found.requests.clone(), found.unmatched.sum(), found.given_up.sum()),
             (1.into(), 0.into(), 0, 0)
         );
         // A request was allocated in between: the second issue is another's, whose queueing is not there.
-        let another = [again[0], (30, GetRq, "R", 8, 8, NO), again[1], again[2]];
-        let found = run(&[&first[..], &another].concat());
+        let found = run("R 8+8: Q0 G2 G30; R 16+8: Q1; R 8+16: D10 D40 C90");
         assert_eq!((found.reissued, found.requests, found.unmatched.issued), (0.into(), 1.into(), 1));
         // So it is where it has other sectors.
-        let longer = [again[0], (40, Issue, "R", 8, 24, NO), again[2]];
-        let found = run(&[&first[..], &longer].concat());
+        let found = run("R 8+8: Q0 G2; R 16+8: Q1; R 8+16: D10 C90; R 8+24: D40");
         assert_eq!(
             (found.reissued.clone(), found.requests.clone(), of(&found, Stage::D2c)),
             (0.into(), 1.into(), (2, 80, 80))
@@ -575,30 +517,15 @@ mod tests {
 
     #[test]
     fn a_request_is_not_that_of_a_bio_which_a_later_one_of_its_thread_overtook() {
-        // The first bio lost its request, issue and completion; the queueing of the third, of the same sectors, is lost too.
-        let found = run(&[
-            (0, Queue, "R", 8, 8, NO),
-            // Another's, whose queueing is lost: events are missing.
-            (50, GetRq, "W", 0, 8, NO),
-            (100, Queue, "R", 64, 8, NO),
-            (110, GetRq, "R", 64, 8, NO),
-            (120, Issue, "R", 64, 8, NO),
-            (150, Complete, "R", 64, 8, NO),
-            (1000, GetRq, "R", 8, 8, NO),
-        ]);
+        // The first bio lost its request, issue and completion; the queueing of the third, of the same sectors, is lost too. So is that of
+        // the write: events are missing.
+        let found = run("R 8+8: Q0 G1000; W 0+8: G50; R 64+8: Q100 G110 D120 C150");
         assert_eq!((of(&found, Stage::Q2g), found.unmatched.got), ((1, 10, 10), 2));
     }
 
     #[test]
     fn what_cannot_be_matched_is_counted() {
-        let found = run(&[
-            (1, Issue, "R", 0, 8, NO),
-            (2, Complete, "R", 0, 8, NO),
-            (3, Queue, "FN", 0, 0, NO),
-            (4, GetRq, "R", 0, 8, NO),
-            (5, Split, "R", 0, 8, BlockDetail::Split { sector: 4 }),
-            (6, Requeue, "W", 0, 8, NO),
-        ]);
+        let found = run("R 0+8: D1 C2 G4 X5>4; FN 0+0: Q3; W 0+8: R6");
         let u = found.unmatched;
         // The issue is a request's whose queueing is not there, and the completion is that request's.
         assert_eq!((u.issued, u.completed, u.got, u.split, u.requeued), (1, 0, 1, 1, 1));
@@ -611,17 +538,8 @@ mod tests {
     fn events_of_too_many_devices_are_counted() {
         let mut stages = Stages::new();
         for i in 0..1100u64 {
-            for (action, time) in [(Queue, i * 10), (Complete, i * 10 + 5)] {
-                let block = BlockEvent {
-                    action,
-                    device: Device::new(8, i as u32),
-                    flags: RequestFlags::READ,
-                    sector: 8,
-                    bytes: 4096,
-                    error: 0,
-                    cgroup: 0,
-                    detail: NO,
-                };
+            for (action, time) in [(BlockAction::Queue, i * 10), (BlockAction::Complete, i * 10 + 5)] {
+                let block = block(action, Device::new(8, i as u32), "R", 8, 4096);
                 stages.event(&event(time, 1, EventKind::Block(block)));
             }
         }
@@ -633,18 +551,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_whatever_never_completes() {
         let mut stages = Stages::new();
-        let block = |sector| BlockEvent {
-            action: Queue,
-            device: Device::new(8, 0),
-            flags: RequestFlags::WRITE,
-            sector,
-            bytes: 4096,
-            error: 0,
-            cgroup: 0,
-            detail: NO,
-        };
         for i in 0..MAX_IN_FLIGHT as u64 + 1000 {
-            stages.event(&event(i, 1, EventKind::Block(block(i * 8))));
+            let block = block(BlockAction::Queue, Device::new(8, 0), "W", i * 8, 4096);
+            stages.event(&event(i, 1, EventKind::Block(block)));
         }
         let found = stages.finish();
         // Without any completion it is unknown what was still in flight.
@@ -655,9 +564,8 @@ mod tests {
     fn bios_of_one_sector_are_bounded_and_those_given_up_are_counted() {
         // Direct reads of one sector by so many threads at a time, all of which end.
         let of = |count: usize| {
-            let mut events: Vec<_> = (0..count as u64).map(|i| (i, Queue, "R", 8, 8, NO)).collect();
-            events.extend((0..count as u64).map(|i| (10_000 + i, Complete, "R", 8, 8, NO)));
-            run(&events)
+            let ios: String = (0..count).map(|i| format!("R 8+8: Q{i} C{};", 10_000 + i)).collect();
+            run(&ios)
         };
         let found = of(MOST_IN_BUCKET);
         assert_eq!((found.bios_completed, found.given_up.too_many, found.unmatched.completed), (1024.into(), 0, 0));
@@ -667,23 +575,22 @@ mod tests {
 
     #[test]
     fn steps_look_at_so_many_bios_and_what_is_beyond_is_counted() {
-        let of = |bios: u64, steps: &[(BlockAction, u64)]| {
-            let queued = (0..bios).map(|i| (i, Queue, "R", i, 1, NO));
-            let steps = steps.iter().flat_map(|&(action, times)| std::iter::repeat_n(action, times as usize));
-            let steps = steps.zip(0..).map(|(action, i)| (100_000 + i, action, "R", 0, bios, NO));
-            run(&queued.chain(steps).collect::<Vec<_>>())
+        let of = |bios: u64, steps: &str| {
+            let queued: String = (0..bios).map(|i| format!("R {i}+1: Q{i};")).collect();
+            run(&format!("{queued} R 0+{bios}: {steps}"))
         };
         // A request of bios that lie side by side, as many as O_DIRECT of 512 bytes makes, is followed to its end.
-        let found = of(8192, &[(Issue, 1), (Complete, 1)]);
+        let found = of(8192, "D100000 C100001");
         assert_eq!((found.bios_completed, found.unmatched.sum()), (8192.into(), 0));
         // One of more is followed as far as it goes.
-        let found = of(20_000, &[(Issue, 1)]);
+        let found = of(20_000, "D100000");
         assert_eq!((found.unmatched.sum(), found.steps_given_up, found.requests), (0, 1, 0.into()));
         // Of those that were not looked at, none is known to have been completed.
-        let found = of(20_000, &[(Issue, 1), (Complete, 1)]);
+        let found = of(20_000, "D100000 C100001");
         assert_eq!((found.unmatched.sum(), found.steps_given_up, found.bios_completed), (0, 2, 128.into()));
         // As are steps that say over and over again that they are of all bios: they have to end.
-        let found = of(5000, &[(Insert, 20_000)]);
+        let inserts: String = (0..20_000).map(|i| format!("I{} ", 100_000 + i)).collect();
+        let found = of(5000, &inserts);
         assert!((19_000..20_000).contains(&found.steps_given_up), "{}", found.steps_given_up);
         assert_eq!(found.unmatched.sum(), 0);
     }
@@ -692,10 +599,8 @@ mod tests {
     #[test]
     fn bios_behind_gaps_are_found_among_few_and_among_many() {
         for bios in [100_u64, 1000] {
-            let queued: Vec<_> = (0..bios).map(|i| (i, Queue, "R", i * 2, 1, NO)).collect();
-            let step = |time, action| (time, action, "R", 0, 2 * bios, NO);
-            let request = [step(5000, GetRq), step(5001, Issue), step(6000, Complete)];
-            let found = run(&[&queued[..], &request].concat());
+            let queued: String = (0..bios).map(|i| format!("R {}+1: Q{i};", i * 2)).collect();
+            let found = run(&format!("{queued} R 0+{}: G5000 D5001 C6000", 2 * bios));
             assert_eq!((&found.bios_completed, found.given_up.sum()), (&bios.into(), 0), "{bios}");
             assert_eq!(of(&found, Stage::D2c), (bios, 999, 999), "{bios}");
         }

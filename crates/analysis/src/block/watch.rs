@@ -39,6 +39,10 @@ pub(super) trait Watch {
     fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// Bios below it worked for it; `ended` follows.
     fn was_above(&mut self, _at: u32, _bio: &Bio) {}
+    /// One of the bios at the sector of this one ended; which one is decided by a later event (`decided`).
+    fn undecided(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
+    /// `ended` of the one that ended follows.
+    fn decided(&mut self, _at: u32) {}
     /// The bio ended, at `completed`, or without a known end (`NEVER`).
     fn ended(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// The trace ended. The bios passed on next were still in flight (`unfinished`), or their completion was lost.
@@ -116,6 +120,16 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.1.ended(at, bio, completed);
     }
 
+    fn undecided(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.0.undecided(at, bio, now);
+        self.1.undecided(at, bio, now);
+    }
+
+    fn decided(&mut self, at: u32) {
+        self.0.decided(at);
+        self.1.decided(at);
+    }
+
     fn at_end(&mut self, unfinished: bool) {
         self.0.at_end(unfinished);
         self.1.at_end(unfinished);
@@ -171,6 +185,16 @@ impl<W: Watch> Watch for Shown<W> {
         if bio.shown {
             self.0.absorbed(at, bio);
         }
+    }
+
+    fn undecided(&mut self, at: u32, bio: &Bio, now: u64) {
+        if bio.shown {
+            self.0.undecided(at, bio, now);
+        }
+    }
+
+    fn decided(&mut self, at: u32) {
+        self.0.decided(at);
     }
 
     #[inline(always)]

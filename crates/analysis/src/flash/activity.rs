@@ -124,6 +124,28 @@ impl Activities {
     pub fn is_empty(&self) -> bool {
         self.phases.is_empty() && self.not_told.sum() == 0
     }
+
+    /// Time of mount scans, and of formatting until a program writes. Formatting beside programs is left out: a file system erases so, too.
+    pub(crate) fn setup_ns(&self) -> u64 {
+        let mut programs = self.phases.iter().filter(|phase| phase.kind == ActivityKind::Programs).peekable();
+        // Ends of the last program's phase so far, and of what is counted.
+        let (mut running, mut counted, mut sum) = (0, 0, 0u64);
+        for phase in &self.phases {
+            while let Some(before) = programs.next_if(|one| one.begin_ns <= phase.begin_ns) {
+                running = before.end_ns.max(running);
+            }
+            let end = match phase.kind {
+                ActivityKind::MountScan => phase.end_ns,
+                ActivityKind::Formatting if running <= phase.begin_ns => {
+                    programs.peek().map_or(phase.end_ns, |next| next.begin_ns.min(phase.end_ns))
+                }
+                _ => continue,
+            };
+            sum = sum.saturating_add(end.saturating_sub(phase.begin_ns.max(counted)));
+            counted = end.max(counted);
+        }
+        sum
+    }
 }
 
 /// A stretch of operations of one kind.

@@ -233,3 +233,36 @@ fn unknown_shapes_are_counted_and_memory_stays_bounded() {
     let sum: u64 = found.phases.iter().map(|phase| phase.counts.sum()).sum();
     assert_eq!(sum + found.not_told.sum(), 10_000);
 }
+
+#[test]
+fn scans_and_formatting_before_programs_are_setup() {
+    let of = |phases: &[(ActivityKind, u64, u64)]| {
+        let phase = |&(kind, begin_ns, end_ns): &(ActivityKind, u64, u64)| Activity {
+            kind,
+            chip: 0,
+            begin_ns,
+            end_ns,
+            counts: OpCounts::default(),
+            first_page: 0,
+            last_page: 0,
+            scan: None,
+            tasks: Vec::new(),
+        };
+        Activities { phases: phases.iter().map(phase).collect(), not_told: OpCounts::default() }.setup_ns()
+    };
+    // ubiformat, ubiattach beside its last programs, and a file system that is used.
+    let ubi = [
+        (MountScan, 37, 42),
+        (Formatting, 42, 93),
+        (Programs, 92, 171),
+        (MountScan, 93, 104),
+        (GarbageCollection, 104, 170),
+    ];
+    assert_eq!(of(&ubi), 5 + 50 + 11);
+    // JFFS2 formats in the background until it is written.
+    assert_eq!(of(&[(MountScan, 10, 20), (Formatting, 15, 60), (Programs, 30, 90)]), 20);
+    // Beside programs it may be what they need.
+    assert_eq!(of(&[(Programs, 0, 100), (Formatting, 10, 90)]), 0);
+    assert_eq!(of(&[(Programs, 0, 5), (Formatting, 10, 90)]), 80);
+    assert_eq!(of(&[]), 0);
+}

@@ -20,8 +20,9 @@ pub(super) fn float(ns: u64) -> f64 {
 }
 
 /// The place of a bio: before its request, in the scheduler, merged into a request, or in the device, where it does not wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
+    #[default]
     BeforeRequest,
     Scheduler,
     Merged,
@@ -143,8 +144,8 @@ pub(super) enum Own {
     Nothing,
     /// Requests, none of which is left at the end.
     Leaves,
-    /// Requests, one of which is left at the end: the step did not wait for it. The time in which
-    /// the device served it is part of the step.
+    /// Requests, one of which is left at the end, in a device that serves several at once: the step did not wait for it. The
+    /// time in which the device served it is part of the step.
     Stays,
 }
 
@@ -202,6 +203,8 @@ pub(super) struct OneDevice {
     /// Requests in the device, counted once for each of their originators.
     parts: u64,
     active: u32,
+    /// Most requests in the device at once.
+    most_active: u32,
     each: f64,
     /// Time with any request in the device, nanoseconds.
     busy: u64,
@@ -401,6 +404,7 @@ impl OneDevice {
 
     fn set_active(&mut self, active: u32) {
         self.active = active;
+        self.most_active = self.most_active.max(active);
         self.each = if active > 0 { 1.0 / f64::from(active) } else { 0.0 };
     }
 
@@ -495,6 +499,11 @@ impl OneDevice {
     /// By row: time that the idle device waited for it while bios of `row` waited in this place.
     pub fn kept_idle_for(&self, row: usize, place: Place) -> Vec<f64> {
         (0..self.served.len()).map(|of| self.kept_idle.get(&(of, row, place)).copied().unwrap_or(0.0)).collect()
+    }
+
+    /// Whether it has served several requests at once.
+    pub fn is_parallel(&self) -> bool {
+        self.most_active > 1
     }
 
     pub fn is_in_device(&self, owner: usize) -> bool {

@@ -228,7 +228,7 @@ struct Load {
 }
 
 /// A bio, or a part of one that was split.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Wait {
     known: bool,
     /// Its wait is shown; else it only counts for the own work.
@@ -257,29 +257,6 @@ struct Wait {
     /// No other's request was in the device when its last part came; below: the number of others' requests so far.
     alone: bool,
     others: u64,
-}
-
-impl Wait {
-    const NONE: Wait = Wait {
-        known: false,
-        in_range: false,
-        device: 0,
-        place: Place::BeforeRequest,
-        owner: 0,
-        request: None,
-        root: 0,
-        waiting: 0,
-        since: 0,
-        busy: 0,
-        given: 0.0,
-        behind: 0.0,
-        had: 0,
-        beside: 0,
-        steps: [0.0; 5],
-        split: false,
-        alone: false,
-        others: 0,
-    };
 }
 
 /// Steps of split bios: as many as [`Part`] by [`Own`].
@@ -331,7 +308,7 @@ impl Interference {
     fn put(&mut self, at: u32, wait: Wait) {
         let slot = at as usize;
         if self.waits.len() <= slot {
-            self.waits.resize(slot + 1, Wait::NONE);
+            self.waits.resize(slot + 1, Wait::default());
         }
         self.waits[slot] = wait;
     }
@@ -655,7 +632,7 @@ impl Watch for Interference {
 
     fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
         if bio.owner >= MAX_OWNERS {
-            self.put(at, Wait::NONE);
+            self.put(at, Wait::default());
             self.not_measured += 1;
             return;
         }
@@ -665,7 +642,8 @@ impl Watch for Interference {
         let owner = one.owner(bio.owner, task);
         one.moves(owner, Place::InDevice, Place::BeforeRequest, in_range);
         let (busy, given) = (one.busy(), one.owners[owner].given(one.virtual_ns()));
-        let begun = Wait { known: true, in_range, device, owner: owner as u32, root: at, waiting: 1, ..Wait::NONE };
+        let begun =
+            Wait { known: true, in_range, device, owner: owner as u32, root: at, waiting: 1, ..Wait::default() };
         self.put(at, Wait { since: now, busy, given, ..begun });
     }
 
@@ -784,7 +762,7 @@ fn waited(
         return;
     };
     let (class, waited) = match own >= 0.5 {
-        true if one.is_in_device(bio.owner as usize) => (Own::Stays, lasted_ns),
+        true if one.is_parallel() && one.is_in_device(bio.owner as usize) => (Own::Stays, lasted_ns),
         true => (Own::Leaves, waited),
         false => (Own::Nothing, waited),
     };

@@ -1,26 +1,14 @@
 use super::super::matching::Matching;
 use super::*;
+use crate::testing::{block, steps, steps_from};
 use BlockAction::*;
-use flashscope_trace::{BlockDetail, Device, RequestFlags, TaskId};
+use flashscope_trace::{Device, Event, EventKind, TaskId};
 
-fn run(steps: &[(u64, BlockAction, u32, u64)]) -> InterferenceFound {
+fn run(events: &[Event]) -> InterferenceFound {
     let mut matching = Matching::new(Interference::new());
-    let splits = |owner: u32| steps.iter().any(|&(_, action, of, _)| action == Split && of == owner);
-    for &(time, action, owner, sector) in steps {
-        // Bios have eight sectors. Those of an owner whose bios are split have parts of four.
-        let is_part = splits(owner) && action != Queue;
-        let detail = if action == Split { BlockDetail::Split { sector: sector + 4 } } else { BlockDetail::None };
-        let block = BlockEvent {
-            action,
-            device: Device::new(8, 0),
-            flags: RequestFlags::WRITE,
-            sector,
-            bytes: if is_part { 2048 } else { 4096 },
-            error: 0,
-            cgroup: 0,
-            detail,
-        };
-        matching.block(&block, (owner, TaskId(owner)), time, || owner);
+    for event in events {
+        let EventKind::Block(block) = &event.kind else { panic!("{event:?}") };
+        matching.block(block, (event.tid.0, event.tid), event.time.0, || event.tid.0);
     }
     let (interference, devices, ..) = matching.finish();
     interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
@@ -29,17 +17,8 @@ fn run(steps: &[(u64, BlockAction, u32, u64)]) -> InterferenceFound {
 /// One request at a time, 100 each; whoever comes second waits for the rest of the first and for the hand-over.
 #[test]
 fn a_wait_belongs_to_whom_the_device_serves() {
-    let found = run(&[
-        (0, Queue, 1, 0),
-        (2, GetRq, 1, 0),
-        (3, Issue, 1, 0),
-        (10, Queue, 2, 64),
-        (103, Complete, 1, 0),
-        // The request is free; the waiter runs ten later.
-        (113, GetRq, 2, 64),
-        (114, Issue, 2, 64),
-        (214, Complete, 2, 64),
-    ]);
+    // The request is free at 103; the waiter runs ten later.
+    let found = run(&steps("W 0+8 t1: Q0 G2 D3 C103; W 64+8 t2: Q10 G113 D114 C214"));
     let [pair] = found.pairs.as_slice() else { panic!("{:?}", found.pairs) };
     assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Request));
     // From 10 to 103 the device served task 1; of the ten until the request was got, two are what it takes anyway.
@@ -60,17 +39,13 @@ fn a_wait_belongs_to_whom_the_device_serves() {
 #[test]
 fn an_idle_device_that_is_kept_for_another_is_a_wait_behind_it() {
     const MS: u64 = 1_000_000;
-    let mut steps = Vec::new();
-    for round in 0..7u64 {
-        let (at, sector) = (round * MS, round * 1000);
-        steps.extend([(at, Queue, 2, sector), (at + 2, GetRq, 2, sector), (at + 4, Insert, 2, sector)]);
-        steps.extend([(at + 7, Issue, 2, sector), (at + 107, Complete, 2, sector)]);
-    }
-    let (at, sector) = (100 * MS, 500_000);
-    steps.extend([(at, Queue, 1, 90_000), (at + 2, GetRq, 1, 90_000), (at + 4, Insert, 1, 90_000)]);
-    steps.extend([(at + 7, Issue, 1, 90_000), (at + 107, Complete, 1, 90_000)]);
-    steps.extend([(at + 200, Queue, 2, sector), (at + 202, GetRq, 2, sector), (at + 204, Insert, 2, sector)]);
-    steps.extend([(at + 207 + 8 * MS, Issue, 2, sector), (at + 307 + 8 * MS, Complete, 2, sector)]);
+    let mut steps: Vec<Event> = (0..7)
+        .flat_map(|round| steps_from(round * MS, &format!("W {}+8 t2: Q0 G2 I4 D7 C107", round * 1000)))
+        .collect();
+    steps.extend(steps_from(
+        100 * MS,
+        "W 90000+8 t1: Q0 G2 I4 D7 C107; W 500000+8 t2: Q200 G202 I204 D8000207 C8000307",
+    ));
     let found = run(&steps);
     let [pair] = found.pairs.as_slice() else { panic!("{:?}", found.pairs) };
     assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Scheduler));
@@ -78,7 +53,7 @@ fn an_idle_device_that_is_kept_for_another_is_a_wait_behind_it() {
     let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
     assert_eq!((reader.mean_behind_ns, &reader.mean_alone_ns), (MS, &Evidence::Known(107)));
     // After its own request the same wait is its own.
-    steps.retain(|(_, _, owner, _)| *owner == 2);
+    steps.retain(|event| event.tid == TaskId(2));
     assert_eq!(run(&steps).owners[0].mean_behind_ns, 0);
 }
 
@@ -90,9 +65,7 @@ fn an_idle_device_while_another_has_the_processor_is_a_wait_behind_it() {
     let found = |issued_on: u16, computing: TaskId| {
         let mut matching = Matching::new(Interference::new());
         let mut step = |time: u64, action, owner: u32, sector| {
-            let (flags, detail) = (RequestFlags::WRITE, BlockDetail::None);
-            let (device, bytes, error, cgroup) = (Device::new(8, 0), 4096, 0, 0);
-            let block = BlockEvent { action, device, flags, sector, bytes, error, cgroup, detail };
+            let block = block(action, Device::new(8, 0), "W", sector, 4096);
             matching.watch.task = TaskId(owner);
             matching.watch.processors.current = if action == Issue { issued_on } else { 0 };
             if action == Unplug {
@@ -126,31 +99,14 @@ fn an_idle_device_while_another_has_the_processor_is_a_wait_behind_it() {
 
 #[test]
 fn ones_own_queue_is_no_interference() {
-    let found = run(&[
-        (0, Queue, 1, 0),
-        (1, Issue, 1, 0),
-        (2, Queue, 1, 64),
-        (100, Complete, 1, 0),
-        (101, Issue, 1, 64),
-        (200, Complete, 1, 64),
-    ]);
+    let found = run(&steps("W 0+8: Q0 D1 C100; W 64+8: Q2 D101 C200"));
     assert_eq!(found.pairs, []);
     assert_eq!(found.owners[0].mean_behind_ns, 0);
 }
 
 #[test]
 fn a_device_with_two_requests_gives_each_half_of_its_time() {
-    let found = run(&[
-        (0, Queue, 1, 0),
-        (0, Issue, 1, 0),
-        (0, Queue, 2, 64),
-        (0, Issue, 2, 64),
-        (0, Queue, 3, 128),
-        (100, Complete, 1, 0),
-        (100, Issue, 3, 128),
-        (150, Complete, 2, 64),
-        (200, Complete, 3, 128),
-    ]);
+    let found = run(&steps("W 0+8 t1: Q0 D0 C100; W 64+8 t2: Q0 D0 C150; W 128+8 t3: Q0 D100 C200"));
     let of = |behind: &str| found.pairs.iter().filter(|p| p.behind == behind).map(|p| p.served_ns).sum::<u64>();
     assert_eq!((of("task 1"), of("task 2")), (50, 50));
     // None was ever alone in the device, so nothing says how long they take alone.
@@ -163,19 +119,13 @@ fn a_device_with_two_requests_gives_each_half_of_its_time() {
 #[test]
 fn parts_of_a_bio_that_wait_for_each_other_are_no_own_work() {
     let mut steps = Vec::new();
-    for round in 0..20u64 {
-        let (at, sector) = (round * 10_000, round * 1000);
-        steps.extend([(at, Queue, 1, sector), (at + 2, GetRq, 1, sector), (at + 3, Issue, 1, sector)]);
-        steps.extend([
-            (at + 3, Queue, 1, sector + 8),
-            (at + 4, Queue, 1, sector + 16),
-            (at + 5, Queue, 2, sector + 64),
-        ]);
-        steps.extend([(at + 1003, Complete, 1, sector), (at + 1005, GetRq, 1, sector + 8)]);
-        steps.extend([(at + 1006, Issue, 1, sector + 8), (at + 2006, Complete, 1, sector + 8)]);
-        steps.extend([(at + 2008, GetRq, 1, sector + 16), (at + 2009, Issue, 1, sector + 16)]);
-        steps.extend([(at + 3009, Complete, 1, sector + 16), (at + 3011, GetRq, 2, sector + 64)]);
-        steps.extend([(at + 3012, Issue, 2, sector + 64), (at + 4012, Complete, 2, sector + 64)]);
+    for round in 0..20 {
+        let [first, second, third, reader] = [0, 8, 16, 64].map(|after| round * 1000 + after);
+        let ios = format!(
+            "W {first}+8 t1: Q0 G2 D3 C1003; W {second}+8 t1: Q3 G1005 D1006 C2006; \
+             W {third}+8 t1: Q4 G2008 D2009 C3009; W {reader}+8 t2: Q5 G3011 D3012 C4012"
+        );
+        steps.extend(steps_from(round * 10_000, &ios));
     }
     let found = run(&steps);
     let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
@@ -186,7 +136,7 @@ fn parts_of_a_bio_that_wait_for_each_other_are_no_own_work() {
 
 #[test]
 fn nobody_to_compare_with_is_said() {
-    let found = run(&[(0, Queue, 1, 0), (1, Issue, 1, 0), (100, Complete, 1, 0)]);
+    let found = run(&steps("W 0+8: Q0 D1 C100"));
     let one = &found.owners[0];
     assert_eq!(one.mean_behind_ns, 0);
     assert!(one.mean_alone_ns.why().is_some() && one.mean_device_excess_ns.why().is_some(), "{one:?}");
@@ -195,13 +145,8 @@ fn nobody_to_compare_with_is_said() {
 /// Each of 200 waits for the 199 before it: all are measured, and those that share a row are counted.
 #[test]
 fn no_owner_is_too_many() {
-    let at = |i: u32| u64::from(i);
-    let mut steps: Vec<_> = (0..200).map(|i| (at(i), Queue, i, at(i) * 8)).collect();
-    for i in 0..200 {
-        steps.push((1000 + at(i) * 100, Issue, i, at(i) * 8));
-        steps.push((1100 + at(i) * 100, Complete, i, at(i) * 8));
-    }
-    let found = run(&steps);
+    let io = |i: u32| format!("W {}+8 t{i}: Q{i} D{} C{};", i * 8, 1000 + i * 100, 1100 + i * 100);
+    let found = run(&steps(&(0..200).map(io).collect::<String>()));
     assert_eq!((found.owners.len(), found.not_measured, found.further_owners), (200, 0, 137));
     let of = |i: u32| found.owners.iter().find(|o| o.owner == format!("task {i}")).expect("an owner");
     // The first one waited idle only.
@@ -216,17 +161,14 @@ fn no_owner_is_too_many() {
 #[test]
 fn who_waits_most_has_a_row_however_late_it_comes() {
     let mut steps = Vec::new();
-    for i in 0..200u32 {
-        let (at, sector, other) = (u64::from(i) * 1000, u64::from(i) * 1000, i + 300);
-        steps.extend([(at, Queue, i, sector), (at, Queue, other, sector + 8), (at + 1, Issue, i, sector)]);
-        steps.extend([(at + 11, Complete, i, sector), (at + 12, Issue, other, sector + 8)]);
-        steps.push((at + 22, Complete, other, sector + 8));
+    for i in 0..200 {
+        let (at, other) = (i * 1000, i + 300);
+        steps.extend(steps_from(at, &format!("W {at}+8 t{i}: Q0 D1 C11; W {}+8 t{other}: Q0 D12 C22", at + 8)));
     }
     for round in 0..10 {
         let (at, sector) = (1_000_000 + round * 10_000, 500_000 + round * 100);
-        steps.extend([(at, Queue, 1000, sector), (at, Queue, 1001, sector + 8), (at + 1, Issue, 1000, sector)]);
-        steps.extend([(at + 5001, Complete, 1000, sector), (at + 5002, Issue, 1001, sector + 8)]);
-        steps.push((at + 6002, Complete, 1001, sector + 8));
+        let ios = format!("W {sector}+8 t1000: Q0 D1 C5001; W {}+8 t1001: Q0 D5002 C6002", sector + 8);
+        steps.extend(steps_from(at, &ios));
     }
     let found = run(&steps);
     let longest = &found.pairs[0];
@@ -243,19 +185,17 @@ fn who_waits_most_has_a_row_however_late_it_comes() {
 #[test]
 fn a_split_bio_beside_others_waits_for_the_throttled_device_too() {
     let mut steps = Vec::new();
-    for round in 0..5u64 {
-        let (at, sector) = (round * 10_000, round * 1000);
-        steps.extend([(at, Queue, 2, sector), (at + 1, Split, 2, sector), (at + 5, GetRq, 2, sector)]);
-        steps.extend([(at + 8, Issue, 2, sector), (at + 1008, Complete, 2, sector), (at + 1018, GetRq, 2, sector + 4)]);
-        steps.extend([(at + 1021, Issue, 2, sector + 4), (at + 2021, Complete, 2, sector + 4)]);
+    for round in 0..5 {
+        let (first, second) = (round * 1000, round * 1000 + 4);
+        let ios =
+            format!("W {first}+8 t2: Q0; W {first}+4 t2: X1>{second} G5 D8 C1008; W {second}+4 t2: G1018 D1021 C2021");
+        steps.extend(steps_from(round * 10_000, &ios));
     }
-    let (at, sector) = (100_000, 10_000);
-    steps.extend([(at, Queue, 1, 90_000), (at + 1, GetRq, 1, 90_000), (at + 2, Issue, 1, 90_000)]);
-    steps.extend([(at + 10, Queue, 2, sector), (at + 11, Split, 2, sector), (at + 1002, Complete, 1, 90_000)]);
-    steps.extend([(at + 1015, GetRq, 2, sector), (at + 1018, Issue, 2, sector), (at + 1021, Requeue, 2, sector)]);
-    steps.extend([(at + 1521, Issue, 2, sector), (at + 2521, Complete, 2, sector)]);
-    steps.extend([(at + 2531, GetRq, 2, sector + 4), (at + 2534, Issue, 2, sector + 4)]);
-    steps.push((at + 3534, Complete, 2, sector + 4));
+    steps.extend(steps_from(
+        100_000,
+        "W 90000+8 t1: Q0 G1 D2 C1002; W 10000+8 t2: Q10; W 10000+4 t2: X11>10004 G1015 D1018 R1021 D1521 C2521; \
+         W 10004+4 t2: G2531 D2534 C3534",
+    ));
     let found = run(&steps);
     let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
     // Alone 2021, of which the steps take 5, 3, 10 and 3. Beside the other 3524: its steps take 1005, 3, 3, 500, 10 and 3, and to
@@ -263,6 +203,31 @@ fn a_split_bio_beside_others_waits_for_the_throttled_device_too() {
     assert_eq!((reader.bios, reader.mean_q2c_ns), (6, (2021 * 5 + 3524) / 6));
     let behind: u64 = 1524 - 5 - 10 - 4 * 3;
     assert_eq!((reader.mean_behind_ns, &reader.mean_alone_ns), (behind.div_ceil(6), &Evidence::Known(2022)));
+}
+
+/// A device that serves one request at a time, with a bio of two parts, each 1000 in the device. Beside another's request the second
+/// part gets its own 245 after the first was issued: it would have waited for the first in any case.
+#[test]
+fn a_wait_beside_its_own_request_costs_nothing_in_a_device_that_serves_one() {
+    let mut steps = Vec::new();
+    for round in 0..5 {
+        let (first, second) = (round * 1000, round * 1000 + 4);
+        let ios =
+            format!("W {first}+8 t2: Q0; W {first}+4 t2: X1>{second} G5 D8 C1008; W {second}+4 t2: G10 D1011 C2011");
+        steps.extend(steps_from(round * 10_000, &ios));
+    }
+    steps.extend(steps_from(
+        100_000,
+        "W 90000+8 t1: Q0 G1 D2 C1002; W 10000+8 t2: Q10; W 10000+4 t2: X11>10004 G15 D1005 C2005; \
+         W 10004+4 t2: G1250 D2008 C3008",
+    ));
+    let found = run(&steps);
+    let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
+    assert_eq!((reader.bios, reader.mean_q2c_ns), (6, (2011 * 5 + 2998) / 6));
+    // 987 more than alone, over six bios.
+    assert!((reader.mean_behind_ns * 6).abs_diff(987) <= 30, "{reader:?}");
+    let alone = *reader.mean_alone_ns.known().expect("a time alone");
+    assert!(alone.abs_diff(2011) <= 5, "{reader:?}");
 }
 
 /// Steps beside others that take less than usual make up for those that take more: the sum is what counts.

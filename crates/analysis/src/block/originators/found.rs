@@ -1,5 +1,6 @@
 //! The results about originators.
 
+use super::{DirectUse, FormerName};
 use crate::{Evidence, Unknown};
 use flashscope_trace::{RequestKind, TaskId};
 use schemars::JsonSchema;
@@ -38,6 +39,9 @@ pub struct Originator {
     /// Its names before this one, for example before an `exec`: it is one task, and its I/O is counted together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_names: Vec<String>,
+    /// How much of its I/O it did under such names, most first; those without I/O are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub under_former_names: Vec<FormerName>,
     pub read_bytes: u64,
     pub written_bytes: u64,
     /// Bytes covered by discards, secure erases and writes of zeroes, which move no data.
@@ -85,6 +89,9 @@ pub struct OriginatorsFound {
     pub mixed_bios: Evidence<u64>,
     /// Files written back from the page cache, most bytes first; at most 256.
     pub files: Vec<FileBytes>,
+    /// Files read and written past it.
+    #[serde(skip)]
+    pub direct: Vec<DirectUse>,
     /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write; below: extents that were
     /// forgotten. There were too many.
     pub pages_given_up: u64,

@@ -10,9 +10,15 @@
 //!
 //! The unit is the page. A bio of several originators counts for each by its bytes.
 
+mod direct;
+mod former;
 mod found;
 mod owner_cache;
 
+use direct::{Direct, Way};
+pub use direct::{DirectBytes, DirectUse};
+pub use former::FormerName;
+use former::FormerNames;
 use found::Moved;
 pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind, WrittenSums};
 
@@ -51,13 +57,27 @@ pub const IN_PIECES: &str = "(in too many pieces)";
 /// Stands for the carriers beyond [`MAX_PAIRS`].
 const OTHER_CARRIERS: u32 = u32::MAX;
 
+/// The owner that a thread counts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Who {
+    owner: u32,
+    /// It carries I/O of others.
+    carries: bool,
+    /// Its name at that time, where it had another one later: a number of [`FormerNames`], or 0.
+    former: u32,
+}
+
 #[derive(Clone, Copy, PartialEq)]
 struct Dirty {
     /// 0 where it is shared.
     owner: u32,
+    /// The name of the owner then, as in [`Who`].
+    former: u32,
     shared: bool,
     /// At least a part of it is being written: the next task that dirties it becomes its only owner.
     written: bool,
+    /// All of it was written since, so it is clean.
+    clean: bool,
     /// A loop device's worker wrote the bytes, for a bio of that device.
     by_loop: bool,
 }
@@ -71,14 +91,15 @@ pub(super) struct Extent {
 }
 
 impl Dirty {
-    fn by(owner: u32) -> Dirty {
-        Dirty { owner, shared: false, written: false, by_loop: false }
+    fn by(owner: u32, former: u32) -> Dirty {
+        Dirty { owner, former, shared: false, written: false, clean: false, by_loop: false }
     }
 
     /// Adds another write. At its end a write makes its page dirty, which counts as no second task.
     fn again(self, by: Dirty) -> Dirty {
         let shared = self.shared || by.shared || self.owner != by.owner;
-        Dirty { owner: if shared { 0 } else { self.owner }, shared, by_loop: self.by_loop && by.by_loop, ..self }
+        let (owner, former) = if shared { (0, 0) } else { (self.owner, by.former) };
+        Dirty { owner, former, shared, by_loop: self.by_loop && by.by_loop, ..self }
     }
 }
 
@@ -107,9 +128,11 @@ struct Owner {
 #[derive(Default)]
 struct BytesByOwner {
     bytes: BTreeMap<u32, u64>,
+    /// Of these, by owner and former name.
+    former: BTreeMap<(u32, u32), u64>,
     pieces: usize,
-    /// Of these, bytes that a loop device's worker wrote into the page cache.
-    by_loop: u64,
+    /// Of these, bytes that a loop device's worker wrote into the page cache, by owner.
+    by_loop: BTreeMap<u32, u64>,
 }
 
 impl BytesByOwner {
@@ -117,6 +140,15 @@ impl BytesByOwner {
         self.pieces += 1;
         let sum = self.bytes.entry(owner).or_default();
         *sum = sum.saturating_add(bytes);
+    }
+
+    /// The same of an owner that had another name then, unless `former` is 0.
+    fn add_of(&mut self, owner: u32, former: u32, bytes: u64) {
+        self.add(owner, bytes);
+        if former > 0 {
+            let sum = self.former.entry((owner, former)).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
     }
 }
 
@@ -140,12 +172,16 @@ pub(super) struct Originators<L> {
     writing: BoundedMap<TaskId, FileId>,
     /// The file that a thread reads; empty where the trace has no files.
     reading: BoundedMap<TaskId, FileId>,
+    direct: Direct,
+    /// Whether the trace has pages that become dirty.
+    shows_dirtied: bool,
     /// First sectors of partitions; below: partitions by whole device and first sector.
     partitions: BoundedMap<Device, (Device, u64)>,
     by_sector: BTreeSet<(Device, u64, Device)>,
     sizes: Sizes,
     /// Bytes read, written and covered, by owner and carrier.
     bytes: HashMap<(u32, u32), [u64; 3]>,
+    former: FormerNames,
     file_bytes: BoundedMap<FileId, u64>,
     /// Whether bytes that are queued now are counted.
     pub counts: bool,
@@ -170,10 +206,13 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             files: BoundedMap::new(MAX_FILES, Full::Refuse),
             writing: BoundedMap::new(MAX_CARRIERS, Full::Refuse),
             reading: BoundedMap::new(MAX_RECENT, Full::ForgetOldest),
+            direct: Direct::default(),
+            shows_dirtied: false,
             partitions: BoundedMap::new(MAX_PARTITIONS, Full::Refuse),
             by_sector: BTreeSet::new(),
             sizes,
             bytes: HashMap::new(),
+            former: FormerNames::default(),
             file_bytes: BoundedMap::new(MAX_FILES, Full::Refuse),
             counts: true,
             by_loop: None,
@@ -224,14 +263,32 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         }
     }
 
+    /// A system call begins or ends.
+    pub fn call(&mut self, event: &str, tid: TaskId) {
+        if event.starts_with("sys_") {
+            if event.starts_with("sys_enter") {
+                self.is_user(tid);
+            }
+            self.direct.call(event, tid);
+        }
+    }
+
     /// The owner that a thread counts for, and whether it carries others' I/O.
     #[inline]
     pub(super) fn task(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
+        let who = self.who(tid, time);
+        (who.owner, who.carries)
+    }
+
+    #[inline]
+    fn who(&mut self, tid: TaskId, time: TimeNs) -> Who {
         self.owner_cache.get(tid, time.0).unwrap_or_else(|| self.ask(tid, time))
     }
 
-    fn ask(&mut self, tid: TaskId, time: TimeNs) -> (u32, bool) {
+    fn ask(&mut self, tid: TaskId, time: TimeNs) -> Who {
         let named = (self.lookup)(tid, time);
+        let former =
+            named.as_ref().and_then(Named::former_name).map_or(0, |name| self.former.number(super::clip(name)));
         let is_wanted = named.as_ref().is_some_and(Named::is_wanted);
         let key = named.as_ref().and_then(Named::key).unwrap_or(tid);
         let ordinal = named.as_ref().map_or(1, Named::ordinal);
@@ -252,7 +309,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             && (owner.kind != OwnerKind::Unknown || !name.starts_with("iou-"))
             && owner.name == super::clip(name)
         {
-            let who = (id, owner.is_carrier);
+            let who = Who { owner: id, carries: owner.is_carrier, former };
             if key == tid && !name.starts_with("iou-") {
                 self.owner_cache.put(tid, named.as_ref().map_or(0..0, Named::holds), who);
             }
@@ -264,9 +321,9 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let submitter = of.and_then(|of| of.parse().ok()).map(TaskId);
         if let Some(submitter) = submitter.filter(|&of| of != tid && of != TaskId(0)) {
             if (self.lookup)(submitter, time).is_some_and(|named| !named.name().starts_with("iou-")) {
-                return self.task(submitter, time);
+                return self.who(submitter, time);
             }
-            return (self.id(tid, &name, OwnerKind::Unknown), true);
+            return Who { owner: self.id(tid, &name, OwnerKind::Unknown), carries: true, former };
         }
         let carrier = !is_user && is_carrier(&name);
         let kind = match role(&name).filter(|_| !is_user) {
@@ -280,7 +337,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         if let Some(owner) = self.owners.get_mut(id as usize) {
             (owner.is_user, owner.is_carrier, owner.is_wanted) = (is_user, carrier, is_wanted);
         }
-        (id, carrier)
+        Who { owner: id, carries: carrier, former }
     }
 
     /// The thread that issues a request whose queueing is not in this trace.
@@ -344,13 +401,15 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let Some(device) = event.device else { return };
         match event.step {
             FileStep::Write | FileStep::WriteBegin | FileStep::Dirtied => {
-                let (owner, carrier) = self.task(tid, time);
+                let Who { owner, carries: carrier, former } = self.who(tid, time);
                 let mmap = event.step == FileStep::Dirtied;
+                self.shows_dirtied |= mmap;
+                self.direct.step(event.file(), tid);
                 // A kernel thread dirties pages only of its own metadata.
                 if carrier && mmap {
                     return;
                 }
-                self.dirtied(event, Dirty::by(owner));
+                self.dirtied(event, Dirty::by(owner, former));
             }
             FileStep::WritebackBegin => {
                 self.writing.insert(tid, event.file());
@@ -361,7 +420,11 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             }
             FileStep::Extent => self.extent(device, event),
             FileStep::Read | FileStep::Fault | FileStep::Cached => {
-                self.reading.insert(tid, event.file());
+                self.direct.step(event.file(), tid);
+                if self.reading.get(&tid) != Some(&event.file()) {
+                    self.direct.uses(event.file(), tid);
+                    self.reading.insert(tid, event.file());
+                }
             }
             FileStep::Uncached | FileStep::Mapped => {}
         }
@@ -370,7 +433,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
     /// A loop device's worker dirties its backing file, for a bio of this owner.
     pub fn dirtied_for(&mut self, event: &FileEvent, owner: u32) {
         if event.device.is_some() {
-            self.dirtied(event, Dirty { by_loop: true, ..Dirty::by(owner) });
+            self.dirtied(event, Dirty { by_loop: true, ..Dirty::by(owner, 0) });
         }
     }
 
@@ -511,7 +574,8 @@ impl<L: Lookup<Name: Named>> Originators<L> {
 
     /// The owner of a bio that this thread queues. Its bytes are counted.
     pub fn queue(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) -> u32 {
-        let (carrier, is_carrier) = self.task(tid, time);
+        let who = self.who(tid, time);
+        let (carrier, is_carrier) = (who.owner, who.carries);
         let moved = Moved::of(block.flags.kind());
         let write = block.flags.kind() == RequestKind::Write;
         // The place of a zone append is known only at its completion. Without extents, a task's own write is its own.
@@ -519,7 +583,11 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             if write {
                 self.by_loop = None;
             }
+            if matches!(moved, Moved::Read | Moved::Written) && !is_carrier {
+                self.past_cache(block, tid, carrier);
+            }
             self.count(carrier, carrier, block.bytes, moved);
+            self.count_former((carrier, who.former), block.bytes, moved);
             return carrier;
         }
         let mut by_owner = BytesByOwner::default();
@@ -530,8 +598,12 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         while at < end {
             let bytes = match self.at(block.device, at) {
                 At::Unknown(bytes) => {
-                    let (owner, bytes) = (self.unmapped(block, tid, carrier, is_carrier), bytes.min(end - at));
-                    by_owner.add(owner, bytes);
+                    let ((owner, former), bytes) = (self.unmapped(block, tid, who), bytes.min(end - at));
+                    by_owner.add_of(owner, former, bytes);
+                    if !is_carrier && !block.flags.has(RequestFlags::META) && self.counts {
+                        let way = self.direct.way(None, true, tid);
+                        self.direct.count((block.device, None), owner, true, way, bytes);
+                    }
                     if is_carrier
                         && let Some(&file) = self.writing.get(&tid).filter(|file| self.files.contains_key(file))
                     {
@@ -542,7 +614,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 At::File(file, byte, left) => {
                     let bytes = left.min(end - at);
                     of = Some(file);
-                    self.written(file, byte, bytes, carrier, &mut by_owner);
+                    self.written((file, byte), bytes, (who, tid), &mut by_owner);
                     bytes
                 }
             };
@@ -554,10 +626,17 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             }
         }
         // Bytes that a loop device's bios wrote into the cache were counted there.
-        self.by_loop = of.filter(|_| by_owner.by_loop >= block.bytes);
+        let by_loop = by_owner.by_loop.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
+        self.by_loop = of.filter(|_| by_loop >= block.bytes);
         let counts = self.counts && self.by_loop.is_none();
-        for (&owner, &bytes) in by_owner.bytes.iter().filter(|_| counts) {
-            self.count(owner, carrier, bytes, moved);
+        for (owner, &bytes) in by_owner.bytes.iter().filter(|_| counts) {
+            let bytes = bytes.saturating_sub(by_owner.by_loop.get(owner).copied().unwrap_or(0));
+            if bytes > 0 {
+                self.count(*owner, carrier, bytes, moved);
+            }
+        }
+        for (&of, &bytes) in by_owner.former.iter().filter(|_| counts) {
+            self.count_former(of, bytes, moved);
         }
         if by_owner.bytes.len() > 1 {
             self.written.mixed_bios += u64::from(counts);
@@ -566,8 +645,46 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         by_owner.bytes.into_keys().next().unwrap_or(carrier)
     }
 
+    /// A task's own bio, if it goes past the page cache. It is of one file.
+    fn past_cache(&mut self, block: &BlockEvent, tid: TaskId, owner: u32) {
+        if !self.counts || block.flags.has(RequestFlags::META) || !self.direct.is_used() && self.extents.is_empty() {
+            return;
+        }
+        let write = block.flags.kind() == RequestKind::Write;
+        let file = match self.at(block.device, block.sector.saturating_mul(512)) {
+            At::File(file, ..) => Some(file),
+            At::Unknown(_) => None,
+        };
+        let way = self.direct.way(file, write, tid);
+        self.direct.count((block.device, file), owner, write, way, block.bytes);
+    }
+
+    /// I/O past the page cache, of the owners that are shown; not of kernel threads.
+    pub fn direct(&self, shown: impl Fn(u32) -> bool) -> Vec<DirectUse> {
+        let name = |owner: u32| {
+            let known = self.owners.get(owner as usize)?;
+            (known.kind == OwnerKind::Task && shown(owner)).then(|| known.name.clone())
+        };
+        let mut all = self.direct.finish(name);
+        // A disk's bios may be those of its partitions.
+        for at in 0..all.len() {
+            let of_disk = all[at].clone();
+            if of_disk.inode.is_none() {
+                let parts = self.partitions.iter().filter(|(_, (whole, _))| *whole == of_disk.device);
+                all.extend(parts.map(|(&device, _)| DirectUse { device, ..of_disk.clone() }));
+            }
+        }
+        all
+    }
+
     /// Bytes of a file are written to the device: counts them for the tasks that dirtied them.
-    fn written(&mut self, file: FileId, byte: u64, bytes: u64, carrier: u32, by_owner: &mut BytesByOwner) {
+    fn written(
+        &mut self,
+        (file, byte): (FileId, u64),
+        bytes: u64,
+        (carrier, tid): (Who, TaskId),
+        by_owner: &mut BytesByOwner,
+    ) {
         let shared = self.shared();
         let page = self.sizes.page();
         let end = byte.saturating_add(bytes);
@@ -576,18 +693,31 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         let of = |run: &Range<u64>| {
             run.end.saturating_mul(page).min(end).saturating_sub(run.start.saturating_mul(page).max(byte))
         };
-        let mut dirty_bytes = 0_u64;
+        let (mut dirty_bytes, mut clean_bytes) = (0_u64, 0_u64);
+        // A page that is clean is written only past the cache.
+        let way = if carrier.carries { Way::Cache } else { self.direct.way(Some(file), true, tid) };
+        let is_past = way == Way::Direct || way == Way::Unknown && self.shows_dirtied;
         let change = |run: Range<u64>, there: Option<Dirty>| {
-            let owner = match there {
-                Some(Dirty { shared: true, .. }) => shared,
-                Some(Dirty { owner, .. }) => owner,
-                None => carrier,
+            let is_clean = there.is_none_or(|dirty| dirty.clean);
+            clean_bytes += if is_clean { of(&run) } else { 0 };
+            if is_clean && is_past && there.is_some() {
+                by_owner.add_of(carrier.owner, carrier.former, of(&run));
+                return there;
+            }
+            let (owner, former) = match there {
+                Some(Dirty { shared: true, .. }) => (shared, 0),
+                Some(Dirty { owner, former, .. }) => (owner, former),
+                None => (carrier.owner, carrier.former),
             };
-            by_owner.add(owner, of(&run));
+            by_owner.add_of(owner, former, of(&run));
             there.map(|dirty| {
                 let bytes = of(&run);
-                *if dirty.by_loop { &mut by_owner.by_loop } else { &mut dirty_bytes } += bytes;
-                Dirty { written: true, ..dirty }
+                *if dirty.by_loop { by_owner.by_loop.entry(owner).or_default() } else { &mut dirty_bytes } += bytes;
+                Dirty {
+                    written: true,
+                    clean: dirty.clean || bytes == (run.end - run.start).saturating_mul(page),
+                    ..dirty
+                }
             })
         };
         let mut forgotten = 0_u64;
@@ -603,22 +733,26 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         if dirty_bytes > 0 {
             self.count_file(file, dirty_bytes);
         }
+        if clean_bytes > 0 && self.counts {
+            let device = file.device.unwrap_or_default();
+            self.direct.count((device, Some(file)), carrier.owner, true, way, clean_bytes);
+        }
     }
 
-    /// The owner of a part of a write without an extent.
-    fn unmapped(&mut self, block: &BlockEvent, tid: TaskId, carrier: u32, is_carrier: bool) -> u32 {
-        if !is_carrier {
-            return carrier;
+    /// The owner of a part of a write without an extent, and its former name.
+    fn unmapped(&mut self, block: &BlockEvent, tid: TaskId, carrier: Who) -> (u32, u32) {
+        if !carrier.carries {
+            return (carrier.owner, carrier.former);
         }
         match self.writing.get(&tid) {
             Some(file) => match self.files.get(file).copied() {
-                Some(Dirty { shared: true, .. }) => self.shared(),
-                Some(Dirty { owner, .. }) => owner,
+                Some(Dirty { shared: true, .. }) => (self.shared(), 0),
+                Some(Dirty { owner, former, .. }) => (owner, former),
                 // No task wrote to the file: it is the file system's own, such as the device's (metadata).
-                None => self.id(NOBODY, "(metadata)", OwnerKind::Kernel),
+                None => (self.id(NOBODY, "(metadata)", OwnerKind::Kernel), 0),
             },
-            None if block.flags.has(RequestFlags::META) => self.id(NOBODY, "(metadata)", OwnerKind::Kernel),
-            None => carrier,
+            None if block.flags.has(RequestFlags::META) => (self.id(NOBODY, "(metadata)", OwnerKind::Kernel), 0),
+            None => (carrier.owner, carrier.former),
         }
     }
 
@@ -627,6 +761,12 @@ impl<L: Lookup<Name: Named>> Originators<L> {
             && let Some(known) = self.file_bytes.entry(file, || 0)
         {
             *known = known.saturating_add(bytes);
+        }
+    }
+
+    fn count_former(&mut self, of: (u32, u32), bytes: u64, moved: Moved) {
+        if self.counts {
+            self.former.count(of, bytes, moved);
         }
     }
 
@@ -661,8 +801,10 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         found.files_given_up = self.files.lost()
             + self.writing.lost()
             + self.reading.lost()
+            + self.direct.lost()
             + self.partitions.lost()
             + self.file_bytes.lost();
+        let mut former = self.former.by_owner();
         let mut by_owner: BTreeMap<u32, Originator> = BTreeMap::new();
         let mut pairs: Vec<_> = self.bytes.iter().collect();
         pairs.sort_unstable();
@@ -676,6 +818,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                 tid,
                 ordinal: self.ordinal(owner),
                 former_names: Vec::new(),
+                under_former_names: former.remove(&owner).unwrap_or_default(),
                 read_bytes: 0,
                 written_bytes: 0,
                 covered_bytes: 0,

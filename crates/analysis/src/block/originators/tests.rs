@@ -1,5 +1,6 @@
 use super::*;
-use flashscope_trace::{BlockAction, BlockDetail};
+use crate::testing;
+use flashscope_trace::BlockAction;
 
 const DISK: Device = Device(0xfe0_0000);
 
@@ -20,20 +21,11 @@ fn fold() -> Originators<Lookup> {
 }
 
 fn file(step: FileStep, offset: u64, bytes: u64, block: u64) -> FileEvent {
-    FileEvent { step, device: Some(DISK), inode: 12, offset, bytes, size: None, block, got: None }
+    FileEvent { block, ..testing::file(step, Some(DISK), 12, offset, bytes) }
 }
 
 fn bio(rwbs: &str, sector: u64, bytes: u64) -> BlockEvent {
-    BlockEvent {
-        action: BlockAction::Queue,
-        device: DISK,
-        flags: RequestFlags::from_letters(rwbs.as_bytes()),
-        sector,
-        bytes,
-        error: 0,
-        cgroup: 0,
-        detail: BlockDetail::None,
-    }
+    testing::block(BlockAction::Queue, DISK, rwbs, sector, bytes)
 }
 
 #[test]
@@ -223,4 +215,104 @@ fn extents_of_one_block_each_are_one_where_they_continue() {
     let owner = fold.queue(&bio("W", 0, 4 * MOST_PIECES as u64 * 1024), TaskId(7), t);
     assert_eq!(fold.name(owner), "app (1)");
     assert_eq!(fold.finish().pages_given_up, 0);
+}
+
+/// `cp` writes two pages, which an `fsync` writes back; another program then writes the same pages with `O_DIRECT`.
+#[test]
+fn a_direct_write_over_clean_pages_is_its_own() {
+    let mut fold = fold();
+    let t = TimeNs(0);
+    fold.file(&file(FileStep::Dirtied, 0, 8192, 0), TaskId(1), t);
+    fold.file(&file(FileStep::Extent, 0, 8, 100), TaskId(1), t);
+    fold.call("sys_enter_fsync", TaskId(1));
+    let written_back = fold.queue(&bio("WS", 200, 8192), TaskId(1), t);
+    fold.call("sys_exit_fsync", TaskId(1));
+    fold.call("sys_enter_pwrite64", TaskId(2));
+    let direct = fold.queue(&bio("WS", 200, 8192), TaskId(2), t);
+    fold.call("sys_exit_pwrite64", TaskId(2));
+    assert_eq!([written_back, direct].map(|owner| fold.name(owner)), ["app (1)", "other (2)"]);
+    let found = fold.finish();
+    assert_eq!(found.files, [FileBytes { device: "254:0".into(), inode: 12, path: None, written_bytes: 8192 }]);
+    let bytes = DirectBytes { written: 8192, ..DirectBytes::default() };
+    assert_eq!(fold.direct(|_| true), [DirectUse { who: "other".into(), device: DISK, inode: Some(12), bytes }]);
+    assert!(fold.direct(|owner| owner != direct).is_empty(), "not shown");
+}
+
+#[test]
+fn what_goes_past_the_page_cache_is_known_by_its_call() {
+    let here = file(FileStep::Cached, 0, 4096, 0);
+    let sums = |read, written, may_read, may_write| DirectBytes { read, written, may_read, may_write };
+    // The call, a step of the file in it, the bio: in a file's extent or not.
+    for (call, step, rwbs, sector, expected) in [
+        (Some("pread64"), None, "R", 200, Some((Some(12), sums(4096, 0, false, false)))),
+        (Some("pread64"), Some(here), "R", 200, None),
+        (Some("io_submit"), None, "WS", 200, Some((Some(12), sums(0, 4096, false, false)))),
+        (Some("pwrite64"), None, "WS", 8, Some((None, sums(0, 4096, false, false)))),
+        // Metadata, and another file.
+        (
+            Some("pread64"),
+            Some(FileEvent { device: Some(Device(3)), ..here }),
+            "R",
+            200,
+            Some((Some(12), sums(4096, 0, false, false))),
+        ),
+        (
+            Some("pread64"),
+            Some(FileEvent { inode: 13, ..here }),
+            "R",
+            200,
+            Some((Some(12), sums(4096, 0, false, false))),
+        ),
+        (Some("pread64"), Some(FileEvent { inode: 13, ..here }), "R", 8, None),
+        (Some("pwrite64"), None, "R", 200, None),
+        (Some("pwrite64"), None, "RM", 8, None),
+        (Some("fsync"), None, "WS", 200, None),
+        // No call is recorded: a direct write, or pages that became dirty before the trace.
+        (None, None, "WS", 200, Some((Some(12), sums(0, 0, false, true)))),
+        (None, None, "WS", 8, None),
+        (None, None, "R", 200, Some((Some(12), sums(0, 0, true, false)))),
+        (None, Some(here), "R", 200, None),
+    ] {
+        let mut fold = fold();
+        fold.file(&file(FileStep::Extent, 0, 8, 100), TaskId(1), TimeNs(0));
+        if let Some(call) = call {
+            fold.call(&format!("sys_enter_{call}"), TaskId(1));
+        }
+        if let Some(step) = step {
+            fold.file(&step, TaskId(1), TimeNs(0));
+        }
+        fold.queue(&bio(rwbs, sector, 4096), TaskId(1), TimeNs(0));
+        let found = fold.direct(|_| true);
+        let found = found.first().map(|one| (one.inode, one.bytes));
+        assert_eq!(found, expected, "{call:?} {rwbs} {sector}");
+    }
+}
+
+/// A loop device's worker wrote one of two pages that one bio writes back: its bytes counted at the loop device.
+#[test]
+fn only_the_part_of_a_loop_device_counts_there() {
+    let mut fold = fold();
+    let t = TimeNs(0);
+    let owner = fold.task(TaskId(2), t).0;
+    fold.file(&file(FileStep::Dirtied, 0, 4096, 0), TaskId(1), t);
+    fold.dirtied_for(&file(FileStep::Dirtied, 4096, 4096, 0), owner);
+    fold.file(&file(FileStep::Extent, 0, 8, 100), TaskId(7), t);
+    fold.queue(&bio("W", 200, 8192), TaskId(7), t);
+    let all: Vec<_> = fold.finish().originators.into_iter().map(|one| (one.name, one.written_bytes)).collect();
+    assert_eq!(all, [("app (1)".to_owned(), 4096)]);
+}
+
+/// A direct write first writes back the dirty pages of its range: those bytes are of the program that wrote them.
+#[test]
+fn a_direct_write_over_dirty_pages_writes_them_back_first() {
+    let mut fold = fold();
+    let t = TimeNs(0);
+    fold.file(&file(FileStep::Dirtied, 0, 8192, 0), TaskId(1), t);
+    fold.file(&file(FileStep::Extent, 0, 8, 100), TaskId(2), t);
+    fold.call("sys_enter_pwrite64", TaskId(2));
+    let owners = [(); 2].map(|()| fold.queue(&bio("WS", 200, 8192), TaskId(2), t));
+    fold.call("sys_exit_pwrite64", TaskId(2));
+    assert_eq!(owners.map(|owner| fold.name(owner)), ["app (1)", "other (2)"]);
+    let bytes = DirectBytes { written: 8192, ..DirectBytes::default() };
+    assert_eq!(fold.direct(|_| true), [DirectUse { who: "other".into(), device: DISK, inode: Some(12), bytes }]);
 }
