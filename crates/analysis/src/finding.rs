@@ -38,6 +38,7 @@ pub enum Rule {
     LayeredDevice,
     DoubleIo,
     FlashAmplification,
+    GarbageCollection,
     MetadataDominated,
     WhereTimeGoes,
     TopIo,
@@ -132,4 +133,22 @@ pub struct Finding {
     /// Why it may be incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncertain: Option<String>,
+}
+
+impl Finding {
+    /// A cost that is not described yet.
+    pub(crate) fn of(rule: Rule) -> Finding {
+        Finding {
+            rule,
+            weight: Weight::Cost,
+            processes: Vec::new(),
+            what: String::new(),
+            cause: String::new(),
+            evidence: Vec::new(),
+            lost_ns: Evidence::Known(0),
+            lost_bytes: None,
+            advice: Vec::new(),
+            uncertain: None,
+        }
+    }
 }

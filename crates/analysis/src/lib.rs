@@ -6,6 +6,7 @@ pub mod cache;
 mod call_path;
 pub mod calls;
 mod calls_commits;
+mod calls_former;
 mod calls_refused;
 mod calls_sums;
 mod calls_unseen;

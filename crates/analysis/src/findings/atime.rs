@@ -1,19 +1,19 @@
 //! Access times that are written although programs only read.
 
-use super::{Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
+use super::{Finding, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, gain, groups, measure, percent};
 use crate::block::{BlockFound, FURTHER_FILES};
 use crate::calls::{is_read, is_write};
 use crate::units::{duration, size};
 use flashscope_trace::{Device, FileId, own_data};
 
-/// With fewer reads or bytes it is not worth a mount option, nor with fewer bytes a second, as on a machine that does nothing.
+/// Fewer reads, bytes, or bytes a second (as on an idle machine) are not worth a mount option.
 const MIN_READS: u64 = 10;
 const MIN_BYTES: u64 = 32 << 10;
 const MIN_BYTES_A_SECOND: u64 = 2048;
-/// Nor where it is less than this part of what is read there and of the recorded time, percent.
+/// Least share of the bytes read there, and of the recorded time, percent.
 const MIN_READ_PERCENT: f64 = 2.0;
 const MIN_SPAN_PERCENT: f64 = 1.0;
-/// The least that the mount option brings, percent of what is written: of more than the rest are the contents of files.
+/// Least gain of the mount option, percent of the written bytes. The rest at most may be contents of files.
 const LEAST_PERCENT: f64 = 80.0;
 /// File systems that write access times by default.
 const KINDS: [&str; 6] = ["ext2", "ext3", "ext4", "f2fs", "xfs", "btrfs"];
@@ -40,8 +40,8 @@ fn changed_elsewhere(seen: &Seen<'_>) -> bool {
     all > placed || seen.calls.total(changes).0 > 0
 }
 
-/// Bytes of files that were written there: a worker of the kernel writes them for a loop device, or for a program that changed them
-/// before the trace. The recorder writes a file of its own, and the file system its journal and other inodes of its own.
+/// Bytes of file contents written there. A kernel worker writes them for a loop device, or for a program that changed them before the
+/// trace. The recorder's file, the journal and the file system's own inodes do not count.
 fn written_of_files(found: &BlockFound, mount: &Mount) -> u64 {
     let kind = |device: Device| (device.to_string() == mount.device).then_some(mount.kind.as_str());
     let is_there = |file: &FileId| {
@@ -54,7 +54,7 @@ fn written_of_files(found: &BlockFound, mount: &Mount) -> u64 {
     of.filter_map(|file| file.written_bytes).fold(0, u64::saturating_add)
 }
 
-/// Whether something is written to a loop device whose file lies there.
+/// Whether a loop device whose file is on this device is written to.
 fn is_written_above(seen: &Seen<'_>, mount: &Mount) -> bool {
     let mut loops = seen.storage.disks.iter().filter(|disk| seen.device_group(&disk.device, "writes").is_some());
     loops.any(|disk| {
@@ -95,9 +95,6 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     let source = "block:block_bio_queue, syscalls:sys_enter_*; mount options of /proc/self/mounts";
     let now = if mount.has("relatime") { "relatime" } else { "strictatime" };
     Some(Finding {
-        rule: Rule::Atime,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "Programs only read files of {}, and {} are written to it: times of last access.",
             mount.target,
@@ -114,16 +111,14 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         advice: vec![Remedy {
             what: "Mount with noatime".to_owned(),
             steps: vec![Step::Remount { target: mount.target.clone(), options: "noatime".into(), undo: now.into() }],
-            gain: Gain {
-                of: format!("bytes written to {} ({})", mount.target, duration(ns)),
-                least_percent: LEAST_PERCENT,
-                most_percent: 100.0,
-                basis: "nothing else was written there".to_owned(),
-            }
-            .into(),
+            gain: gain(
+                format!("bytes written to {} ({})", mount.target, duration(ns)),
+                [LEAST_PERCENT, 100.0],
+                "nothing else was written there",
+            ),
             risk: "programs that compare times of access (some mail readers, tmpwatch) no longer see them".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::Atime)
     })
 }
 

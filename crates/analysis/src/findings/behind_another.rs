@@ -1,6 +1,6 @@
 //! A program that waits behind another one's I/O.
 
-use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, discard_stalls, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, discard_stalls, measure, percent};
 use crate::block::{BlockFound, OwnerKind, OwnerLoad, WaitBehind};
 use crate::calls::{is_read, is_write};
 use crate::kernel_threads::is_worker;
@@ -325,8 +325,6 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         false => format!("{} waits", load.owner),
     };
     Some(Finding {
-        rule: Rule::BehindAnother,
-        weight: Weight::Cost,
         processes: vec![load.owner.clone(), culprit.to_owned()],
         what: format!(
             "{who} {at_least}{} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
@@ -338,9 +336,9 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         cause,
         evidence,
         lost_ns: Evidence::Known(price.min(longest)),
-        lost_bytes: None,
         advice,
         uncertain: excess.why().map(|why| format!("what the device itself took longer is unknown: {}", why.missing)),
+        ..Finding::of(Rule::BehindAnother)
     })
 }
 

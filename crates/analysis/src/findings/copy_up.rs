@@ -1,6 +1,6 @@
 //! Files on overlayfs that are copied whole because a program opens them to write.
 
-use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent};
 use crate::calls::{CallGroup, FURTHER, opens};
 use crate::units::{duration, grouped, size};
 
@@ -32,8 +32,6 @@ fn of_process(seen: &Seen<'_>, overlays: &[String], group: &CallGroup) -> Findin
     let others_ns = group.ns.p50.saturating_mul(group.ns.n);
     let source = "syscalls:sys_enter_open*, sys_exit_*; events of the page cache within them";
     Finding {
-        rule: Rule::CopyUp,
-        weight: Weight::Cost,
         processes: vec![group.name.clone()],
         what: format!(
             "{} waits {} of {} in {}() on {place}: {} are copied before it can write.",
@@ -60,20 +58,18 @@ fn of_process(seen: &Seen<'_>, overlays: &[String], group: &CallGroup) -> Findin
                    overlay"
                 .to_owned(),
             steps: vec![Step::Run { command: "mount --bind /WRITABLE/DIRECTORY".to_owned(), names: vec![directory] }],
-            gain: Gain {
-                of: format!("time in {}() of {}", group.call, group.name),
-                least_percent: (100.0 - ROUGH_PERCENT - percent(others_ns, group.total_ns)).max(0.0),
-                most_percent: 100.0,
-                basis: format!(
+            gain: gain(
+                format!("time in {}() of {}", group.call, group.name),
+                [(100.0 - ROUGH_PERCENT - percent(others_ns, group.total_ns)).max(0.0), 100.0],
+                format!(
                     "nothing is copied then; {} calls at the median of {} stay",
                     grouped(group.ns.n),
                     duration(group.ns.p50)
                 ),
-            }
-            .into(),
+            ),
             risk: "files of the lower directory below it are hidden: copy them there before".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::CopyUp)
     }
 }
 

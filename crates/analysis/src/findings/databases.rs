@@ -1,28 +1,33 @@
-//! Databases that sync, known by the files that they sync: which of their own settings syncs less.
+//! Databases that sync often, recognised by the names of the files they sync. The advice is the database's own setting for fewer syncs.
 
 use super::{Gain, Remedy, Seen, Step, percent};
-use crate::calls::{CallGroup, is_sync};
+use crate::Evidence;
+use crate::calls::{CallGroup, is_sync, is_write};
 use crate::units::{duration, grouped};
 use flashscope_trace::{FileId, NAMELESS};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A rollback journal is synced once or twice a transaction, and the database once (sqlite.org/atomiccommit.html, 3.6 and 3.7).
 const MAX_JOURNAL_SYNCS: u64 = 4;
-/// What a sync of a write-ahead log costs at least, times one of the database: it overwrites blocks of one file, as that does. 0.33 was
-/// seen, on a disk that others used.
+/// Least cost of a sync of a write-ahead log, in syncs of the database: both overwrite blocks of one file. 0.33 was measured on a disk that
+/// others used.
 const CHEAP_LOG: f64 = 0.25;
-/// What a sync costs that is made once for ten, times one of now: it has more data to wait for, and a device beside others varies. 0.19
-/// was seen: msync() for each tenth page, on a disk where the calls for each page had taken 6.06 s.
+/// Cost of one sync in place of ten, in syncs of now: it waits for more data, and other users of the device change it. 0.19 was measured
+/// with msync() for each tenth page, where the calls for each page had taken 6.06 s.
 pub(super) const SYNC_COST: [f64; 2] = [0.1, 4.0];
-/// What a sync of a checkpoint costs: it has the pages of all transactions since the one before.
+/// Cost of a sync at a checkpoint: it writes the pages of all transactions since the last one.
 const CHECKPOINT_COST: [f64; 2] = [0.1, 10.0];
-/// A server of PostgreSQL that need not wait for its log has it written every 200 ms (`wal_writer_delay`, its default), and a crash
-/// loses three times as much at most (postgresql.org/docs/current/wal-async-commit.html).
+/// With asynchronous commit PostgreSQL writes its log every 200 ms (`wal_writer_delay`, the default). A crash loses at most three times
+/// as much (postgresql.org/docs/current/wal-async-commit.html).
 const POSTGRESQL_LOG_NS: u64 = 200_000_000;
-/// What a sync of that log costs, times one of now: none waits for another's, and each has the data of more transactions.
+/// Cost of a sync of that log, in syncs of now: it waits for no other sync, and writes the data of more transactions.
 const POSTGRESQL_COST: [f64; 2] = [0.1, 4.0];
 
-/// Calls that sync, and the time in them.
+const RISK_OF_LOG: &str = "all programs that use the database have to be on this machine; beside it lie two more files";
+const RISK_OF_NORMAL: &str =
+    "a power cut loses the transactions since the last checkpoint; the database stays consistent";
+
+/// Number of sync calls, and their time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Syncs {
     pub n: u64,
@@ -41,14 +46,20 @@ impl std::iter::Sum for Syncs {
     }
 }
 
-/// Databases, and what their rollback journals take.
+/// Databases, and the syncs of their rollback journals.
 struct Databases<'a> {
-    /// The one that is synced most first.
+    /// The most often synced one is first.
     paths: Vec<&'a str>,
     data: Syncs,
     journal: Syncs,
     /// The journals have the databases' names.
     is_named: bool,
+}
+
+/// Advice for SQLite with a rollback journal or a write-ahead log, or both.
+pub(super) fn of_sqlite(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> Vec<Remedy> {
+    let known = [rollback_journal(seen, all, renamed, of), write_ahead_log(seen, all, of)].concat();
+    if known.is_empty() { written_database(seen, all, of) } else { known }
 }
 
 /// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
@@ -64,8 +75,8 @@ fn of_rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> 
     let n = all.n;
     let found = databases(seen, renamed)?;
     let Databases { data, journal, .. } = found;
-    // They are most of what this process syncs: else another one's database is seen. And what is synced far more often than the
-    // database is a write-ahead log already.
+    // Only if they are most of this process's syncs; else the database may be another process's. A file that is synced far more often
+    // than the database is already a write-ahead log.
     let fits = data.n > 0
         && (data.n..=data.n.saturating_mul(MAX_JOURNAL_SYNCS)).contains(&journal.n)
         && (n..=n * 2).contains(&((journal.n + data.n) * 2));
@@ -87,7 +98,7 @@ fn of_rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> 
         what,
         steps: vec![Step::Code { line: "PRAGMA journal_mode=WAL;".to_owned() }],
         gain: gain_of_log(all, data, journal, of).into(),
-        risk: "all programs that use the database have to be on this machine; beside it lie two more files".to_owned(),
+        risk: RISK_OF_LOG.to_owned(),
     };
     let transactions = ten_changes(
         format!("Put ten changes of {path} into one transaction: it has {:.1} syncs", n as f64 / data.n as f64),
@@ -97,7 +108,7 @@ fn of_rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> 
     Some(vec![log, transactions])
 }
 
-/// Files beside which a journal is synced. Journals of several databases may have had the same number, one after another: they count once.
+/// Files whose journal is synced. An inode number that journals of several databases used in turn counts once.
 fn databases<'a>(seen: &Seen<'a>, renamed: bool) -> Option<Databases<'a>> {
     let names = &seen.storage.file_names;
     let synced = || {
@@ -111,7 +122,7 @@ fn databases<'a>(seen: &Seen<'a>, renamed: bool) -> Option<Databases<'a>> {
     let is_journal_of = |file: FileId, group: &CallGroup, (of, database): (FileId, &str)| {
         let path = format!("{database}-journal");
         let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
-        // Of those that nobody saw open, the number tells whose they may be.
+        // A journal without a recorded name is identified by its inode number.
         let is_nameless = group.path.as_deref().is_none_or(|known| known.starts_with(NAMELESS));
         (file.device, file.inode == of.inode) == (of.device, false)
             && (known || is_nameless && names.had_path(file, &path))
@@ -144,6 +155,69 @@ fn databases<'a>(seen: &Seen<'a>, renamed: bool) -> Option<Databases<'a>> {
     synced().filter_map(by_deletion).max_by_key(|found| found.data.n)
 }
 
+/// The same where the syncs show no file, as on btrfs: they write its trees alone. Then the files that are written name the database.
+fn written_database(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Remedy> {
+    let by_file = || seen.calls.by_file.iter();
+    let is_shown = by_file().any(|group| is_sync(&group.call) && group.path.is_some());
+    let (total, _) = seen.calls.total(is_sync);
+    // Another program's database is none of this one's.
+    if is_shown || all.n * 4 < total * 3 {
+        return Vec::new();
+    }
+    let path = |group: &CallGroup| group.path.clone().map(|path| path.trim_end_matches(" (deleted)").to_owned());
+    let writes = || by_file().filter(|group| is_write(&group.call));
+    let paths: BTreeSet<String> = by_file().filter_map(path).collect();
+    // The database, and how often its journal or log is written. With a log a journal is there only when it begins.
+    let with = |end: &str| {
+        let of_log = |group: &CallGroup| Some((path(group)?.strip_suffix(end)?.to_owned(), group.ns.n));
+        let mut by_database: BTreeMap<String, u64> = BTreeMap::new();
+        for (database, n) in writes().filter_map(of_log) {
+            *by_database.entry(database).or_default() += n;
+        }
+        by_database.into_iter().filter(|(database, _)| paths.contains(database)).max_by_key(|(_, n)| *n)
+    };
+    let (journal, log) = (with("-journal"), with("-wal"));
+    let often = |one: &Option<(String, u64)>| one.as_ref().map_or(0, |(_, n)| *n);
+    let [journal, log] = match often(&log) >= often(&journal) {
+        true => [None, log],
+        false => [journal, None],
+    };
+    let next = "try it, and compare the time in its syncs: flashscope diff";
+    let remedy = |what: String, line: &str, missing: &str, risk: &str| Remedy {
+        what,
+        steps: vec![Step::Code { line: line.to_owned() }],
+        gain: Evidence::unknown(missing, next),
+        risk: risk.to_owned(),
+    };
+    let first = journal.map(|(database, _)| {
+        let log = remedy(
+            format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal"),
+            "PRAGMA journal_mode=WAL;",
+            "which of these syncs are the journal's is not in the trace",
+            RISK_OF_LOG,
+        );
+        (log, format!("Put ten changes of {database} into one transaction"))
+    });
+    let found = first.or_else(|| {
+        let (database, _) = log?;
+        let normal = remedy(
+            format!(
+                "Where the last transactions may be lost: have SQLite sync {database}-wal before a checkpoint alone"
+            ),
+            "PRAGMA synchronous=NORMAL;",
+            "which of these syncs are a checkpoint's is not in the trace",
+            RISK_OF_NORMAL,
+        );
+        Some((
+            normal,
+            format!(
+                "Put ten changes of {database} into one transaction: SQLite syncs its write-ahead log once for each"
+            ),
+        ))
+    });
+    found.map_or(Vec::new(), |(first, transactions)| vec![first, ten_changes(transactions, all.n, of)])
+}
+
 /// SQLite with a write-ahead log, `DATABASE-wal`, syncs it after each transaction; with `synchronous=NORMAL` before a checkpoint alone
 /// (sqlite.org/pragma.html).
 pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Remedy> {
@@ -154,7 +228,7 @@ pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Reme
     let databases: BTreeSet<String> = synced().filter_map(log_of).collect();
     let is_database = |group: &&CallGroup| path(group).is_some_and(|path| databases.contains(&path));
     let data: Syncs = synced().filter(is_database).map(Syncs::of).sum();
-    // They are most of what this process syncs, and not another one's.
+    // Only if they are most of this process's syncs; else the database may be another process's.
     if log.n * 2 <= all.n || log.n > all.n * 2 {
         return Vec::new();
     }
@@ -193,7 +267,7 @@ pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Reme
             ),
         )
         .into(),
-        risk: "a power cut loses the transactions since the last checkpoint; the database stays consistent".to_owned(),
+        risk: RISK_OF_NORMAL.to_owned(),
     };
     match then * 2 < all.n {
         true => vec![normal, transactions],
@@ -201,7 +275,7 @@ pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Reme
     }
 }
 
-/// A tenth of the transactions, and of their syncs.
+/// A tenth of the transactions, with their syncs.
 fn ten_changes(what: String, n: u64, of: &str) -> Remedy {
     let part = |cost: f64| (100.0 * (1.0 - cost * n.div_ceil(10) as f64 / n as f64)).clamp(0.0, 100.0);
     Remedy {
@@ -221,8 +295,8 @@ fn ten_changes(what: String, n: u64, of: &str) -> Remedy {
     }
 }
 
-/// One sync of the log for each transaction. Where the log grows it does what the journal's do together: it waits for new data and for
-/// the file's new size. Where it does not, it overwrites blocks as the database's does.
+/// One sync of the log for each transaction. A log that grows waits for new data and for the file's new size, as the journal's syncs do
+/// together. Otherwise it overwrites blocks, as the database's sync does.
 fn gain_of_log(all: Syncs, data: Syncs, journal: Syncs, of: &str) -> Gain {
     let a_transaction = |ns: u64| ns / data.n.max(1);
     let costs = [(a_transaction(data.ns) as f64 * CHEAP_LOG) as u64, a_transaction(journal.ns)];
@@ -248,7 +322,7 @@ pub(super) fn commit_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Option<Remedy
     let synced = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
     let of_log = |group: &&CallGroup| group.path.as_deref().is_some_and(|path| path.contains("/pg_wal/"));
     let log: Syncs = synced.filter(of_log).map(Syncs::of).sum();
-    // Most of what these processes sync, and not another server's.
+    // Only if they are most of these processes' syncs; else the log may be another server's.
     let fits = log.n * 2 > all.n && log.n <= all.n * 2;
     let then = seen.span_ns / POSTGRESQL_LOG_NS + 1;
     if !fits || then >= all.n {
@@ -302,6 +376,38 @@ mod tests {
                 let gain = remedy.gain.known().expect("a range");
                 // 1,100 ms less 880 ms of the journal; less a quarter of the database's 220 ms.
                 assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (20.0, 95.0), "{gain:?}");
+            }
+        }
+    }
+
+    /// On btrfs each sync shows a block of its trees, inode 1.
+    #[test]
+    fn a_database_is_known_by_what_is_written_where_syncs_show_no_file() {
+        for (ends, others, told) in [
+            ("-journal (deleted)", 0, "instead of a rollback journal"),
+            ("-wal", 0, "before a checkpoint alone"),
+            ("-index", 0, "Sync once for 10 records"),
+            // Another program syncs more.
+            ("-wal", 900, "Sync once for 10 records"),
+        ] {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "python3 (7)", 320, 1_000_000_000, 0);
+            if others > 0 {
+                work.call("fsync", "other (8)", others, 10_000_000, 0);
+            }
+            work.file_call("fdatasync", "0:39 inode 1", 320, 1_000_000_000);
+            work.path_call("pwrite64", ("0:39 inode 257", "/data/db"), 160, 1_000_000);
+            work.path_call("pwrite64", ("0:39 inode 300", &format!("/data/db{ends}")), 240, 1_000_000);
+            // Its first transaction, which chooses the log, has a journal.
+            if ends == "-wal" {
+                work.path_call("pwrite64", ("0:39 inode 301", "/data/db-journal (deleted)"), 3, 1_000_000);
+            }
+            let advice = only(find(&work.seen())).advice;
+            assert!(advice[0].what.contains(told), "{advice:?}");
+            if told.contains("log") {
+                // 32 calls of 320, at 0.1 to 4 times what one takes now.
+                let gain = advice[1].gain.known().expect("a range");
+                assert_eq!((gain.least_percent, gain.most_percent), (60.0, 99.0));
             }
         }
     }

@@ -5,7 +5,7 @@
 //! the rate of the calls. Where the limit itself is small, the device need not be busy: the kernel lets the task sleep for longer.
 
 use super::{
-    DirtyLimit, Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
+    DirtyLimit, Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage,
 };
 use crate::block::{BlockFound, Originator};
 use crate::calls::{CallGroup, is_sync, is_write};
@@ -71,8 +71,6 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     let limit = "The kernel holds up a program that writes while more than vm.dirty_ratio or vm.dirty_bytes of the memory is changed and not \
                  yet written (balance_dirty_pages)";
     Some(Finding {
-        rule: Rule::DirtyLimit,
-        weight: Weight::Cost,
         processes: vec![group.name.clone()],
         what: format!(
             "{} waits {} of {} in {} calls of {}() into the page cache: {} a second, {}.",
@@ -100,9 +98,8 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
             measure("of it by other tasks", carried(written) as f64, MeasureUnit::Bytes, source),
         ],
         lost_ns: ns.min(seen.span_ns).into(),
-        lost_bytes: None,
         advice: vec![remedy(seen, group)],
-        uncertain: None,
+        ..Finding::of(Rule::DirtyLimit)
     })
 }
 
@@ -152,15 +149,12 @@ fn remedy(seen: &Seen<'_>, group: &CallGroup) -> Remedy {
             command("sysctl vm.dirty_ratio vm.dirty_bytes".to_owned()),
             command(format!("sysctl vm.dirty_bytes={}", mib << 20)),
         ],
-        gain: Gain {
-            of: format!("time in {}() of {}", group.call, group.name),
-            least_percent: LEAST_GAIN_PERCENT,
-            most_percent: 100.0,
-            basis: "all that was written here fits below the limit then, and is copied into memory, which takes half of the time or \
-                    less; with less free memory, or where the program goes on writing, it waits again"
-                .to_owned(),
-        }
-        .into(),
+        gain: gain(
+            format!("time in {}() of {}", group.call, group.name),
+            [LEAST_GAIN_PERCENT, 100.0],
+            "all that was written here fits below the limit then, and is copied into memory, which takes half of the time or \
+                    less; with less free memory, or where the program goes on writing, it waits again",
+        ),
         risk: "vm.dirty_bytes and vm.dirty_ratio replace one another: note both first, and put back the one that is not 0; a power cut loses more, a sync takes longer, and the changed pages are no room for other data"
             .to_owned(),
     }

@@ -76,7 +76,6 @@ fn put_right(seen: &Seen<'_>, first: &Failure, (at_least, below): (&str, u64)) -
     let source = "block:block_rq_complete, block_bio_complete (their error)";
     let is_known = seen.block.is_some_and(|found| found.errors.failed.known().is_some());
     Finding {
-        rule: Rule::Errors,
         weight: Weight::Fault,
         processes: first.known_owner().into_iter().collect(),
         what: format!(
@@ -96,9 +95,8 @@ fn put_right(seen: &Seen<'_>, first: &Failure, (at_least, below): (&str, u64)) -
         },
         evidence: vec![measure("failures at lower levels", below as f64, MeasureUnit::Count, source)],
         lost_ns: Evidence::unknown("the cost of the failures is not measured", ""),
-        lost_bytes: None,
         advice: vec![save_the_data()],
-        uncertain: None,
+        ..Finding::of(Rule::Errors)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bios that wait for a free request, because the device's queue was shortened.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::block::GroupBy;
 use crate::total::Total as _;
 use crate::units::{duration, grouped};
@@ -40,9 +40,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let source = "block:block_bio_queue, block_getrq, block_rq_complete; /sys/block/*/queue/nr_requests";
         let part = percent(wait, all_ns);
         all.push(Finding {
-            rule: Rule::FewRequests,
-            weight: Weight::Cost,
-            processes: Vec::new(),
             what: format!(
                 "{} bios of {device} wait {} for a free request (Q2G): {part:.0} % of what they take.",
                 grouped(bios),
@@ -59,24 +56,21 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("requests of the queue", requests as f64, MeasureUnit::Count, source),
             ],
             lost_ns: wait.into(),
-            lost_bytes: None,
             advice: vec![Remedy {
                 what: "Give the queue more requests".to_owned(),
                 steps: vec![Step::Set {
                     path: format!("/sys/block/{}/queue/nr_requests", disk.name),
                     value: ENOUGH.to_string(),
                 }],
-                gain: Gain {
-                    of: format!("time of bios of {device}"),
-                    least_percent: 0.0,
-                    most_percent: part,
-                    basis: "from none, if the device serves no more at once, to the whole wait for a request".to_owned(),
-                }
-                .into(),
+                gain: gain(
+                    format!("time of bios of {device}"),
+                    [0.0, part],
+                    "from none, if the device serves no more at once, to the whole wait for a request",
+                ),
                 risk: "without a scheduler, a driver refuses more than its device has; with more at once, each may take longer"
                     .to_owned(),
             }],
-            uncertain: None,
+            ..Finding::of(Rule::FewRequests)
         });
     }
     all

@@ -1,6 +1,6 @@
 //! Raw flash on which many more bytes are programmed than programs write.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, measure};
 use crate::calls::is_write;
 use crate::flash::{ActivityKind, TaskWear, Wear};
 use crate::total::Total as _;
@@ -38,9 +38,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         evidence.push(measure("programmed by formatting, not counted", formatted as f64, MeasureUnit::Bytes, source));
     }
     vec![Finding {
-        rule: Rule::FlashAmplification,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "{} written by programs become {} programmed on the flash: {} times as much.",
             size(written),
@@ -70,7 +67,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             .into(),
             risk: "a power cut loses the records that were gathered".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::FlashAmplification)
     }]
 }
 

@@ -1,6 +1,6 @@
 //! Flushes of a device's cache that take long.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, measure};
 use crate::calls::is_sync;
 use crate::units::{counted, duration};
 use crate::{Evidence, OWN_RECORDING, task_name};
@@ -24,9 +24,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let lost = total.min(seen.span_ns);
     let together = if total > seen.span_ns { " in all" } else { "" };
     vec![Finding {
-        rule: Rule::FlushStalls,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "The device spends {}{together} on {}: {} each, {} at most.",
             duration(total),
@@ -44,7 +41,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             measure("their time in the device", total as f64, MeasureUnit::Ns, source),
         ],
         lost_ns: lost.into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Sync less often: each sync costs a flush or two".to_owned(),
             steps: vec![Step::Code { line: "fdatasync(fd); /* once for many records */".to_owned() }],
@@ -52,7 +48,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             risk: "a power cut loses what was not synced; never turn flushes off (nobarrier) on a device with a volatile cache"
                 .to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::FlushStalls)
     }]
 }
 

@@ -3,9 +3,7 @@
 //! Reads of the file each begin where the one before ended, and bios of the reading program do not, although read-ahead would join
 //! neighbours. The program has to read mainly such files: nothing else explains the places of its bios.
 
-use super::{
-    Disk, Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
-};
+use super::{Disk, Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::block::BlockFound;
 use crate::calls::is_read;
 use crate::total::Total as _;
@@ -91,8 +89,6 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let source =
         "reads of files (flashscope:file_read, filemap:mm_filemap_get_pages); block:block_bio_queue by the same thread";
     Some(Finding {
-        rule: Rule::FragmentedFile,
-        weight: Weight::Cost,
         processes: vec![own.name.clone()],
         what: format!(
             "{} reads {name} in order, but it lies in pieces: {} bios of {} on average, most of them not behind the one before.",
@@ -114,27 +110,24 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             measure("of them where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
         ],
         lost_ns: waits.min(seen.span_ns).into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Have the file system store it in one piece, where so much room is free in one; and reserve the room before such a file \
                    is written: posix_fallocate()"
                 .to_owned(),
             steps: steps(kind, path),
-            gain: Gain {
-                of: format!("time in reads of {}", own.name),
-                least_percent: 0.0,
-                most_percent: 100.0 - percent(least_ns, waits).min(100.0),
-                basis: format!(
+            gain: gain(
+                format!("time in reads of {}", own.name),
+                [0.0, 100.0 - percent(least_ns, waits).min(100.0)],
+                format!(
                     "nothing where the device takes as long for the same bytes; at most all but {} requests of {}, each as long as the \
                      shortest one now",
                     grouped(bytes.div_ceil(window)),
                     size(window)
                 ),
-            }
-            .into(),
+            ),
             risk: "all of the file is written once more".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::FragmentedFile)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::behind_another::{less_for_worker, lower_priority};
 use super::databases::SYNC_COST;
-use super::{Gain, Remedy, Seen, Step};
+use super::{Remedy, Seen, Step, gain};
 use crate::Evidence;
 use crate::calls::CallGroup;
 use crate::kernel_threads::is_worker;
@@ -176,13 +176,11 @@ pub(super) fn less_often(call: &str, of: &str, synced: Synced, directory: impl F
     Remedy {
         what,
         steps: vec![step],
-        gain: Gain {
-            of: of.to_owned(),
-            least_percent: then(costs[1]),
-            most_percent: then(costs[0]),
-            basis: format!("a tenth of the calls, each at {} to {} times what one takes now", costs[0], costs[1]),
-        }
-        .into(),
+        gain: gain(
+            of.to_owned(),
+            [then(costs[1]), then(costs[0])],
+            format!("a tenth of the calls, each at {} to {} times what one takes now", costs[0], costs[1]),
+        ),
         risk,
     }
 }

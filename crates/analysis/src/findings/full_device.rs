@@ -91,7 +91,6 @@ fn of_refused(seen: &Seen<'_>, device: &str, its: &[&RefusedCalls]) -> Option<Fi
     let mut steps = vec![Step::Run { command: "df -i".to_owned(), names: target.iter().cloned().collect() }];
     steps.extend(target.map(|target| Step::Run { command: command.to_owned(), names: vec![target] }));
     Some(Finding {
-        rule: Rule::FullDevice,
         weight: Weight::Fault,
         processes: vec![most.name.clone()],
         what: format!(
@@ -104,14 +103,13 @@ fn of_refused(seen: &Seen<'_>, device: &str, its: &[&RefusedCalls]) -> Option<Fi
         cause: format!("{cause}{by_others}"),
         evidence,
         lost_ns: Evidence::unknown("what a refused call would have taken is not in the trace", ""),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Find what uses the space, and free some; and have the program report the error".to_owned(),
             steps,
             gain: Evidence::unknown("how many calls succeed then follows from what is freed", "record it again"),
             risk: "none to look".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::FullDevice)
     })
 }
 
@@ -129,23 +127,20 @@ fn is_written(seen: &Seen<'_>, device: &str) -> bool {
 
 fn of_mount(mount: &Mount, all: u64, free: u64, is_written: bool) -> Finding {
     Finding {
-        rule: Rule::FullDevice,
         weight: if is_written { Weight::Fault } else { Weight::Overview },
-        processes: Vec::new(),
         what: format!("{} is full: {} of {} are free.", mount.target, size(free), size(all)),
         cause:
             "Writes fail with ENOSPC, files are laid out in pieces, and flash has no spare room to collect garbage in."
                 .to_owned(),
         evidence: room(mount),
         lost_ns: Evidence::unknown("the time with enough free space is not in the trace", ""),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Find what uses the space, and free some".to_owned(),
             steps: vec![Step::Run { command: "du -xh -d 2".to_owned(), names: vec![mount.target.clone()] }],
             gain: Evidence::unknown("the time with enough free space is not in the trace", "record it again"),
             risk: "none to look".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::FullDevice)
     }
 }
 

@@ -41,6 +41,13 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
         true => without_queues(dm_name, &upper, part),
         false => look_at_the_table(dm_name),
     };
+    let means = [("mean time of one", level.mean_q2c_ns), ("of it in the device below", level.mean_below_ns)];
+    let means = means.into_iter().filter_map(|(name, ns)| Some(measure(name, ns? as f64, MeasureUnit::Ns, source)));
+    let evidence = [
+        measure("bios", level.upper_bios as f64, MeasureUnit::Count, source),
+        measure("of them alone", alone.bios as f64, MeasureUnit::Count, source),
+        measure("mean time of these", alone.mean_q2c_ns as f64, MeasureUnit::Ns, source),
+    ];
     Some(Finding {
         rule: Rule::LayeredDevice,
         weight: Weight::Cost,
@@ -56,13 +63,7 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
             grouped(alone.bios),
             seen.storage.device_name(&level.lower)
         ),
-        evidence: vec![
-            measure("bios", level.upper_bios as f64, MeasureUnit::Count, source),
-            measure("of them alone", alone.bios as f64, MeasureUnit::Count, source),
-            measure("mean time of these", alone.mean_q2c_ns as f64, MeasureUnit::Ns, source),
-            measure("mean time of one", level.mean_q2c_ns as f64, MeasureUnit::Ns, source),
-            measure("of it in the device below", level.mean_below_ns as f64, MeasureUnit::Ns, source),
-        ],
+        evidence: evidence.into_iter().chain(means).collect(),
         lost_ns: total.into(),
         lost_bytes: None,
         advice: vec![advice],
@@ -162,10 +163,10 @@ mod tests {
             upper_bytes: 4 << 20,
             lower_bios: 100,
             lower_bytes,
-            mean_down_ns: own_ns,
-            mean_up_ns: 0,
-            mean_below_ns: 1_000_000,
-            mean_q2c_ns: 1_000_000 + own_ns,
+            mean_down_ns: Some(own_ns),
+            mean_up_ns: Some(0),
+            mean_below_ns: Some(1_000_000),
+            mean_q2c_ns: Some(1_000_000 + own_ns),
             alone: Some(StackAlone { bios: 60, mean_own_ns: own_ns, mean_q2c_ns: 1_000_000 + own_ns }),
             ..StackLevel::default()
         });

@@ -3,22 +3,11 @@
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::units::grouped;
 use crate::{Evidence, LossCount};
-
-/// Counters of events without room in the buffers during the recording.
-const OF_THE_RING: [&str; 7] = [
-    "events_overwritten", "events_dropped", "commit_overruns", "events_missed_at_gaps", "gaps_of_unknown_size",
-    "events_not_drained", "records_missing",
-];
-
-/// Counters of recorded data that is not in the file, or cannot be read.
-const OF_THE_FILE: [&str; 10] = [
-    "cpu_files_missing", "data_cut", "stream_cut", "frames_missing", "frames_bad_crc", "events_not_delivered",
-    "sub_buffers_damaged", "bytes_skipped", "records_malformed", "times_impossible",
-];
+use flashscope_trace::{Loss, LostIn};
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let is_of_file = |loss: &&LossCount| OF_THE_FILE.contains(&&*loss.name);
-    let is_lost = |loss: &&LossCount| loss.count > 0 && (is_of_file(loss) || OF_THE_RING.contains(&&*loss.name));
+    let lost_in = |loss: &LossCount| Loss::from_name(&loss.name)?.of_events();
+    let is_lost = |loss: &&LossCount| loss.count > 0 && matches!(lost_in(loss), Some(LostIn::Ring | LostIn::File));
     let lost: Vec<_> = seen.losses.iter().filter(is_lost).collect();
     let Some(first) = lost.iter().max_by_key(|loss| loss.count) else { return Vec::new() };
     vec![Finding {
@@ -33,7 +22,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             .collect(),
         lost_ns: Evidence::unknown("lost events have no time", ""),
         lost_bytes: None,
-        advice: match is_of_file(first) {
+        advice: match lost_in(first) == Some(LostIn::File) {
             true => copy_again(),
             false => larger_ring(),
         },

@@ -4,12 +4,12 @@
 //! Uses of a mapping's pages leave no event. But on kernels whose `mm_filemap_map_pages` is recorded, the trace shows all mapped
 //! pages: other pages that were brought in were not used.
 
-use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Disk, Finding, MeasureUnit, Remedy, Rule, Seen, Step, gain, measure, percent};
 use crate::cache::FileBrought;
 use crate::calls::is_read;
+use crate::split_task_label;
 use crate::units::{counted, grouped, size};
 use crate::usage::FileFaults;
-use crate::{Evidence, split_task_label};
 use flashscope_cachesim::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,8 +96,6 @@ fn of_device(seen: &Seen<'_>, device: &str, sums: &Sums) -> Option<Finding> {
     let source = "filemap:mm_filemap_fault, mm_filemap_map_pages, mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
     let reader = reader(seen, device, sums.brought);
     Some(Finding {
-        rule: Rule::ReadaheadWasted,
-        weight: Weight::Cost,
         processes: reader.iter().cloned().collect(),
         what: format!(
             "Read-ahead of {kib} KiB on {} brings in {} around {} of {} mapped files, of which {} at most are used.",
@@ -119,7 +117,7 @@ fn of_device(seen: &Seen<'_>, device: &str, sums: &Sums) -> Option<Finding> {
         lost_ns: cost,
         lost_bytes: Some(sums.unused()),
         advice: vec![remedy(disk, sums)],
-        uncertain: None,
+        ..Finding::of(Rule::ReadaheadWasted)
     })
 }
 
@@ -135,13 +133,11 @@ fn remedy(disk: &Disk, sums: &Sums) -> Remedy {
     Remedy {
         what: "Tell the kernel that these mappings are used at random".to_owned(),
         steps: vec![Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() }],
-        gain: Evidence::Known(Gain {
-            of: format!("bytes that faults bring in on {}", disk.name),
-            least_percent: percent(sums.unused(), sums.brought) * LEAST,
-            most_percent: 100.0 - percent(pages.min(sums.brought), sums.brought),
-            basis: "each page that is used is read alone: at least one for each fault, and no more than were mapped"
-                .to_owned(),
-        }),
+        gain: gain(
+            format!("bytes that faults bring in on {}", disk.name),
+            [percent(sums.unused(), sums.brought) * LEAST, 100.0 - percent(pages.min(sums.brought), sums.brought)],
+            "each page that is used is read alone: at least one for each fault, and no more than were mapped",
+        ),
         risk: "parts that are used in order need more requests, which take longer".to_owned(),
     }
 }

@@ -28,9 +28,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }
     let source = "block:block_bio_queue, and the task that made the page dirty";
     vec![Finding {
-        rule: Rule::MetadataDominated,
         weight: Weight::Overview,
-        processes: Vec::new(),
         what: format!(
             "Journal and metadata are {} of the {} written ({:.0} %).",
             size(own),
@@ -51,7 +49,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         lost_ns: Evidence::unknown("an overview: the causes are separate findings", ""),
         lost_bytes: Some(own),
         advice: Vec::new(),
-        uncertain: None,
+        ..Finding::of(Rule::MetadataDominated)
     }]
 }
 
@@ -64,9 +62,6 @@ fn of_data_journal(seen: &Seen<'_>, found: &BlockFound, mount: &Mount, own: u64,
     let source = "block:block_bio_queue, and the task that made the page dirty; mount options of /proc/self/mounts";
     let written = seen.device_group(&mount.device, "writes").map_or(all, |group| group.bytes);
     Finding {
-        rule: Rule::MetadataDominated,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "{} writes data twice, first into its journal: journal and metadata are {} of the {} written ({:.0} %).",
             mount.target,
@@ -100,7 +95,7 @@ fn of_data_journal(seen: &Seen<'_>, found: &BlockFound, mount: &Mount, own: u64,
             ),
             risk: "after a power cut a file that was being overwritten may have new and old blocks".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::MetadataDominated)
     }
 }
 

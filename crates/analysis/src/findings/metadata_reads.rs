@@ -1,6 +1,6 @@
 //! A program that lists, searches or removes a tree of files: it reads directories, inodes and their tables, and little data.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent, stage};
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy};
 use crate::units::{duration, grouped, size};
@@ -54,8 +54,6 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         "block:block_bio_queue with the flag for metadata (M), or into the device's own cache; block_rq_complete";
     let why = "the trace does not show whether the same directories are read again";
     Some(Finding {
-        rule: Rule::MetadataReads,
-        weight: Weight::Cost,
         processes: vec![own.name.clone()],
         what: format!(
             "{} goes through files of {device}: {} of its {} reads are metadata ({}){}. Its bios take {} each, {} added up.",
@@ -77,7 +75,6 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             measure("time of its bios, added up", q2c.total_ns as f64, MeasureUnit::Ns, source),
         ],
         lost_ns: waited.into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Go through a smaller part of the tree, or less often; where it reads the same again, have the kernel keep inodes \
                    in memory for longer"
@@ -86,7 +83,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             gain: Evidence::unknown(why, "record the second search, and compare: flashscope diff"),
             risk: "inodes take memory that the page cache would have".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::MetadataReads)
     })
 }
 

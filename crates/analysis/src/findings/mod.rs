@@ -17,11 +17,14 @@ mod fragmented_file;
 mod fsync_advice;
 mod fsync_storm;
 mod full_device;
+mod garbage_collection;
+mod known_programs;
 mod layered_device;
 mod lost_events;
 mod mapped_readahead;
 mod metadata;
 mod metadata_reads;
+mod python;
 mod random_reads;
 mod read_again;
 mod read_before_write;
@@ -37,6 +40,7 @@ mod squashfs_blocks;
 mod storage;
 mod swap;
 mod sync_mount;
+mod syncs_beside;
 mod tiny_calls;
 mod top_io;
 mod waits_outside;
@@ -44,6 +48,7 @@ mod wear;
 mod where_time_goes;
 
 pub use crate::finding::{Finding, Gain, Measure, MeasureUnit, Remedy, Rule, Step, Weight};
+pub use python::is_run_by_python;
 pub use storage::{DirtyLimit, Disk, Mount, StorageFacts};
 
 use crate::block::{BlockFound, Group, GroupBy, StageTimes};
@@ -79,9 +84,10 @@ const MOST_PERCENT: f64 = 50.0;
 const MAX_NAMED: usize = 16;
 
 impl Seen<'_> {
-    /// Share of the recorded time, per cent.
+    /// Share of the recorded time, per cent. A recording that formats and mounts raw flash first is of what comes then.
     fn of_span(&self, ns: u64) -> f64 {
-        percent(ns, self.span_ns)
+        let setup_ns = self.flash.map_or(0, |flash| flash.activities.setup_ns());
+        percent(ns, self.span_ns.saturating_sub(setup_ns))
     }
 
     /// Whether time in calls matters: it is a good part of the recorded time; or, in a recording that is mostly idle, a
@@ -141,6 +147,11 @@ fn measure(name: &str, value: impl Into<f64>, unit: MeasureUnit, source: &str) -
     Measure { name: name.to_owned(), value: value.into(), unit, source: source.to_owned() }
 }
 
+/// `fall`: the range in per cent; `basis`: where it comes from.
+fn gain(of: impl Into<String>, fall: [f64; 2], basis: impl Into<String>) -> Evidence<Gain> {
+    Gain { of: of.into(), least_percent: fall[0], most_percent: fall[1], basis: basis.into() }.into()
+}
+
 fn stage<'a>(group: &'a Group, name: &str) -> Option<&'a StageTimes> {
     group.stages.iter().find(|one| one.stage == name)
 }
@@ -163,6 +174,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         small_sync_writes::find,
         read_before_write::find,
         behind_another::find,
+        syncs_beside::find,
         copy_up::find,
         read_together::find,
         dirty_limit::find,
@@ -184,6 +196,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         waits_outside::find,
         layered_device::find,
         flash_amplification::find,
+        garbage_collection::find,
         metadata::find,
         where_time_goes::find,
         top_io::find,
@@ -227,6 +240,8 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
             all[writer..=place].rotate_right(1);
         }
     }
+    all.iter_mut().for_each(known_programs::adapt);
+    all.iter_mut().for_each(|finding| python::adapt(seen, finding));
     let lost = lost_events::find(seen);
     if !lost.is_empty() {
         let why = "events were lost, and figures may be too low";

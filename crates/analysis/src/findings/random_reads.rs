@@ -1,6 +1,6 @@
 //! Random reads of nearly all of a file, or reads of a file from its end to its begin.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent, stage};
 use crate::Evidence;
 use crate::calls::is_read;
 use crate::units::{grouped, size};
@@ -40,9 +40,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         };
         let source = "reads of files (flashscope:file_read, filemap:mm_filemap_get_pages)";
         found.push(Finding {
-            rule: Rule::RandomReads,
-            weight: Weight::Cost,
-            processes: Vec::new(),
             what: format!(
                 "File {} is read {how} in {} reads of {}, {covered:.0} % of it in the end.",
                 seen.storage.file_name(&file.device, file.inode),
@@ -57,7 +54,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("of the file needed", file.covered_bytes as f64, MeasureUnit::Bytes, source),
             ],
             lost_ns: waited(seen, file),
-            lost_bytes: None,
             advice: vec![Remedy {
                 what: "Read the file in the order of its offsets, or whole and at once".to_owned(),
                 steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
@@ -67,7 +63,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 ),
                 risk: "memory for the whole file".to_owned(),
             }],
-            uncertain: None,
+            ..Finding::of(Rule::RandomReads)
         });
     }
     found

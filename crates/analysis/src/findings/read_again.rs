@@ -1,6 +1,6 @@
 //! Repeated reads of the same bytes from the device: the page cache is too small for them, or is bypassed.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, swap};
 use crate::block::{BlockFound, GroupBy, OwnerKind};
 use crate::cache::Brought;
 use crate::units::size;
@@ -42,7 +42,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     };
     let (again, all) = (device.read_again_bytes, device.read_bytes);
     // Each place of the swap holds other pages in turn.
-    let is_swap = seen.storage.swaps.contains(&device.device);
+    let is_swap = swap::is_swap(seen, block, &device.device);
     if is_swap || again < MIN_BYTES || percent(again, all) < MIN_PERCENT {
         return Vec::new();
     }

@@ -2,7 +2,7 @@
 //!
 //! Input: calls and bios of one thread that makes no reads which would explain its bios.
 
-use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_read, is_write};
 use crate::units::{duration, grouped, size};
@@ -76,8 +76,6 @@ fn finding(seen: &Seen<'_>, call: &CallGroup, reads: &Reads<'_>) -> Finding {
     let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue, block_rq_complete by the same thread";
     let device = seen.storage.device_name(&reader.device);
     Finding {
-        rule: Rule::ReadBeforeWrite,
-        weight: Weight::Cost,
         processes: vec![call.name.clone()],
         what: format!(
             "{} waits {} in {} calls of {}() of {}, and {} of that for {} reads from {device}.",
@@ -104,16 +102,14 @@ fn finding(seen: &Seen<'_>, call: &CallGroup, reads: &Reads<'_>) -> Finding {
             steps: vec![Step::Code {
                 line: format!("pwrite(fd, block, {BLOCK_BYTES}, number * {BLOCK_BYTES}L); /* not a part of it */"),
             }],
-            gain: Gain {
-                of: format!("time in {}() of {}", call.call, call.name),
-                least_percent: percent(*total_ns, call.total_ns) * SURE_PERCENT / 100.0,
-                most_percent: 100.0,
-                basis: "a whole block is not read before; the rest of the time in these calls stays, or goes with the wait".to_owned(),
-            }
-            .into(),
+            gain: gain(
+                format!("time in {}() of {}", call.call, call.name),
+                [percent(*total_ns, call.total_ns) * SURE_PERCENT / 100.0, 100.0],
+                "a whole block is not read before; the rest of the time in these calls stays, or goes with the wait",
+            ),
             risk: "more bytes are written, if only a part of each block changes".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::ReadBeforeWrite)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Programs that read one device at the same time, each in order: each waits for the others.
 
 use super::behind_another::{GREEDY, culprit, in_calls, is_program, moved, price, syncs_all};
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::block::{BlockFound, Group, GroupBy, OwnerLoad};
 use crate::units::{counted, duration, grouped};
 use crate::{OWN_RECORDING, split_task_label};
@@ -91,8 +91,6 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     let on = seen.storage.device_name(device);
     let source = "block:block_bio_queue, block_rq_insert, block_rq_issue, block_rq_complete";
     Some(Finding {
-        rule: Rule::BehindAnother,
-        weight: Weight::Cost,
         processes: readers.iter().map(|one| one.load.owner.clone()).collect(),
         what: format!(
             "{who} read from {on} at the same time and wait for one another, {at_least}{} each: {} of the {} that a bio takes.",
@@ -108,23 +106,20 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
             measure("of it behind the others", (behind / bios) as f64, MeasureUnit::Ns, source),
         ],
         lost_ns: waits.into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Start one when the other has ended".to_owned(),
             steps: vec![Step::Code { line: "first-program && second-program # in place of: first-program & second-program".to_owned() }],
-            gain: Gain {
-                of: format!("time that the {} bios of both take (Q2C, added up)", grouped(bios))
+            gain: gain(
+                format!("time that the {} bios of both take (Q2C, added up)", grouped(bios))
                     .replace("of both", if n > 2 { "of all" } else { "of both" }),
-                least_percent: 0.0,
-                most_percent: 100.0 - percent(shortest, q2c).min(100.0),
-                basis: "nothing where a program's own requests then wait for one another instead; at most all but the shortest time in \
-                        the device"
-                    .to_owned(),
-            }
-            .into(),
+                [0.0, 100.0 - percent(shortest, q2c).min(100.0)],
+                "nothing where a program's own requests then wait for one another instead; at most all but the shortest time in \
+                        the device",
+            ),
             risk: "the second one begins later".to_owned(),
         }],
         uncertain: unknown.map(|why| format!("what the device itself took longer is unknown: {}", why.missing)),
+        ..Finding::of(Rule::BehindAnother)
     })
 }
 

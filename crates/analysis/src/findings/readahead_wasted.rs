@@ -1,7 +1,7 @@
 //! Pages that read-ahead brings in and no task uses.
 
 use super::squashfs_blocks::is_on_squashfs;
-use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, gain, measure, percent};
 use crate::Evidence;
 use crate::block::BlockFound;
 use crate::cache::{AccuracyFindings, Brought, FileBrought};
@@ -19,16 +19,16 @@ const MIN_PERCENT: f64 = 50.0;
 const IN_ORDER_PERCENT: f64 = 80.0;
 /// Least number of faults that show a pattern.
 const MIN_FAULTS: u64 = 8;
-/// From so many faults on that nearly all jump, the default window is too large, if it brings so many pages around each.
+/// From this many faults on, if nearly all jump, the default window is too large. Each must bring in this many pages.
 const MIN_JUMPS: u64 = 200;
 const MIN_AROUND_PAGES: u64 = 8;
-/// Where so much of the range that faults lie in was brought in, all of it was read, and nothing shows that a part was not needed, percent.
+/// From this share of the range of the faults on, all of it was read, and no unused part is known, percent.
 const MAX_DENSE_PERCENT: f64 = 90.0;
-/// A window of the default saves half or more where a fault brings in at least two of them.
+/// A fault brings in at least this many default windows: then the default saves half or more.
 const MIN_WINDOWS: u64 = 2;
 /// From this number of files on, the finding names the program instead of a file. None of them has half of the pages.
 const MANY_FILES: u64 = 8;
-/// Below this share of the recorded time what is brought in does not matter, percent.
+/// Least share of the recorded time that the reads of these pages take, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
 /// `VM_READAHEAD_PAGES` (include/linux/mm.h): 128 KiB.
 const DEFAULT_KIB: u64 = 128;
@@ -38,9 +38,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     around_faults(seen, found).into_iter().chain(of_reads(seen, found, block)).collect()
 }
 
-/// What is read ahead of files of one device that use less than half of it. Other files, and other devices, are no part of it.
+/// Pages read ahead of the files of one device that use less than half of them.
 fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Option<Finding> {
-    // Pages of a device's own cache, and of what has no disk, have no knob.
+    // The cache of the device itself, and files without a disk, have no read-ahead setting.
     let knob = |file: &FileBrought| {
         let disk = seen.storage.disk(&file.device?.to_string())?;
         Some((disk, disk.read_ahead_kib.filter(|&kib| kib > 0)?))
@@ -103,9 +103,6 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
         risk: "files that are read in order need more requests; open files keep their window".to_owned(),
     };
     Some(Finding {
-        rule: Rule::ReadaheadWasted,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "Read-ahead of {kib} KiB on {name} brings in {} that nobody uses: {} of {} pages.",
             size(bytes),
@@ -137,10 +134,11 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
                 grouped(awaited)
             )
         }),
+        ..Finding::of(Rule::ReadaheadWasted)
     })
 }
 
-/// Pages of mapped files may have been used in silence: then none is called unused.
+/// Whether the pages may have been used without an event, as those of mapped files. Then none is called unused.
 fn sum<'a>(files: impl Iterator<Item = &'a Brought>) -> Brought {
     files.fold(Brought::default(), |all, pages| Brought {
         ahead: all.ahead.saturating_add(pages.ahead),
@@ -151,8 +149,8 @@ fn sum<'a>(files: impl Iterator<Item = &'a Brought>) -> Brought {
     })
 }
 
-/// Pages that were brought in without the device: more than it read lie in holes of sparse files, and cost nothing. Which ones is in no
-/// event. 0: the trace has no bios under this device's number, as of btrfs.
+/// Pages that came in without a read of the device: holes of sparse files, which cost nothing. No event tells which ones. 0 if the trace
+/// has no bios with this device's number, as for btrfs.
 fn without_device(seen: &Seen<'_>, device: &str, brought: &Brought) -> u64 {
     let mut devices = seen.usage.devices.iter();
     let Some(one) = devices.find(|one| one.device == device && one.read_bytes > 0) else { return 0 };
@@ -172,23 +170,22 @@ fn of_many(found: &AccuracyFindings, all: &Brought, files: u64) -> String {
     )
 }
 
-/// Without read-ahead a file's unused pages are not read, and each page that was used is, by a request of its own.
+/// Without read-ahead only used pages are read, each by a request of its own.
 fn of_random(pages: &Brought, of: &str) -> Evidence<Gain> {
     let all = pages.ahead.saturating_add(pages.requested);
     if pages.mapped > 0 || all == 0 {
         return Evidence::unknown("some of these pages are mapped, and their use leaves no event", "");
     }
     let part = percent(pages.ahead_wasted(), all);
-    Evidence::Known(Gain {
-        of: format!("bytes read of {of}"),
-        least_percent: part * 0.9,
-        most_percent: (part * 1.1).min(100.0),
-        basis: "the pages that nobody used are not read, and the others are".to_owned(),
-    })
+    gain(
+        format!("bytes read of {of}"),
+        [part * 0.9, (part * 1.1).min(100.0)],
+        "the pages that nobody used are not read, and the others are",
+    )
 }
 
-/// Faults here and there in a mapped file, each of which reads a window around it that is too large: of the file of which they bring in
-/// most. Each file is judged by itself: programs that start beside it fault in their libraries in order.
+/// Faults at random places of a mapped file, each of which reads too large a window: the file with most pages. Each file is judged by
+/// itself, because starting programs fault in their libraries in order.
 fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     let of = |file| Some((file, Around::of(seen, file)?));
     let (file, around) = found.files.iter().filter_map(of).max_by_key(|(file, _)| file.pages.mapped)?;
@@ -205,7 +202,7 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// `None`: what they bring in does not matter, or nothing shows that a part was not needed.
+    /// `None`: the pages take little time, or no unused part is known.
     fn of(seen: &Seen<'a>, file: &FileBrought) -> Option<Around<'a>> {
         let device = file.device?.to_string();
         let pages = file.pages.mapped;
@@ -218,10 +215,10 @@ impl<'a> Around<'a> {
         let disk = seen.storage.disk(&device)?;
         let kib = disk.read_ahead_kib?;
         let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES >= (MIN_WINDOWS * DEFAULT_KIB) << 10;
-        // The default's is too large as well, where a program jumps about all the time.
+        // The default window is too large as well if nearly all faults jump.
         let jumps = n >= MIN_JUMPS && elsewhere * 10 >= n * 9 && each >= MIN_AROUND_PAGES;
         let bytes = pages * PAGE_BYTES;
-        // Programs that start fault in a few windows of their libraries: a moment of the device.
+        // A starting program faults in a few windows of its libraries, which takes little device time.
         let cost = seen.block.map(|block| seen.cost_of(block, "reads", bytes));
         let is_short = cost.is_some_and(|cost| cost.known().is_some_and(|&ns| seen.of_span(ns) < MIN_SPAN_PERCENT));
         // If the trace shows what is mapped, all of it may have been used.
@@ -235,7 +232,7 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
     let &Around { faults: FileFaults { faults, elsewhere, .. }, disk, kib, is_large } = around;
     let bytes = file.pages.mapped * PAGE_BYTES;
     let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
-    // Each fault reads a window still, or a page; and where all of the large ones is used, as many bytes are read by more faults.
+    // Each fault still reads a window or a page. If all pages of the large windows are used, more faults read as many bytes.
     let then = if is_large { DEFAULT_KIB << 10 } else { PAGE_BYTES };
     let most = (1.0 - (faults * then) as f64 / bytes as f64) * 100.0;
     let random = Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() };
@@ -254,9 +251,6 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
     };
     let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
     Finding {
-        rule: Rule::ReadaheadWasted,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "Read-ahead of {kib} KiB on {} brings in {} around {} faults of a mapped file, {} each.",
             disk.name,
@@ -274,31 +268,28 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
             measure("of them not in order", elsewhere as f64, MeasureUnit::Count, source),
             measure("brought in around them", bytes as f64, MeasureUnit::Bytes, source),
         ],
-        // All that these faults take of the device: which pages were used leaves no event.
+        // The device time of all these faults, because no event shows which pages were used.
         lost_ns: match seen.block {
             Some(block) => seen.cost_of(block, "reads", bytes),
             None => Evidence::unknown("the trace has no bios", "record with --events block,cache,syscall"),
         },
-        lost_bytes: None,
         advice: vec![Remedy {
             what,
             steps,
-            gain: Gain {
-                of: format!("bytes that faults bring in of {path}"),
-                least_percent: 0.0,
-                most_percent: most.max(0.0),
-                basis: format!(
+            gain: gain(
+                format!("bytes that faults bring in of {path}"),
+                [0.0, most.max(0.0)],
+                format!(
                     "each of these faults reads a {} still; which pages were used leaves no event: with all of them used, as many \
                      bytes are read by more faults. mincore() after MADV_RANDOM, or a second recording, tells how many",
                     if is_large { "window" } else { "page" }
                 ),
-            }
-            .into(),
+            ),
             risk: "where most of what is brought in is used, and files that are read in order: more requests, which take longer; \
                    open files keep their window"
                 .to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::ReadaheadWasted)
     }
 }
 

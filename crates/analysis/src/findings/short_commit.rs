@@ -1,8 +1,6 @@
 //! A journal that is committed more often than the kernel's default.
 
-use super::{
-    Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
-};
+use super::{Finding, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::calls::is_sync;
 use crate::units::{duration, grouped, size};
 
@@ -55,9 +53,6 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     let q2c = stage(journal, "Q2C").map_or(0, |q2c| q2c.total_ns);
     let source = "jbd2:jbd2_start_commit, block:block_bio_queue; mount options of /proc/self/mounts";
     Some(Finding {
-        rule: Rule::ShortCommit,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "{} commits its journal each {} ({} commits in {}): the journal writes {}.",
             mount.target,
@@ -85,16 +80,14 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
                 options: format!("commit={DEFAULT_S}"),
                 undo: format!("commit={seconds}"),
             }],
-            gain: Gain {
-                of: format!("bytes that the journal of {} writes", mount.target),
-                least_percent: saving * LEAST_OF_SAVING * 100.0,
-                most_percent: saving * 100.0,
-                basis: format!("{:.0} % fewer commits; each may have more blocks", saving * 100.0),
-            }
-            .into(),
+            gain: gain(
+                format!("bytes that the journal of {} writes", mount.target),
+                [saving * LEAST_OF_SAVING * 100.0, saving * 100.0],
+                format!("{:.0} % fewer commits; each may have more blocks", saving * 100.0),
+            ),
             risk: format!("a power cut loses up to {DEFAULT_S} s of work that was not synced, instead of {seconds} s"),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::ShortCommit)
     })
 }
 

@@ -1,7 +1,7 @@
 //! A program that writes many small files: each costs a block, an inode and an entry of a directory.
 
 use super::{
-    Finding, Gain, MAX_NAMED, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
+    Finding, Gain, MAX_NAMED, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, gain, measure, percent,
     small_reads,
 };
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
@@ -17,16 +17,16 @@ const MIN_FILES: u64 = 500;
 const MAX_BYTES: u64 = 16 << 10;
 /// Most write calls for a small file that is written once.
 const CALLS_A_FILE: u64 = 4;
-/// From here on small reads are what a program waits for, times what it waits for the files that it writes.
+/// From this ratio of the wait for small reads to the wait for written files on, the reads are the cause.
 const MOSTLY_READS: u64 = 2;
-/// Of the writes into small files, percent: these are of one program.
+/// Least share of one program in the writes to small files, percent.
 const MIN_OF_WRITES_PERCENT: f64 = 50.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     one(seen).into_iter().collect()
 }
 
-/// Whether a program spends most of the time for its files in its own syncs, which `storm` reports.
+/// Whether the program's own syncs, which `storm` reports, take most of the time for its files.
 pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
     let of_script = |finding: &Finding| finding.processes.first().filter(|_| finding.processes.len() > 1).cloned();
@@ -35,7 +35,7 @@ pub(super) fn is_by_syncs(files: &Finding, storm: &Finding) -> bool {
         && percent(lost(storm), lost(files)) >= MOST_PERCENT
 }
 
-/// Whether these processes write many small files, and sync so often that each may have a sync of its own.
+/// Whether these processes write many small files and may sync each of them.
 pub(super) fn are_synced(seen: &Seen<'_>, processes: &[&str], syncs: u64) -> bool {
     let few = |finding: &Finding| finding.evidence.first().is_none_or(|files| files.value > syncs as f64);
     let is_theirs = |finding: &Finding| finding.processes.iter().any(|name| processes.contains(&name.as_str()));
@@ -45,7 +45,7 @@ pub(super) fn are_synced(seen: &Seen<'_>, processes: &[&str], syncs: u64) -> boo
 /// The largest writer: a process, or all processes of one name if a script starts one for each file.
 struct Writer<'a> {
     processes: Vec<&'a str>,
-    /// Their calls.
+    /// Calls of these processes.
     n: u64,
 }
 
@@ -67,7 +67,7 @@ impl Writer<'_> {
     }
 }
 
-/// The one with most calls. A process that has most of the calls of its name is named alone.
+/// The writer with most calls. A process with most of the calls of its name is named alone.
 fn writer<'a>(seen: &Seen<'a>, is_write: fn(&str) -> bool) -> Option<Writer<'a>> {
     let mut processes: BTreeMap<&str, u64> = BTreeMap::new();
     for group in seen.calls.by_process.iter().filter(|group| is_write(&group.call) && group.name != FURTHER) {
@@ -86,7 +86,7 @@ fn writer<'a>(seen: &Seen<'a>, is_write: fn(&str) -> bool) -> Option<Writer<'a>>
 }
 
 fn one(seen: &Seen<'_>) -> Option<Finding> {
-    // A copy is listed with the file that it reads: each is one that is written, on the same file system.
+    // A copy call is listed with the file that it reads. Each such file stands for one written file of the same file system.
     of_calls(seen, is_write).or_else(|| of_calls(seen, is_copy))
 }
 
@@ -104,11 +104,11 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     }
     let (files, writes) = (small.len() as u64, small.iter().map(|(_, n, _)| n).sum::<u64>());
     let small_bytes = small.iter().map(|(.., bytes)| *bytes).total();
-    // Of more files than are kept apart, the rest is one group: how many they are is not known.
+    // Files beyond the limit share one group, whose number of files is unknown.
     let rest = seen.calls.by_file.iter().find(|group| is_write(&group.call) && group.name == FURTHER);
     let at_least = if rest.is_some() { "at least " } else { "" };
     let writer = writer(seen, is_write)?;
-    // Calls by file are those of all processes: of its own count what neither other files nor other processes can have.
+    // Calls by file are those of all processes. The program's share is at least its calls less those of other files and processes.
     let all: u64 = seen.calls.by_process.iter().filter(|group| is_write(&group.call)).map(|group| group.ns.n).sum();
     let own = writer.n.saturating_sub(elsewhere).max(writes.saturating_sub(all - writer.n)).min(writes);
     if files < MIN_FILES || percent(own, writes) < MIN_OF_WRITES_PERCENT {
@@ -116,7 +116,7 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     }
     let device = small[0].0.device.map(|device| device.to_string()).unwrap_or_default();
     let data = data_of(seen, &device).max(small_bytes);
-    // What a `sync` behind it waits for is mostly these files; an fsync of another program is its own matter.
+    // A `sync` after it waits mostly for these files. An fsync of another program does not.
     let is_most = small_bytes.saturating_add(rest.map_or(0, |rest| rest.bytes)).saturating_mul(2) >= data;
     let mine = || seen.calls.by_process.iter().filter(|group| writer.is(&group.name));
     let makes = |call: &str| is_sync(call) || call.starts_with("open") || call.starts_with("rename");
@@ -191,22 +191,21 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     })
 }
 
-/// What programs write into files of a device, small and large ones. Of which device the files are that are not kept apart is not known.
+/// Bytes that programs write to files of a device, small and large. The device of files beyond the limit is unknown.
 fn data_of(seen: &Seen<'_>, device: &str) -> u64 {
     let is_of = |name: &str| name == FURTHER || name.split(' ').next() == Some(device);
     let all = seen.calls.by_file.iter().filter(|group| is_write(&group.call) || is_copy(&group.call));
     all.filter(|group| is_of(&group.name)).map(|group| group.bytes).total()
 }
 
-/// Of one file in place of them. Programs write `bytes` into files, and `written` went to the device.
+/// The gain of one file in place of many. Programs wrote `bytes` to files, and `written` went to the device.
 fn gain_of(seen: &Seen<'_>, device: &str, bytes: u64, written: u64) -> Evidence<Gain> {
     match written > bytes {
-        true => Evidence::Known(Gain {
-            of: format!("bytes written to {}", seen.storage.device_name(device)),
-            least_percent: 0.0,
-            most_percent: 100.0 - percent(bytes, written),
-            basis: "the data itself has to be written; what else was written there meanwhile stays".to_owned(),
-        }),
+        true => gain(
+            format!("bytes written to {}", seen.storage.device_name(device)),
+            [0.0, 100.0 - percent(bytes, written)],
+            "the data itself has to be written; what else was written there meanwhile stays",
+        ),
         // Raw flash has no bios.
         false if !seen.is_used(device) && seen.programs_flash() => Evidence::unknown(
             "the trace does not show which of the programmed pages are of these files alone",
@@ -219,7 +218,7 @@ fn gain_of(seen: &Seen<'_>, device: &str, bytes: u64, written: u64) -> Evidence<
     }
 }
 
-/// What a program waits for small reads, as one that copies a tree does: then the files that are written are not the first cause.
+/// The program's wait for small reads, for example while it copies a tree. Then the written files are not the main cause.
 fn reads_ns(seen: &Seen<'_>) -> u64 {
     small_reads::find(seen).iter().filter_map(|finding| finding.lost_ns.known().copied()).max().unwrap_or(0)
 }

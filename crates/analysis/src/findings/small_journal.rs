@@ -1,9 +1,7 @@
 //! A journal that is full again and again: programs that change files wait until there is room in it.
 
 use super::short_commit::{DEFAULT_S, syncs};
-use super::{
-    Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
-};
+use super::{Finding, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::block::Originator;
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskWrites;
@@ -89,8 +87,6 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         names: names.iter().map(|&name| name.to_owned()).collect(),
     };
     Some(Finding {
-        rule: Rule::SmallJournal,
-        weight: Weight::Cost,
         processes: vec![name.clone()],
         what: format!(
             "The journal of {} is full again and again: it has {}, {} were written into it, and {name} waits for room in it.",
@@ -112,7 +108,6 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
             measure("bios of metadata by the program", bios as f64, MeasureUnit::Count, source),
         ],
         lost_ns: lost.into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: format!("Make the journal larger: {mib} MiB, with the file system not mounted"),
             steps: vec![
@@ -121,20 +116,18 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
                 run(&format!("tune2fs -J size={mib}"), &[&mount.source]),
                 run("mount", &[&mount.source, &mount.target]),
             ],
-            gain: Gain {
-                of: format!("number of commits of the journal of {}", mount.target),
-                least_percent: 100.0 - percent((then * 1e3) as u64, commits.saturating_mul(1000)),
-                most_percent: 100.0,
-                basis: format!(
+            gain: gain(
+                format!("number of commits of the journal of {}", mount.target),
+                [100.0 - percent((then * 1e3) as u64, commits.saturating_mul(1000)), 100.0],
+                format!(
                     "the kernel commits each {DEFAULT_S} s, and when changes fill a quarter of the journal; less changes nothing"
                 ),
-            }
-            .into(),
+            ),
             risk: "while it has no journal, a power cut damages the file system: have a copy; a larger journal takes room, and longer after \
                    a power cut"
                 .to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::SmallJournal)
     })
 }
 

@@ -11,22 +11,24 @@ use crate::calls::{FURTHER, is_read};
 use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
+use flashscope_trace::FileId;
+use std::collections::BTreeMap;
 
 const MIN_BIOS: u64 = 100;
-/// Larger reads cost a start that hardly counts.
+/// Largest size of a small read, bytes. For larger ones the start of a request hardly counts.
 const MAX_BYTES: u64 = 32 << 10;
 /// Least share of the recorded time, percent. Below it the program waits mostly for something else.
 const MIN_SPAN_PERCENT: f64 = 20.0;
-/// What else a task does beside its reads, percent of its bytes.
+/// Most I/O of the task that is not reads, percent of its bytes.
 const MAX_OTHER_PERCENT: f64 = 10.0;
-/// One after another: so many are queued half of their time in the device, or more, behind the one before, percent.
+/// Least share of reads that are queued at least half a device time after the one before, percent: then they come one after another.
 const MIN_APART_PERCENT: f64 = 80.0;
-/// In order, or nowhere in order: parts that begin where the one before ended, percent.
+/// Limits of the share of reads that begin where the one before ended, percent: above they are in order, below at random.
 const MIN_SEQUENTIAL_PERCENT: f64 = 80.0;
 const MAX_SEQUENTIAL_PERCENT: f64 = 20.0;
-/// Of the regions that they lie in: from here on reading all of it in order is less work, percent.
+/// From this share of the regions that the reads touch, it is less work to read the whole region in order, percent.
 const MIN_COVERED_PERCENT: f64 = 60.0;
-/// With a file opened for each fourth read or more, it is many files that are read.
+/// With at most this many reads for each opened file, the program reads many files.
 const READS_A_FILE: u64 = 4;
 /// Size of reads that the advice names.
 const TOGETHER_BYTES: u64 = 64 << 10;
@@ -100,7 +102,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     };
     Some(Finding {
         rule: Rule::SmallReads,
-        // What is read here and there, or in many files, is needed: this is where time goes, and others cost what need not be.
+        // Random reads and reads of many files are needed. Findings about avoidable work come first.
         weight: match lie {
             Lie::InOrder | Lie::AllOfARange => Weight::Cost,
             Lie::Files(_) | Lie::HereAndThere => Weight::Overview,
@@ -138,7 +140,7 @@ fn is_off(seen: &Seen<'_>, device: &str) -> bool {
 /// Time in reads by this process. `bios`: only where there is about one call for each of them.
 fn of_calls(seen: &Seen<'_>, name: &str, bios: Option<u64>) -> Option<u64> {
     let mine = || seen.calls.by_process.iter().filter(|group| group.name == name && is_read(&group.call));
-    // A limit of its cgroup holds them back, and larger ones wait for it as well.
+    // A limit of its cgroup delays them. Larger reads would wait for it too.
     if seen.calls.long_without_storage.iter().any(|unseen| unseen.name == name && unseen.with_worker_bio > 0) {
         return None;
     }
@@ -152,9 +154,9 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
     let opened: u64 = opens.map(|group| group.ns.n).sum();
     // A program opens more than it reads from this device, its libraries for example: how many files are read there is a bound. But an
     // open that finds its inode in memory is in no group where only what touched the device is recorded.
-    let head = format!("{} inode ", reader.device);
     let reads = || seen.calls.by_file.iter().filter(|group| is_read(&group.call));
-    let opened = match reads().filter(|group| group.name.starts_with(&head)).count() as u64 {
+    let there = reads_there(seen, &reader.device);
+    let opened = match there.len() as u64 {
         0 => opened,
         read if opened == 0
             || seen.calls.not_of_device.is_some_and(|n| n > 0)
@@ -165,8 +167,7 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
         read => opened.min(read),
     };
     // Most of its reads are of one file: an interpreter opens hundreds of files when it starts, and then reads one.
-    let there = reads().filter(|group| group.name.starts_with(&head));
-    let is_one_file = there.map(|group| group.ns.n).max().unwrap_or(0) * 2 >= reader.bios;
+    let is_one_file = there.values().max().is_some_and(|most| most * 2 >= reader.bios);
     let sequential = percent(reader.sequential, reader.bios);
     if opened * READS_A_FILE >= reader.bios && !is_one_file {
         Lie::Files(opened)
@@ -181,17 +182,31 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
     }
 }
 
-/// Bytes that are read for the first time where its reads lie close together: a share of all, since few lie elsewhere where it matters.
+/// Files of a device that are read, and how often: by calls, or by faults of a mapping.
+fn reads_there(seen: &Seen<'_>, device: &str) -> BTreeMap<u64, u64> {
+    let by_calls = seen.calls.by_file.iter().filter(|group| is_read(&group.call)).filter_map(|group| {
+        let FileId { device: Some(of), inode } = FileId::parse(&group.name)? else { return None };
+        (of.to_string() == device).then_some((inode, group.ns.n))
+    });
+    let mapped = seen.usage.file_faults.iter().filter(|((of, _), _)| of == device);
+    let mut files = BTreeMap::new();
+    for (inode, n) in by_calls.chain(mapped.map(|((_, inode), faults)| (*inode, faults.faults))) {
+        *files.entry(inode).or_default() += n;
+    }
+    files
+}
+
+/// Bytes read for the first time in regions with many reads, as a share of all. Where it matters, few reads lie elsewhere.
 fn first_there(reader: &TaskReads) -> u64 {
     let part = u128::from(reader.first_bytes) * u128::from(reader.extent_reads) / u128::from(reader.bios.max(1));
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// `times`: what is lost, and what the shortest read takes.
+/// `times`: the lost time, and the time of the shortest read.
 fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u64; 2]) -> Remedy {
     let [lost_ns, shortest_ns] = times;
     let disk = seen.storage.disk(&reader.device);
-    // As many bytes in larger requests, each of which takes as long as the shortest small one, or as all that it replaces.
+    // The same bytes in larger requests. Each takes as long as the shortest small one at least, and as all that it replaces at most.
     let larger = |bytes: u64| {
         let least_ns = bytes.div_ceil(TOGETHER_BYTES).saturating_mul(shortest_ns);
         Evidence::Known(Gain {
@@ -265,6 +280,7 @@ mod tests {
     use super::*;
     use crate::block::OwnerKind;
     use crate::block::{StackAlone, StackLeg, StackLevel};
+    use crate::usage::FileFaults;
     use flashscope_trace::TaskId;
 
     /// A task's reads of 4 KiB of 8:0, one after another, 1 ms each.
@@ -296,6 +312,19 @@ mod tests {
         files.call("openat", "viewer (7)", 700, 1_000_000, 0);
         let mut unseen = work(800, 5, all, all);
         (0..700).for_each(|inode| unseen.file_call("read", &format!("8:0 inode {inode}"), 2, 1_000_000));
+        // git gc: it maps its loose objects, and reads a few files.
+        let mut mapped = work(800, 5, all, all);
+        mapped.call("openat", "viewer (7)", 700, 1_000_000, 0);
+        mapped.file_call("read", "8:0 inode 12", 3, 1_000_000);
+        for inode in 100..800 {
+            let faults = FileFaults { faults: 1, ..FileFaults::default() };
+            mapped.usage.file_faults.insert(("8:0".to_owned(), inode), faults);
+        }
+        // One file that is mapped, and its libraries.
+        let mut one_mapped = work(800, 5, all, all * 100);
+        one_mapped.call("openat", "viewer (7)", 300, 1_000_000, 0);
+        let faults = FileFaults { faults: 700, ..FileFaults::default() };
+        one_mapped.usage.file_faults.insert(("8:0".to_owned(), 12), faults);
         // It opens its libraries, and reads one file.
         let mut libraries = work(800, 5, all, all * 100);
         libraries.call("openat", "viewer (7)", 300, 1_000_000, 0);
@@ -306,6 +335,8 @@ mod tests {
         (0..250).for_each(|inode| modules.file_call("read", &format!("8:0 inode {}", inode + 20), 1, 1_000_000));
         modules.file_call("read", "8:0 inode 12", 550, 1_000_000);
         for (work, how, most) in [
+            (mapped, "in 700 files", None),
+            (one_mapped, "here and there", None),
             (libraries, "here and there", None),
             (modules, "here and there", None),
             (files, "in 700 files", None),

@@ -1,6 +1,6 @@
-//! Bios that are divided into many small requests, because the device's largest request was set small.
+//! Bios that are split into many requests, because the device's request size limit (`max_sectors_kb`) is small.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, stage};
 use crate::block::GroupBy;
 use crate::units::{duration, grouped, size};
 
@@ -8,7 +8,7 @@ use crate::units::{duration, grouped, size};
 const MOST_SET_KIB: u64 = 32;
 /// Least number of requests for each bio, on average.
 const MIN_PARTS: u64 = 4;
-/// Fewer requests than these are no habit; large bios are few.
+/// Least number of requests. Large bios are rare, so fewer show no pattern.
 const MIN_REQUESTS: u64 = 200;
 /// `BLK_DEF_MAX_SECTORS` of Linux before 6.8 (include/linux/blkdev.h): 1,280 KiB.
 const DEFAULT_KIB: u64 = 1280;
@@ -33,9 +33,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let parts = bytes / bios / (most_kib << 10);
         let source = "block:block_bio_queue, block_rq_complete; /sys/block/*/queue/max_sectors_kb";
         all.push(Finding {
-            rule: Rule::SmallRequests,
-            weight: Weight::Cost,
-            processes: Vec::new(),
             what: format!(
                 "{} bios of {device} take {}, and each of its {} on average is cut into {} requests.",
                 grouped(bios),
@@ -49,30 +46,26 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("their time", ns as f64, MeasureUnit::Ns, source),
                 measure("requests of each", parts as f64, MeasureUnit::Count, source),
             ],
-            // Several at once take more in sum than the time that passes.
+            // The times of requests that overlap sum up to more than the elapsed time.
             lost_ns: ns.min(seen.span_ns).into(),
-            lost_bytes: None,
             advice: vec![Remedy {
                 what: "Let requests be as large as the default".to_owned(),
-                // No setting of `advise --apply`.
+                // `advise --apply` does not change this setting.
                 steps: vec![Step::Run {
                     command: format!("echo {DEFAULT_KIB} | tee"),
                     names: vec![format!("/sys/block/{}/queue/max_sectors_kb", disk.name)],
                 }],
-                gain: Gain {
-                    of: format!("time of bios of {device}"),
-                    least_percent: 0.0,
-                    most_percent: 100.0 * (1.0 - 1.0 / parts as f64),
-                    basis: "from none, if the device takes as long for one as for all that it replaces, to one small request in place of \
-                            all of them; this trace has no larger request of the device: a second recording tells"
-                        .to_owned(),
-                }
-                .into(),
+                gain: gain(
+                    format!("time of bios of {device}"),
+                    [0.0, 100.0 * (1.0 - 1.0 / parts as f64)],
+                    "from none, if the device takes as long for one as for all that it replaces, to one small request in place of \
+                            all of them; this trace has no larger request of the device: a second recording tells",
+                ),
                 risk: "a value above max_hw_sectors_kb, what the driver takes, is refused: set that one; beside large requests others \
                        wait longer"
                     .to_owned(),
             }],
-            uncertain: None,
+            ..Finding::of(Rule::SmallRequests)
         });
     }
     all

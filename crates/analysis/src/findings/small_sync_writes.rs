@@ -1,7 +1,7 @@
 //! Small writes that each wait for the device: O_SYNC, O_DSYNC or O_DIRECT.
 
 use super::{
-    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent,
+    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent,
     read_before_write, stage,
 };
 use crate::Evidence;
@@ -11,38 +11,38 @@ use crate::units::{duration, grouped, size};
 use crate::usage::TaskWrites;
 
 const MIN_WRITES: u64 = 50;
-/// What a write has to ask for at most to be small.
+/// Largest size of a small write, bytes.
 const MAX_BYTES: u64 = 16 << 10;
-/// The advice: writes of this size.
+/// Size of writes that the advice names, bytes.
 const TOGETHER_BYTES: u64 = 64 << 10;
 const PAGE_BYTES: u64 = 4096;
-/// What one larger write costs beside its data (flushes, the journal), times one of now.
+/// Cost of one larger write without its data (flushes, the journal), in small writes of now.
 const COST_THEN: [f64; 2] = [0.25, 4.0];
-/// A range from less on says nothing, percent.
+/// Least lower end of a gain's range, percent. A lower one says nothing.
 const MIN_LEAST_PERCENT: f64 = 25.0;
-/// What else a task does beside these writes, percent of its bytes.
+/// Most I/O of the task that is not these writes, percent of its bytes.
 const MAX_OTHER_PERCENT: f64 = 10.0;
-/// A write into the page cache takes less, nanoseconds.
+/// A write to the page cache takes less than this, nanoseconds.
 const MIN_MEAN_NS: u64 = 100_000;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    // A mount with `sync` is a cause of its own.
+    // The mount option `sync` has a finding of its own.
     if seen.storage.mounts.iter().any(|mount| mount.has("sync") && seen.is_used(&mount.device)) {
         return Vec::new();
     }
-    // A recording of one device has no writes among its calls, but those that sync.
+    // A recording of one device has only those write calls that sync.
     if seen.calls.total(is_write).0 == 0 {
         return seen.usage.writers.iter().filter_map(|writer| of_bios(seen, found, writer)).collect();
     }
     let mut all = Vec::new();
     for call in seen.calls.by_process.iter().filter(|group| is_write(&group.call)) {
-        // Its own bios, one or more for each call: no other task writes them later.
+        // The task has queued at least one bio for each call, so no other task writes the data later.
         let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
-        // A large write may become many small bios, as with data=journal: that is no small write.
+        // A large write may become many small bios, as with data=journal. It is not a small write.
         let (of_bio, asked) = (own.bytes / own.bios.max(1), call.bytes / n.max(1));
-        // Its bios may be reads, too.
+        // Some of its bios may be reads.
         let what = if asked > 0 { format!("{} each", size(asked)) } else { format!("bios of {}", size(of_bio)) };
         let waits = call.ns.mean >= MIN_MEAN_NS && seen.matters(ns);
         if read_before_write::of_call(seen, call).is_some() {
@@ -54,8 +54,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let d2c = stage(own, "D2C").map_or(0, |d2c| d2c.ns.mean);
         let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue by the same thread";
         all.push(Finding {
-            rule: Rule::SmallSyncWrites,
-            weight: Weight::Cost,
             processes: vec![call.name.clone()],
             what: format!(
                 "{} waits {} in {} writes that each go to the device: {what}.",
@@ -74,24 +72,23 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
             ],
             lost_ns: ns.into(),
-            lost_bytes: None,
             advice: vec![remedy(call, d2c.saturating_mul(own.bios) / n)],
-            uncertain: None,
+            ..Finding::of(Rule::SmallSyncWrites)
         });
     }
     all
 }
 
-/// Writes that are known by their bios alone: small, waited for, and one after another.
+/// Writes that only bios show: small, synchronous and one after another.
 fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<Finding> {
     let task = found.originators.task(writer.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
     let syncs = seen.calls.by_process.iter().any(|group| group.name == own.name && is_sync(&group.call));
     let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
     let (n, of_bio) = (writer.sync_bios, writer.sync_bytes / writer.sync_bios.max(1));
-    // What it reads, or does to other devices, is in its group, too.
+    // The task's group also has its reads and its I/O on other devices.
     let is_rest = percent(own.bytes.saturating_sub(writer.sync_bytes), own.bytes) > MAX_OTHER_PERCENT;
-    // Where they take longer together than the time in which they came, several are under way at once.
+    // If their sum is longer than the time in which they came, several were in flight at once.
     let beside = q2c.total_ns.saturating_sub(q2c.ns.max) > writer.active_ns.saturating_add(writer.active_ns / 10);
     let lost = q2c.total_ns.min(seen.span_ns);
     if n < MIN_WRITES || of_bio > MAX_BYTES || syncs || is_rest || beside || seen.of_span(lost) < MIN_SPAN_PERCENT {
@@ -99,8 +96,6 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
     }
     let source = "block:block_bio_queue, block_rq_issue, block_rq_complete by the same thread";
     Some(Finding {
-        rule: Rule::SmallSyncWrites,
-        weight: Weight::Cost,
         processes: vec![own.name.clone()],
         what: format!(
             "{} waits {} in {} writes of {} to {} that go to the device one after another.",
@@ -123,7 +118,6 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
             measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
         ],
         lost_ns: lost.into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Gather records, and write 64 KiB or more at once; or have the page cache gather them, and sync where it matters"
                 .to_owned(),
@@ -134,11 +128,11 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
             ),
             risk: "a power cut loses what is in the buffer".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::SmallSyncWrites)
     })
 }
 
-/// A write at an offset changes a place of a file, as in a database or the disk of a virtual machine: its neighbour does not come next.
+/// A write at an offset changes a part of a file, as in a database or a virtual disk. The next write is elsewhere.
 ///
 /// `in_device_ns`: of one write.
 fn remedy(call: &CallGroup, in_device_ns: u64) -> Remedy {
@@ -174,7 +168,7 @@ fn is_virtual_machine(name: &str) -> bool {
     ["qemu", "kvm"].iter().any(|head| name.starts_with(head))
 }
 
-/// What a write takes beside its data is paid once for many records. The data takes no longer than its blocks do now, one by one.
+/// Many records share the cost of one write. Their data takes at most as long as its blocks take now, one by one.
 fn gain(call: &CallGroup, in_device_ns: u64) -> Evidence<Gain> {
     let unknown = Evidence::unknown(
         "the device's time for larger writes is not in the trace",
@@ -195,18 +189,17 @@ fn gain(call: &CallGroup, in_device_ns: u64) -> Evidence<Gain> {
     if least_percent < MIN_LEAST_PERCENT {
         return unknown;
     }
-    Evidence::Known(Gain {
-        of: format!("time in {}() of {}", call.call, call.name),
-        least_percent,
-        most_percent: part(COST_THEN[0] * mean),
-        basis: format!(
+    super::gain(
+        format!("time in {}() of {}", call.call, call.name),
+        [least_percent, part(COST_THEN[0] * mean)],
+        format!(
             "a write of {} has {records:.0} records: its data takes as long as its blocks now, one by one, or less; what else a write \
              takes now is paid once, at {} to {} times",
             size(TOGETHER_BYTES),
             COST_THEN[0],
             COST_THEN[1]
         ),
-    })
+    )
 }
 
 #[cfg(test)]
@@ -215,7 +208,7 @@ mod tests {
     use super::*;
     use flashscope_trace::TaskId;
 
-    /// What is changed, and how.
+    /// The change, and how to make it.
     type Case = (&'static str, fn(&mut Work));
 
     #[test]

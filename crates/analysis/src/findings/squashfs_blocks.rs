@@ -1,7 +1,6 @@
 //! A file on squashfs that is read at random: each missing page reads its whole compressed block.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
-use crate::Evidence;
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, gain, measure, percent};
 use crate::cache::FileBrought;
 use crate::calls::is_read;
 use crate::units::{duration, grouped, size};
@@ -60,9 +59,6 @@ fn of_file(seen: &Seen<'_>, file: &FileBrought) -> Option<Finding> {
     let name = seen.storage.file_name(&device, file.inode);
     let source = "filemap:mm_filemap_add_to_page_cache and reads of files; syscalls:sys_enter_*, sys_exit_*";
     Some(Finding {
-        rule: Rule::ReadaheadWasted,
-        weight: Weight::Cost,
-        processes: Vec::new(),
         what: format!(
             "Reads of {name} bring in {} that nobody uses: {} of {} pages. Its {} reads take {}.",
             size(unused.saturating_mul(PAGE_BYTES)),
@@ -87,15 +83,14 @@ fn of_file(seen: &Seen<'_>, file: &FileBrought) -> Option<Finding> {
         advice: vec![Remedy {
             what: "Make the image with smaller blocks, or read the file in order".to_owned(),
             steps: vec![Step::Code { line: "mksquashfs ROOT IMAGE -b 16K".to_owned() }],
-            gain: Evidence::Known(Gain {
-                of: "bytes that come into the page cache of this file".to_owned(),
-                least_percent: (100.0 - percent(used.saturating_mul(THEN_PAGES), all)).max(0.0) * SLACK,
-                most_percent: 100.0 - percent(used, all),
-                basis: "each page that is used brings in 16 KiB at most, and itself at least".to_owned(),
-            }),
+            gain: gain(
+                "bytes that come into the page cache of this file",
+                [(100.0 - percent(used.saturating_mul(THEN_PAGES), all)).max(0.0) * SLACK, 100.0 - percent(used, all)],
+                "each page that is used brings in 16 KiB at most, and itself at least",
+            ),
             risk: "smaller blocks compress less: the image is larger, and reads in order take longer".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::ReadaheadWasted)
     })
 }
 

@@ -5,7 +5,7 @@ use flashscope_trace::facts::CpuPressure;
 use flashscope_trace::{
     Device, DeviceNames, Facts, FileNames, ProcessId, TaskId, Trace, facts, file_label, own_data, split_task_label,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most mounts and devices.
 const MAX_KEPT: usize = 256;
@@ -81,6 +81,8 @@ pub struct StorageFacts {
     pub dirty_limit: Option<DirtyLimit>,
     /// The process of each thread that calls or reads, as far as the trace shows it.
     pub processes: BTreeMap<TaskId, ProcessId>,
+    /// Those of them whose command line begins with Python.
+    pub python_threads: BTreeSet<TaskId>,
 }
 
 /// Limit of changed memory: above it the kernel makes programs wait for the device.
@@ -173,6 +175,7 @@ impl StorageFacts {
             cpu_wait_permille: None,
             dirty_limit,
             processes: BTreeMap::new(),
+            python_threads: BTreeSet::new(),
         }
     }
 

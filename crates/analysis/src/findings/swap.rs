@@ -14,6 +14,12 @@ const MIN_PERCENT: f64 = 2.0;
 /// Largest share of other files in the I/O of a device with a swap file, per cent.
 const MAX_OTHER_PERCENT: f64 = 10.0;
 
+/// Whether the device is swap alone, or little more than a swap file.
+pub(super) fn is_swap(seen: &Seen<'_>, found: &BlockFound, device: &str) -> bool {
+    let has_file = seen.storage.swap_files.iter().any(|(_, of)| of == device);
+    seen.storage.swaps.iter().any(|swap| swap == device) || has_file && is_of_swap(seen, found, device)
+}
+
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let devices = seen.storage.swaps.iter().filter_map(|device| of_device(seen, found, device, None));
@@ -33,9 +39,13 @@ fn is_of_swap(seen: &Seen<'_>, found: &BlockFound, device: &str) -> bool {
     let read = pages.total().saturating_mul(PAGE_BYTES).max(seen.calls_on(device, is_read).2);
     let written = seen.calls_on(device, is_write).2;
     let not_kept = cache.not_followed.saturating_mul(PAGE_BYTES);
-    // Writes without a known owner are of files that were changed before the recording; swap has none.
-    let unknown = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
-    let unknown = unknown.map(|one| one.written_bytes).total();
+    // Writes without a known owner are of files that were changed before the recording; swap has none. They may all lie on another device.
+    let of_owner = || found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
+    let mut loads = found.interference.owners.iter().filter(|load| load.device == device);
+    let is_here = found.interference.not_measured > 0
+        || found.interference.owners.is_empty()
+        || loads.any(|load| of_owner().any(|one| one.is_called(&load.owner)));
+    let unknown = if is_here { of_owner().map(|one| one.written_bytes).total() } else { 0 };
     let moved =
         ["reads", "writes"].iter().filter_map(|what| seen.device_group(device, what)).map(|one| one.bytes).total();
     percent([read, written, not_kept, unknown].into_iter().total(), moved) <= MAX_OTHER_PERCENT
@@ -106,6 +116,7 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str, file: Option<&St
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::OwnerLoad;
     use crate::usage::TaskReads;
     use flashscope_trace::TaskId;
 
@@ -148,6 +159,23 @@ mod tests {
             assert_eq!(found.len(), usize::from(told), "{found:?}");
             let what = "Memory is swapped: 0 B are written to the file /data/swap and 1.56 MiB read back.";
             assert!(found.iter().all(|one| one.what == what), "{found:?}");
+        }
+    }
+
+    /// Beside it a compiler fills another disk with pages that were changed before the recording.
+    #[test]
+    fn writes_of_nobody_known_count_where_they_are() {
+        use crate::cache::AccuracyFindings;
+        for (device, told) in [("8:16", true), ("8:0", false)] {
+            let mut work = Work::new(1_000_000_000);
+            work.bios(400, "R", 1_000, 999_000);
+            work.storage.swap_files.push(("/data/swap".to_owned(), "8:0".to_owned()));
+            work.readahead = Some(AccuracyFindings::default());
+            work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 90 << 20);
+            let owners = &mut work.block().interference.owners;
+            let worker = OwnerLoad { device: device.into(), owner: "kworker/u8:1 (7)".into(), ..owners[0].clone() };
+            owners.push(worker);
+            assert_eq!(find(&work.seen()).len(), usize::from(told), "{device}");
         }
     }
 }

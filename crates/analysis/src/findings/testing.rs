@@ -1,15 +1,15 @@
 //! Workloads for the rules' unit tests.
 
-use super::{Finding, Mount, Seen, StorageFacts};
+use super::{Finding, Mount, Seen, Step, StorageFacts};
 use crate::block::{BlockAnalysis, BlockFound, CarriedBytes, Originator, OwnerKind, Sizes};
 use crate::cache::AccuracyFindings;
 use crate::calls::{CallGroup, CallsFound};
 use crate::flash::Life;
 use crate::latency::LatencyNs;
-use crate::testing::event;
+use crate::testing::{block, event};
 use crate::usage::UsageFound;
 use crate::{Analysis as _, FlashAnalysis, FlashFindings, LossCount, OwnWear};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, EventKind, RequestFlags, TaskId};
+use flashscope_trace::{BlockAction, Device, EventKind, TaskId};
 
 pub struct Work {
     pub storage: StorageFacts,
@@ -104,28 +104,26 @@ impl Work {
     }
 
     pub fn bios_of(&mut self, task: &str, n: u64, letters: &str, queue_ns: u64, device_ns: u64) {
-        let mut analysis = BlockAnalysis::new(|_, _| Some(task), Sizes::default());
-        let mut now = 1;
-        for number in 0..n {
-            let step = |action, time| {
-                let flags = RequestFlags::from_letters(letters.as_bytes());
-                let block = BlockEvent {
-                    action,
-                    device: Device::new(8, 0),
-                    flags,
-                    sector: number * 8,
-                    bytes: 4096,
-                    error: 0,
-                    cgroup: 0,
-                    detail: BlockDetail::None,
+        self.bios_by(letters, &[(task, 7, n, queue_ns, device_ns)]);
+    }
+
+    /// Of several tasks, one after the other: name, number, bios, and their times in the queue and in the device, ns.
+    pub fn bios_by(&mut self, letters: &str, tasks: &[(&str, u32, u64, u64, u64)]) {
+        let name = |tid: TaskId, _| tasks.iter().find(|task| task.1 == tid.0).map(|task| task.0);
+        let mut analysis = BlockAnalysis::new(name, Sizes::default());
+        let (mut now, mut sector) = (1, 0);
+        for &(_, tid, n, queue_ns, device_ns) in tasks {
+            for _ in 0..n {
+                let step = |action, time| {
+                    event(time, tid, EventKind::Block(block(action, Device::new(8, 0), letters, sector, 4096)))
                 };
-                event(time, 7, EventKind::Block(block))
-            };
-            analysis.event(&step(BlockAction::Queue, now));
-            analysis.event(&step(BlockAction::Issue, now + queue_ns));
-            now += queue_ns + device_ns;
-            analysis.event(&step(BlockAction::Complete, now));
-            now += 1;
+                analysis.event(&step(BlockAction::Queue, now));
+                analysis.event(&step(BlockAction::Issue, now + queue_ns));
+                now += queue_ns + device_ns;
+                analysis.event(&step(BlockAction::Complete, now));
+                now += 1;
+                sector += 8;
+            }
         }
         self.block = Some(analysis.finish());
     }
@@ -140,6 +138,7 @@ impl Work {
             tid: TaskId(7),
             ordinal: None,
             former_names,
+            under_former_names: Vec::new(),
             read_bytes,
             written_bytes,
             covered_bytes: 0,
@@ -149,8 +148,25 @@ impl Work {
     }
 }
 
+/// Names that the tests' traces have.
+const NAMES: [&str; 9] = ["/data", "film", "sda", "vda", "dm-0", "secret", "8:0", "task", "(7)"];
+
+/// A step has names of the trace only where they are quoted when it is printed: never within the fixed words.
+fn names_are_apart(step: &Step) {
+    let fixed: Vec<&str> = match step {
+        Step::Set { value, .. } => vec![value],
+        Step::Remount { options, undo, .. } => vec![options, undo],
+        Step::Run { command, .. } => vec![command],
+        Step::Code { line } => vec![line],
+    };
+    for name in NAMES {
+        assert!(!fixed.iter().any(|words| words.contains(name)), "{name} of the trace is not quoted: {step:?}");
+    }
+}
+
 /// The only finding.
 pub fn only(mut findings: Vec<Finding>) -> Finding {
     assert_eq!(findings.len(), 1, "{findings:?}");
+    findings[0].advice.iter().flat_map(|remedy| &remedy.steps).for_each(names_are_apart);
     findings.remove(0)
 }

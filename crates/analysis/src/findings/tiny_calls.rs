@@ -1,6 +1,6 @@
 //! A program that reads or writes a file a few bytes a call: the page cache has the data, and the calls take the time.
 
-use super::{Finding, Gain, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
 use crate::calls::{CallGroup, is_read, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
@@ -66,8 +66,6 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     };
     let fewer = |buffer: u64| 100.0 - (each as f64 / buffer as f64 * 100.0).min(100.0);
     Some(Finding {
-        rule: Rule::TinyCalls,
-        weight: Weight::Cost,
         processes: vec![group.name.clone()],
         what: format!(
             "{} {verb} {each} bytes a call: {} calls of {}() take {} of {}, most of them on {name}.",
@@ -81,7 +79,6 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
         cause,
         evidence,
         lost_ns: ns.into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: match (verb, open.is_empty()) {
                 ("reads", true) => format!("Read {buffer} at once, and take the bytes from memory"),
@@ -90,19 +87,17 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
                 _ => format!("{open}write {buffer} at once"),
             },
             steps: vec![Step::Code { line }],
-            gain: Gain {
-                of: format!("number of calls of {}() by {}", group.call, group.name),
-                least_percent: fewer(BUFFERS[0]),
-                most_percent: 100.0,
-                basis: format!("a buffer of {} or more in place of {}", size(BUFFERS[0]), size(each)),
-            }
-            .into(),
+            gain: gain(
+                format!("number of calls of {}() by {}", group.call, group.name),
+                [fewer(BUFFERS[0]), 100.0],
+                format!("a buffer of {} or more in place of {}", size(BUFFERS[0]), size(each)),
+            ),
             risk: match verb {
                 "reads" => "data that another program changes meanwhile is seen later".to_owned(),
                 _ => format!("if the program dies, it loses up to {buffer} that it had not written"),
             },
         }],
-        uncertain: None,
+        ..Finding::of(Rule::TinyCalls)
     })
 }
 

@@ -1,10 +1,10 @@
 //! The largest readers and writers: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
-use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, IN_PIECES, Originator, OwnerKind};
+use crate::block::{BlockFound, FURTHER_FILES, FormerName, Group, GroupBy, IN_PIECES, Originator, OwnerKind};
 use crate::total::Total as _;
 use crate::units::{counted, grouped, size};
-use crate::{Evidence, OWN_RECORDING, task_name};
+use crate::{Evidence, OWN_RECORDING, task_label, task_name};
 use flashscope_trace::{FileId, TaskId};
 use std::collections::HashMap;
 
@@ -37,21 +37,21 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let all = shown(seen, found);
     let in_all = all.iter().fold(0u64, |sum, one| sum.saturating_add(one.read_bytes).saturating_add(one.written_bytes));
     let mut findings = Vec::new();
-    for (verb, done, of) in [
-        ("writes", "written", (|one| one.written_bytes) as fn(&Originator) -> u64),
-        ("reads", "read", |one| one.read_bytes),
+    for (verb, done, of, under) in [
+        ("writes", "written", (|one| one.written_bytes) as fn(&Originator) -> u64, (|one| one.written_bytes) as OfName),
+        ("reads", "read", |one| one.read_bytes, |one| one.read_bytes),
     ] {
         let sum: u64 = all.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));
         let kind = |kind: OwnerKind| all.iter().copied().filter(move |one| one.kind == kind);
         let bytes = |kind_of: OwnerKind| kind(kind_of).map(of).fold(0, u64::saturating_add);
         // Operations without data, such as write zeroes, are no reads of a kernel thread.
-        let programs = programs(kind(OwnerKind::Task), of);
+        let programs = programs(kind(OwnerKind::Task), of, under);
         let first = programs.iter().max_by_key(|one| one.bytes).filter(|one| one.bytes >= MIN_BYTES);
         let Some(first) = first.filter(|_| sum >= MIN_MOVED_BYTES || percent(sum, in_all) >= MIN_MOVED_PERCENT) else {
             continue;
         };
         let source = source_of(verb);
-        let (name, verb_of) = (first.label(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
+        let (name, verb_of) = (first.label.clone(), if first.tasks > 1 { &verb[..verb.len() - 1] } else { verb });
         let unknown = bytes(OwnerKind::Unknown);
         // Then the sum counts some bytes twice, and shares of it mean nothing.
         let is_doubled = |device: &str| !is_seen(found, device) && !is_alone(found, device);
@@ -183,38 +183,53 @@ fn shown<'a>(seen: &Seen<'_>, found: &'a BlockFound) -> Vec<&'a Originator> {
 }
 
 /// Tasks of one name: a script starts the same program again and again, and each does little.
-struct Program<'a> {
-    first: &'a Originator,
-    name: &'a str,
+struct Program {
+    /// With the number where it is one task.
+    label: String,
     tasks: u64,
     bytes: u64,
 }
 
-impl Program<'_> {
-    fn label(&self) -> String {
-        let Originator { tid, name, .. } = self.first;
-        match self.tasks {
-            // An application has no thread number: 0.
-            1 if *tid != TaskId(0) && self.name == name && *name != format!("tid {tid}") => format!("{name} ({tid})"),
-            1 => name.clone(),
-            several => format!("{several} tasks named {}", self.name),
-        }
-    }
+type OfName = fn(&FormerName) -> u64;
+
+/// A task under its last name, with the bytes that are not of one of the others.
+fn under_last(task: &Originator, of: fn(&Originator) -> u64, under: OfName) -> (&str, String, u64) {
+    let Originator { tid, name, .. } = task;
+    let label = match task_name(name) {
+        // An application has no thread number: 0.
+        short if *tid != TaskId(0) && short == name && *name != format!("tid {tid}") => format!("{name} ({tid})"),
+        _ => name.clone(),
+    };
+    let others = task.under_former_names.iter().map(under).total();
+    (task_name(name), label, of(task).saturating_sub(others))
 }
 
-/// Those that did some of it, in the order in which the first of each name stands in the trace's list.
-fn programs<'a>(tasks: impl Iterator<Item = &'a Originator>, of: fn(&Originator) -> u64) -> Vec<Program<'a>> {
-    let mut programs: Vec<Program<'a>> = Vec::new();
+/// Those that did some of it, in the order in which the first of each name stands in the trace's list. After an `exec` a task is another
+/// program.
+fn programs<'a>(
+    tasks: impl Iterator<Item = &'a Originator>,
+    of: fn(&Originator) -> u64,
+    under: OfName,
+) -> Vec<Program> {
+    let mut programs: Vec<Program> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
-    for task in tasks.filter(|task| of(task) > 0) {
-        let name = task_name(&task.name);
+    let parts = tasks.flat_map(|task| {
+        let label = |name: &str| match task.tid {
+            TaskId(0) => name.to_owned(),
+            tid => task_label(name, tid, task.ordinal.unwrap_or(1)),
+        };
+        let former = task.under_former_names.iter().map(move |one| (one.name.as_str(), label(&one.name), under(one)));
+        std::iter::once(under_last(task, of, under)).chain(former)
+    });
+    for (name, label, bytes) in parts.filter(|(.., bytes)| *bytes > 0) {
         let place = *places.entry(name).or_insert(programs.len());
         match programs.get_mut(place) {
             Some(program) => {
                 program.tasks += 1;
-                program.bytes = program.bytes.saturating_add(of(task));
+                program.bytes = program.bytes.saturating_add(bytes);
+                program.label = format!("{} tasks named {name}", program.tasks);
             }
-            None => programs.push(Program { first: task, name, tasks: 1, bytes: of(task) }),
+            None => programs.push(Program { label, tasks: 1, bytes }),
         }
     }
     programs
@@ -284,6 +299,27 @@ mod tests {
         work.is_of_process = true;
         let found = find(&work.seen());
         assert_eq!(found.iter().map(|one| one.what.as_str()).collect::<Vec<_>>(), ["player (7) reads 40 KiB."]);
+    }
+
+    /// python3 writes 30 MiB and then executes dd, which writes 20 MiB and reads 8: one task, two programs.
+    #[test]
+    fn after_an_exec_a_task_is_another_program() {
+        let mut work = Work::new(1_000_000);
+        work.owner("dd", OwnerKind::Task, 8 << 20, 50 << 20);
+        let name = "python3".to_owned();
+        work.block().originators.originators[0].under_former_names =
+            vec![FormerName { name, read_bytes: 0, written_bytes: 30 << 20 }];
+        let what: Vec<_> = find(&work.seen()).into_iter().map(|one| one.what).collect();
+        assert_eq!(
+            what,
+            ["python3 (7) writes most: 30 MiB of 50 MiB (60 %).", "dd (7) reads most: 8 MiB of 8 MiB (100 %)."]
+        );
+        // A shell that executes a program has next to no I/O of its own.
+        work.block().originators.originators[0].under_former_names[0].written_bytes = 4096;
+        assert!(find(&work.seen())[0].what.starts_with("dd (7) writes most: "), "{:?}", find(&work.seen())[0].what);
+        // With another dd they are two of that name.
+        work.owner("dd", OwnerKind::Task, 0, 10 << 20);
+        assert!(find(&work.seen())[0].what.starts_with("2 tasks named dd write most: "));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A program whose reads, writes and syncs take long while its bios do not: the wait is before the queue of the device, or behind its
-//! completion. Calls in which nothing of storage happens at all are among them. Of bios that nobody knows an owner of, and of syncs,
-//! all bios of the trace are the bound: they are under way no longer, whoever they are for.
+//! A program whose reads, writes and syncs take long while its bios do not. The wait is before the device's queue, or after the
+//! completion. Calls without any storage event are among them. For syncs and bios without an owner, the time of all bios of the trace is
+//! the upper bound.
 
 use super::{
     Finding, GroupBy, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, fsync_storm, groups, lost_events,
@@ -16,15 +16,15 @@ const MIN_CALLS: u64 = 50;
 const MIN_UNSEEN: u64 = 5;
 /// A read from the page cache takes less than this, nanoseconds.
 const MIN_MEAN_NS: u64 = 1_000_000;
-/// Few calls count where each takes as long: a busy processor or a lock of a file system takes less, nanoseconds.
+/// From this duration on a few calls count too, nanoseconds. A busy processor or a lock of a file system delays them less.
 const LONG_MEAN_NS: u64 = 100_000_000;
 /// Least share of the recorded time, percent. Below it the program waits mostly for something else.
 const MIN_SPAN_PERCENT: f64 = 20.0;
-/// From this part of the calls on it is the wait outside that counts, percent.
+/// Least share of the calls' time that is spent outside storage, percent.
 const MIN_OUTSIDE_PERCENT: f64 = 60.0;
-/// From this part of the calls on a worker's bios are those that they wait for, percent.
+/// From this share of the calls on they wait for a worker's bios, percent.
 const OF_WORKERS_PERCENT: f64 = 80.0;
-/// From this part of the recording on, in which some task waited for a processor, the calls may have waited for one, of 1000 parts.
+/// From this share of the recording with a task that waits for a processor on, the calls may have waited for one, per mille.
 const BUSY_PERMILLE: u64 = 500;
 
 /// 8 MiB: memory and nearly all devices are faster.
@@ -36,9 +36,9 @@ struct Waits<'a> {
     call: &'a str,
     n: u64,
     ns: u64,
-    /// What its bios are under way at most: those of the process, and those that workers queued for it; or all bios of the trace.
+    /// Upper bound of its bios' time: the process's own and those that workers queued for it, or all bios of the trace.
     bios_ns: u64,
-    /// Workers of the kernel queued most of what it read.
+    /// Kernel workers queued most of its reads.
     is_by_workers: bool,
     unseen: Option<&'a UnseenCalls>,
 }
@@ -57,21 +57,21 @@ impl Waits<'_> {
     }
 }
 
-/// Reads of a file in order, with few bios for many of them, much slower than any copy in memory. File systems that unpack what they
-/// read take the processor for it, and are left out.
+/// Sequential reads of a file with few bios that are much slower than a copy in memory. File systems with compression are left out,
+/// because they take processor time.
 fn is_slow_stream(seen: &Seen<'_>, read_bytes: u64, call: &CallGroup) -> bool {
     let slow = call.total_ns as f64 / 1e9 * SLOW_STREAM_BYTES_A_SECOND > call.bytes as f64;
     call.bytes > 0 && read_bytes.saturating_mul(2) >= call.bytes && slow && is_plain(seen)
 }
 
-/// Whether all file systems that are used hand data on as it is.
+/// Whether all used file systems store data without compression.
 fn is_plain(seen: &Seen<'_>) -> bool {
     let plain = |kind: &str| matches!(kind, "ext2" | "ext3" | "ext4" | "xfs" | "vfat");
     let used = || seen.storage.mounts.iter().filter(|mount| seen.is_used(&mount.device));
     used().count() > 0 && used().all(|mount| plain(&mount.kind))
 }
 
-/// What was read for an unknown program: a limit of a cgroup has workers of the kernel queue its bios.
+/// Bytes read for an unknown program. With a cgroup's limit kernel workers queue the program's bios.
 fn read_for(found: &BlockFound, own: u64) -> u64 {
     let unknown = found.originators.originators.iter().filter(|one| one.kind == OwnerKind::Unknown);
     unknown.fold(own, |sum, one| sum.saturating_add(one.read_bytes))
@@ -82,14 +82,14 @@ fn writes(found: &BlockFound, name: &str) -> bool {
     found.originators.originators.iter().any(|one| one.is_called(name) && one.written_bytes > 0)
 }
 
-/// Of few calls it may be chance: no event joins a call and a worker's bio.
+/// Least number of calls. For fewer it may be chance, because no event joins a call and a worker's bio.
 fn is_by_workers(unseen: &UnseenCalls) -> bool {
     unseen.n >= MIN_UNSEEN && percent(unseen.with_worker_bio, unseen.n) >= OF_WORKERS_PERCENT
 }
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut all: Vec<Waits<'_>> = Vec::new();
-    // The trace must have bios. Without them no call shows storage.
+    // Without bios in the trace no call shows storage.
     let Some(found) = seen.block.filter(|block| groups(block, GroupBy::All).any(|group| group.bios > 0)) else {
         return Vec::new();
     };
@@ -169,7 +169,7 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
     let mut what = format!("{head}, and {bios}.");
     let pressure = seen.storage.cpu_wait_permille;
     let is_busy = pressure.is_some_and(|part| part >= BUSY_PERMILLE);
-    // A wait for a processor is not as long in call after call.
+    // Waits for a processor are not this long in each call.
     let is_long = waits.ns / waits.n.max(1) >= LONG_MEAN_NS;
     let others = if pressure.is_none() { ", a lock, or no free processor" } else { ", or a lock" };
     let mut cause = format!(
@@ -204,20 +204,17 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
                 .to_owned();
         }
     }
-    // Bios that a worker queued later show a limit, even if others wait for a processor.
+    // Bios that a worker queues later show a limit, also when tasks wait for a processor.
     let is_held_back = waits.is_by_workers || waits.unseen.is_some_and(|unseen| unseen.with_worker_bio > 0);
     if is_busy && !is_held_back && !is_long {
         return no_free_processor(waits, what, evidence, pressure.unwrap_or(0) as f64 / 10.0);
     }
     Finding {
-        rule: Rule::WaitsOutside,
-        weight: Weight::Cost,
         processes: vec![waits.name.to_owned()],
         what,
         cause,
         evidence,
         lost_ns: waits.outside().into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "Look for a limit of the cgroup and how long it stalls (io.pressure), and record what it waits for".to_owned(),
             steps: vec![
@@ -231,11 +228,11 @@ fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
             gain: Evidence::unknown("which of them it is, is not in the trace", "record it with --events block,syscall,layers"),
             risk: "none to look".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::WaitsOutside)
     }
 }
 
-/// Storage is no part of this time, so findings about storage come first.
+/// This time is outside storage, so findings about storage come first.
 fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>, busy_percent: f64) -> Finding {
     let source = "/proc/pressure/cpu when the recording began and ended";
     evidence.push(measure(
@@ -245,7 +242,6 @@ fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>
         source,
     ));
     Finding {
-        rule: Rule::WaitsOutside,
         weight: Weight::Overview,
         processes: vec![waits.name.to_owned()],
         what,
@@ -255,7 +251,6 @@ fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>
         ),
         evidence,
         lost_ns: waits.outside().into(),
-        lost_bytes: None,
         advice: vec![Remedy {
             what: "See what keeps the processors busy, and record again without it".to_owned(),
             steps: vec![Step::Run { command: "top -b -n 1".to_owned(), names: Vec::new() }],
@@ -265,7 +260,7 @@ fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>
             ),
             risk: "none to look".to_owned(),
         }],
-        uncertain: None,
+        ..Finding::of(Rule::WaitsOutside)
     }
 }
 

@@ -22,9 +22,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let who = spends
             .map_or(String::new(), |task| format!(" {} writes most of it: {}.", task.task, size(task.written_bytes)));
         found.push(Finding {
-            rule: Rule::Wear,
             weight: Weight::Fault,
-            processes: Vec::new(),
             what: format!(
                 "The flash lasts {} years at this rate, if all blocks wear alike.{who}",
                 digits(life.even_years)
@@ -39,9 +37,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("rated erase cycles", life.endurance_cycles as f64, MeasureUnit::Count, "--endurance"),
             ],
             lost_ns: Evidence::unknown("wear has no cost in time", ""),
-            lost_bytes: None,
             advice: Vec::new(),
-            uncertain: None,
+            ..Finding::of(Rule::Wear)
         });
     }
     for own in seen.own_wear {
@@ -49,9 +46,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if life_time.iter().any(|&tenths| tenths >= MAX_TENTHS) || *pre_end_of_life >= 2 {
             let tenths = life_time.iter().max().copied().unwrap_or(0);
             found.push(Finding {
-                rule: Rule::Wear,
                 weight: Weight::Fault,
-                processes: Vec::new(),
                 what: own.sentence(),
                 cause: "The device itself counts what it wrote and erased since it was made.".to_owned(),
                 evidence: vec![measure(
@@ -61,9 +56,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                     "/sys/block/*/device/life_time",
                 )],
                 lost_ns: Evidence::unknown("wear has no cost in time", ""),
-                lost_bytes: None,
                 advice: Vec::new(),
-                uncertain: None,
+                ..Finding::of(Rule::Wear)
             });
         }
     }

@@ -5,11 +5,11 @@ use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, Unit};
 use crate::units::{duration, grouped};
 
-/// Below this share of the recorded time with bios in flight, they delay nothing, per cent.
+/// Least share of the recorded time with bios in flight, percent. Below it they delay nothing.
 const PROGRAM_PERCENT: f64 = 20.0;
-/// The task that waits for a bio this long notices it, however idle the device is otherwise.
+/// A task notices a wait of this length for a bio, even if the device is mostly idle.
 const STALL_NS: u64 = 100_000_000;
-/// From this share of Q2C on, a stage is what takes the time, per cent.
+/// From this share of Q2C on, a stage takes most of the time, percent.
 const MOST_PERCENT: f64 = 60.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -29,7 +29,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         (Some(q2c), Some(q2d)) if found.stages.unit == Unit::Bio => {
             evidence.push(measure("time before it (Q2D), sum", q2d.total_ns as f64, MeasureUnit::Ns, source));
             evidence.push(measure("mean Q2D", q2d.ns.mean as f64, MeasureUnit::Ns, source));
-            // Bios without an issue (of zram, or of a layer that passes them on) count in neither.
+            // Bios without an issue (of zram, or of a layer that passes them on) are in neither sum.
             let issued = d2c.ns.n == q2c.ns.n;
             let whole = if issued { q2c.total_ns } else { d2c.total_ns.saturating_add(q2d.total_ns) };
             let shares = (percent(d2c.total_ns, whole), percent(q2d.total_ns, whole));
@@ -95,11 +95,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The layer of device mapper in which bios spend most of the time before their issue, and which part of it. Only one that adds time to
-/// bios that are alone, else the device beneath may be what they wait for.
+/// The device-mapper layer in which bios spend most of the time before their issue, and its share. It must also add time to bios that
+/// are alone; otherwise they may wait for the device beneath.
 fn slow_layer(seen: &Seen<'_>, found: &BlockFound, q2d_ns: u64) -> Option<(String, f64)> {
     let levels = found.stack.iter().filter(|level| layered_device::adds_time(seen, level));
-    let of = levels.map(|level| (percent(level.mean_down_ns.saturating_mul(level.upper_bios), q2d_ns), level));
+    let of =
+        levels.filter_map(|level| Some((percent(level.mean_down_ns?.saturating_mul(level.upper_bios), q2d_ns), level)));
     let (part, level) = of.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(part, _)| *part >= MOST_PERCENT)?;
     Some((seen.storage.device_name(&level.upper), part.min(100.0)))
 }
@@ -157,8 +158,8 @@ mod tests {
                 upper: "253:0".into(),
                 lower: "8:0".into(),
                 upper_bios: 40,
-                mean_down_ns: down_ns,
-                mean_q2c_ns: 100_000,
+                mean_down_ns: Some(down_ns),
+                mean_q2c_ns: Some(100_000),
                 alone: Some(StackAlone { bios: 40, mean_own_ns: down_ns, mean_q2c_ns: 100_000 }),
                 ..StackLevel::default()
             });
