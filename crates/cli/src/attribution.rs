@@ -64,7 +64,11 @@ impl<'i> Attribution<'i> {
             _ if name == OWN_RECORDING => 1,
             key => self.inputs.task_ordinal(source, key.unwrap_or(tid), time),
         };
-        Some(Member { name, key, ordinal, is_wanted, holds: 0..0 })
+        let former_name = match key {
+            Some(TaskId(0)) => None,
+            key => self.inputs.former_name(source, key.unwrap_or(tid), time),
+        };
+        Some(Member { name, key, ordinal, is_wanted, former_name, holds: 0..0 })
     }
 
     /// Like `member`, with the range of time that it holds for.
@@ -84,7 +88,8 @@ impl<'i> Attribution<'i> {
     pub fn thread_or_wanted(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'i>> {
         let name = Cow::Borrowed(self.name_or_wanted(source, tid, time)?);
         let ordinal = self.inputs.task_ordinal(source, tid, time);
-        Some(Member { name, key: None, ordinal, is_wanted: false, holds: 0..0 })
+        let former_name = self.inputs.former_name(source, tid, time);
+        Some(Member { name, key: None, ordinal, is_wanted: false, former_name, holds: 0..0 })
     }
 
     /// The thread's name; for selected threads, the requested name.
@@ -107,9 +112,14 @@ impl<'i> Attribution<'i> {
         match (self.by, process.app) {
             // A kernel thread keeps its own name.
             (_, Some(app)) if app.kind == AppKind::Kernel => thread(),
-            (ReportBy::App, Some(app)) => Some((Cow::Owned(app.to_string()), Some(TaskId(0)))),
-            // Processes with one name, such as shells, are one application.
-            (ReportBy::App, None) => process.name.map(|name| (Cow::Borrowed(name), Some(TaskId(0)))).or_else(thread),
+            (ReportBy::App, Some(app)) => {
+                Some((Cow::Owned(process.app_label().unwrap_or_else(|| app.to_string())), Some(TaskId(0))))
+            }
+            // Processes with one name, such as shells, are one application. After an `exec` it is another one.
+            (ReportBy::App, None) => {
+                let then = self.inputs.former_name(source, process.pid.first_thread(), time);
+                then.or(process.name).map(|name| (Cow::Borrowed(name), Some(TaskId(0)))).or_else(thread)
+            }
             (_, _) => process.name.map(|name| (Cow::Borrowed(name), Some(process.pid.first_thread()))).or_else(thread),
         }
     }

@@ -1,6 +1,7 @@
 //! The end of a command after an error: one line that names the thing and the next step, and an exit status.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use flashscope_output::OutputError;
@@ -88,6 +89,14 @@ impl From<flashscope_output::StdoutError> for Failure {
 /// The next step names the option for another file; empty: the file is an argument.
 pub fn with_option(option: &str) -> impl Fn(OutputError) -> Failure {
     move |error| Failure::new(if option.is_empty() { error.to_string() } else { format!("{error} with {option}") })
+}
+
+/// Creates the directory that outputs go to; `next`: what to do if it cannot be created.
+pub fn create_directory(directory: &Path, next: &str) -> Result<(), Failure> {
+    flashscope_output::create_directories(directory).map_err(|error| match error {
+        OutputError::Io { source, .. } => Failure::new(format!("{}: {source}; {next}", directory.display())),
+        link => link.into(),
+    })
 }
 
 impl fmt::Display for Failure {

@@ -6,8 +6,7 @@ use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
 use flashscope_analysis::{Evidence, FlashReport, Lookup, LossCount, Named, name_calls};
-use flashscope_trace::{BlockAction, Event, EventKind, ProcessId, RequestFlags, TaskId, TimeNs, split_task_label};
-use std::collections::BTreeMap;
+use flashscope_trace::{BlockAction, Event, EventKind, RequestFlags, TimeNs, split_task_label};
 
 use crate::inputs::Inputs;
 
@@ -61,7 +60,7 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
         name_calls(&mut calls, &inputs.names().0);
         let usage = self.usage.finish();
         OfTrace {
-            storage: StorageFacts { processes: processes(inputs, &calls, &usage), ..storage(inputs) },
+            storage: of_tasks(inputs, &calls, &usage),
             calls,
             usage,
             is_of_process: self.is_of_process,
@@ -127,11 +126,18 @@ impl OfTrace {
     }
 }
 
-/// For threads with calls, and those that read: their last known processes.
-fn processes(inputs: &Inputs, calls: &CallsFound, usage: &UsageFound) -> BTreeMap<TaskId, ProcessId> {
+/// Storage, with the last known processes of threads with calls, and of those that read.
+fn of_tasks(inputs: &Inputs, calls: &CallsFound, usage: &UsageFound) -> StorageFacts {
+    let mut storage = storage(inputs);
     let callers = calls.by_process.iter().filter_map(|group| split_task_label(&group.name)).map(|(_, tid, _)| tid);
-    let threads = callers.chain(usage.readers.iter().map(|reader| reader.tid));
-    threads.filter_map(|tid| Some((tid, inputs.process(0, tid, TimeNs::MAX)?.pid))).collect()
+    for tid in callers.chain(usage.readers.iter().map(|reader| reader.tid)) {
+        let Some(process) = inputs.process(0, tid, TimeNs::MAX) else { continue };
+        storage.processes.insert(tid, process.pid);
+        if process.command.is_some_and(findings::is_run_by_python) {
+            storage.python_threads.insert(tid);
+        }
+    }
+    storage
 }
 
 /// Mounts and devices of the first machine.

@@ -174,6 +174,12 @@ impl Inputs {
         }
     }
 
+    /// The name of a thread at this time, where it has another one later (`exec`).
+    pub fn former_name(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<&str> {
+        let then = self.merged.comm(source, tid, time)?;
+        (self.recorder(source, tid).is_none() && self.merged.last_name(source, tid, time) != Some(then)).then_some(then)
+    }
+
     /// The ordinal, from 1, among the tasks with a thread's number and last name.
     pub fn task_ordinal(&self, source: usize, tid: TaskId, time: TimeNs) -> u32 {
         self.merged.task_ordinal(source, tid, time)
@@ -183,7 +189,8 @@ impl Inputs {
     pub fn thread(&self, source: usize, tid: TaskId, time: TimeNs) -> Option<Member<'_>> {
         let name = Cow::Borrowed(self.comm(source, tid, time)?);
         let ordinal = self.task_ordinal(source, tid, time);
-        Some(Member { name, key: None, ordinal, is_wanted: false, holds: 0..0 })
+        let former_name = self.former_name(source, tid, time);
+        Some(Member { name, key: None, ordinal, is_wanted: false, former_name, holds: 0..0 })
     }
 
     /// Earlier names of a task of the first machine. `name` may end with the task's number.

@@ -139,6 +139,15 @@ fn would_run_a_command() -> bool {
 
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
+        Command::Record(_) | Command::Top(_) | Command::Demo(_) | Command::Study(_) | Command::Bench(_) => {
+            stop::beside_signals(|| run_here(cli))
+        }
+        _ => run_here(cli),
+    }
+}
+
+fn run_here(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
         Command::Demo(args) => demo::run(args, cli.quiet),
         Command::Record(args) if args.boot => at_boot::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 
 use crate::args::Cli;
-use crate::failure::Failure;
+use crate::failure::{Failure, create_directory};
 use crate::output;
 
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
@@ -17,9 +17,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 /// One page for each command and subcommand.
 pub fn man_pages(directory: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::new(format!("{}: {error}; name a directory that can be written", directory.display()))
-    })?;
+    create_directory(directory, "name a directory that can be written")?;
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     pages(&command, directory)

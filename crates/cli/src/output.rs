@@ -48,9 +48,10 @@ pub fn write(path: &Path, bytes: &[u8], inputs: &[HostFile], option: &str) -> Re
     noted.publish().map(drop)
 }
 
-/// The error for a file that cannot be written, with the option that named it.
+/// The error for a file that cannot be written, with the option that named it; a file of a directory has none.
 pub fn cannot(path: &Path, error: &std::io::Error, option: &str) -> Failure {
-    Failure::new(format!("{}: {error}; free some space or name another file with {option}", path.display()))
+    let other = if option.is_empty() { "directory".to_owned() } else { format!("file with {option}") };
+    Failure::new(format!("{}: {error}; free some space or name another {other}", path.display()))
 }
 
 /// The same for an export: its error names the trace, but the file without space is another one.

@@ -220,6 +220,14 @@ pub fn recover(quiet: bool) {
             flashscope_output::note(text);
         }
     };
+    if let Some(named) = flashscope_targets::refused_cache() {
+        let used =
+            flashscope_targets::cache_dir().map_or_else(|error| error.to_string(), |dir| dir.display().to_string());
+        say(&format!(
+            "FLASHSCOPE_CACHE, {}: other users can change this directory, so root uses {used} instead; name another",
+            named.display()
+        ));
+    }
     for dir in flashscope_targets::take_abandoned(flashscope_targets::RECORDING) {
         let Ok(note) = flashscope_output::read_own(&dir.path().join(NOTE), 1 << 20) else { continue };
         let Ok(note) = String::from_utf8(note) else { continue };

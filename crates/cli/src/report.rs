@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{
-    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, BlockSetup, MissingEvent, StackHints, StagesFound,
-    Unit,
+    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, BlockSetup, DirectUse, MissingEvent, StackHints,
+    StagesFound, Unit,
 };
 use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
 use flashscope_analysis::calls::CallsFound;
@@ -235,6 +235,11 @@ pub fn block_report_and(inputs: &Inputs, args: &ReportArgs, also: Option<ReportB
 
 type BlockReports = (BlockReport, Option<BlockFound>);
 
+/// I/O past the page cache. The files are those of one machine.
+fn direct_of_one_machine<'a>(inputs: &Inputs, found: &'a BlockFound) -> &'a [DirectUse] {
+    if inputs.of_several_machines() { &[] } else { &found.originators.direct }
+}
+
 fn read_block(
     inputs: &Inputs,
     args: &ReportArgs,
@@ -250,7 +255,8 @@ fn read_block(
         let attribution = by.map_or(attribution, |by| attribution.by(by));
         let lookup = move |tid, time| attribution.lasting_member(at.get(), tid, time);
         let (stacked, requests_alone) = (hints.clone(), args.requests_alone);
-        let setup = BlockSetup { stacked, requests_alone, ..BlockSetup::of(inputs.traces()) };
+        let records_completions = args.records_completions;
+        let setup = BlockSetup { stacked, requests_alone, records_completions, ..BlockSetup::of(inputs.traces()) };
         BlockAnalysis::new(lookup, setup).only(args.process.as_deref())
     };
     let (mut analysis, mut other) = (new(None), also.map(|by| new(Some(by))));
@@ -322,7 +328,7 @@ fn read_block(
         losses: inputs.losses(),
         missing,
         readahead: readahead(accuracy, inputs),
-        names: uses.finish(&devices),
+        names: uses.finish_with(&devices, direct_of_one_machine(inputs, &findings)),
         findings: Vec::new(),
         calls: CallsFound::default(),
         found: findings,

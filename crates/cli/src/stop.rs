@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
@@ -61,6 +61,43 @@ pub fn limit_of_files_is_an_error() -> Result<(), Failure> {
     let signal = signal_hook::consts::SIGXFSZ;
     let ignored = signal_hook::flag::register(signal, Arc::default());
     ignored.map(|_| ()).map_err(|error| Failure::new(format!("signal {signal}: {error}")))
+}
+
+/// Stack of the command's thread: as large as the main thread's.
+const STACK: usize = 8 << 20;
+/// After a signal, a command ends within this time where files answer and little is left to write.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Runs a command that catches signals in a thread of its own. The kernel gives a signal to the main thread first, which only waits: it takes
+/// a second signal also where a file that the command writes never answers.
+pub fn beside_signals(run: impl FnOnce() -> Result<(), Failure> + Send) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let work = move || {
+            let ended = run();
+            drop(done);
+            ended
+        };
+        let work = std::thread::Builder::new()
+            .name("main".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)
+            .map_err(|error| Failure::new(format!("thread: {error}")))?;
+        let mut asked: Option<Instant> = None;
+        let mut said = false;
+        while wait.recv_timeout(Duration::from_secs(1)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if asked.is_none() && FLAG.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                asked = Some(Instant::now());
+            }
+            if !said && asked.is_some_and(|asked| asked.elapsed() >= ENDS_WITHIN) {
+                flashscope_output::note(
+                    "still ending: a disk is slow, or does not answer; a second Ctrl-C ends this at once",
+                );
+                said = true;
+            }
+        }
+        work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// After a signal, a board ends within moments; fetching, building and packing do not.

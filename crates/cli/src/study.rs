@@ -1,5 +1,6 @@
 //! `study`: runs a matrix of settings and writes the results to files.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,8 +247,8 @@ fn reproduce(
     Ok(())
 }
 
-pub fn options(jobs: Option<usize>, fresh: bool, board: &BoardOptions) -> Result<Options, Failure> {
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+pub fn options(jobs: Option<NonZeroUsize>, fresh: bool, board: &BoardOptions) -> Result<Options, Failure> {
+    let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let boards = Arc::new(Boards::new(jobs));
     let kept = Arc::clone(&boards);
     stop::end_soon(move || match kept.interrupted() {
@@ -287,13 +288,7 @@ fn matrix_files(result: &StudyResult, csv_raw: bool) -> Vec<(String, String)> {
 
 /// Writes these files; returns the path of the last one.
 fn write_files(files: &[(String, String)], directory: &Path) -> Result<PathBuf, Failure> {
-    let failed = |path: &Path, error: std::io::Error| {
-        Failure::new(format!("{}: {error}; free some space or name another directory", path.display()))
-    };
-    // An empty path is the current directory.
-    if !directory.as_os_str().is_empty() {
-        std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
-    }
+    crate::failure::create_directory(directory, "free some space or name another directory")?;
     let mut last = directory.to_owned();
     for (name, text) in files {
         last = directory.join(name);

@@ -4,8 +4,8 @@ use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
 use crate::waits_together::together;
 use flashscope_analysis::block::{
-    BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
-    SyncWait, TOLD_APART, Unit, WaitBehind, WaitStage,
+    BlockFound, BlockReport, FormerName, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes,
+    SyncTimes, SyncWait, TOLD_APART, Unit, WaitBehind, WaitStage,
 };
 use flashscope_analysis::{Evidence, OWN_RECORDING, Unknown};
 
@@ -13,6 +13,8 @@ use flashscope_analysis::{Evidence, OWN_RECORDING, Unknown};
 const MAX_SENTENCES: usize = 4;
 /// Originators whose waits behind others are below this percentage of their time get no sentence, only a row in the table.
 const MIN_WAIT_PERCENT: f64 = 1.0;
+/// From this share of a group's bytes on, an earlier name of its task is named.
+const MIN_FORMER_PERCENT: u64 = 10;
 
 pub fn wait_stage(stage: WaitStage) -> &'static str {
     match stage {
@@ -274,9 +276,8 @@ pub fn stack(found: &BlockFound, most: usize) -> Rows {
         };
         let mut row = vec![one.upper.clone(), lower, grouped(one.upper_bios), size(one.upper_bytes)];
         row.extend([grouped(one.lower_bios), size(one.lower_bytes), size(one.cached_bytes)]);
-        // Where all went by the page cache, there is nothing to take a mean of.
-        let mean = |ns| if one.upper_bios == 0 { String::new() } else { duration(ns) };
-        row.extend([one.mean_down_ns, one.mean_below_ns, one.mean_up_ns, one.mean_q2c_ns].map(mean));
+        let means = [one.mean_down_ns, one.mean_below_ns, one.mean_up_ns, one.mean_q2c_ns];
+        row.extend(means.map(|mean| mean.map(duration).unwrap_or_default()));
         row
     })
 }
@@ -519,7 +520,7 @@ pub fn groups(found: &BlockFound, by: GroupBy, most: usize) -> Rows {
         let time = |ns: Option<u64>| ns.map_or(String::new(), duration);
         let q2c = stage("Q2C");
         vec![
-            group.name.clone(),
+            in_groups(found, group),
             grouped(group.bios),
             size(group.bytes),
             time(stage("Q2D").map(|s| s.mean)),
@@ -538,11 +539,39 @@ pub fn originators(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// The originator's name with its earlier names.
+/// The originator's name with its earlier names, and what it read and wrote under these.
 fn called(one: &Originator) -> String {
+    let under = |name: &String| match one.under_former_names.iter().find(|former| former.name == *name) {
+        Some(former) => format!("{name} ({})", moved(former)),
+        None => name.clone(),
+    };
     match one.former_names[..] {
         [] => one.name.clone(),
-        _ => format!("{}, before: {}", one.name, one.former_names.join(", ")),
+        _ => format!("{}, before: {}", one.name, one.former_names.iter().map(under).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn moved(one: &FormerName) -> String {
+    match (one.read_bytes, one.written_bytes) {
+        (read, 0) => format!("read {}", size(read)),
+        (0, written) => format!("wrote {}", size(written)),
+        (read, written) => format!("read {}, wrote {}", size(read), size(written)),
+    }
+}
+
+/// A group of a task's I/O with the earlier names under which it did much of it. A shell does little before it executes a program.
+fn in_groups(found: &BlockFound, group: &Group) -> String {
+    let tasks =
+        found.originators.originators.iter().filter(|one| group.by == GroupBy::Owner && one.is_called(&group.name));
+    let is_much = |former: &&FormerName| {
+        let bytes = former.read_bytes.saturating_add(former.written_bytes);
+        bytes.saturating_mul(100) >= group.bytes.saturating_mul(MIN_FORMER_PERCENT)
+    };
+    let former = tasks.flat_map(|one| &one.under_former_names).filter(is_much);
+    let names: Vec<&str> = former.map(|former| former.name.as_str()).collect();
+    match names[..] {
+        [] => group.name.clone(),
+        _ => format!("{}, before: {}", group.name, names.join(", ")),
     }
 }
 
@@ -665,10 +694,16 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
 /// Steps and bios outside of all stages, without zero counts.
 pub fn unmatched(found: &BlockFound) -> Rows {
     let (s, u) = (&found.stages, &found.stages.unmatched);
+    // Without bios and requeues in the trace, one request may have been issued twice.
+    let completion_lost =
+        match s.bios_queued.known().is_none() && s.requeues.known().is_none_or(|&requeues| requeues == 0) {
+            true => "issued again before a completion: a completion was lost, or the driver gave the request back",
+            false => "completion lost: the same sectors were queued again",
+        };
     let rows: Vec<(&str, u64)> = [
         ("commands of the driver itself", s.without_data),
         ("bios in flight when the trace ended", s.unfinished.known().copied().unwrap_or(0)),
-        ("completion lost: the same sectors were queued again", s.given_up.completion_lost),
+        (completion_lost, s.given_up.completion_lost),
         ("issue and completion lost: the same sectors were queued again", s.given_up.issue_lost),
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
         ("bios given up: too many in flight", s.given_up.too_many),

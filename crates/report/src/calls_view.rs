@@ -3,13 +3,15 @@
 use crate::layers_view::layer_name;
 use crate::rows::Rows;
 use crate::text::{counted, duration, grouped, percent, size};
-use flashscope_analysis::calls::{CallGroup, CallsFound};
+use flashscope_analysis::calls::{CallGroup, CallsFound, FormerCalls};
 use flashscope_analysis::layers::LayerTime;
 use flashscope_analysis::{CallPath, task_name};
 use std::collections::BTreeMap;
 
 /// This many tasks with one name, making one kind of call, become one row.
 const MIN_TOGETHER: usize = 5;
+/// From this share of a group's time on, an earlier name of its process is named.
+const MIN_FORMER_PERCENT: u64 = 10;
 /// Largest number of owners of bios that delayed a call.
 const MAX_HOLDERS: usize = 10;
 
@@ -77,6 +79,15 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
     ))
 }
 
+/// The process with the earlier names under which it spent much of this time.
+fn named(calls: &CallsFound, group: &CallGroup) -> String {
+    let of = calls.under_former_names.iter().filter(|one| one.call == group.call && one.name == group.name);
+    let is_much =
+        |one: &&FormerCalls| one.total_ns.saturating_mul(100) >= group.total_ns.saturating_mul(MIN_FORMER_PERCENT);
+    let former: Vec<&str> = of.filter(is_much).map(|one| one.former_name.as_str()).collect();
+    if former.is_empty() { group.name.clone() } else { format!("{}, before: {}", group.name, former.join(", ")) }
+}
+
 /// By call and process, largest total time first. Tasks with one name, as those that a script starts one after the other, share a row. It
 /// has no percentiles, because these do not follow from the tasks' percentiles.
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
@@ -88,7 +99,7 @@ pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     let mut all: Vec<(CallGroup, bool)> = Vec::new();
     for ((_, name), of) in by_name {
         if of.len() < MIN_TOGETHER {
-            all.extend(of.into_iter().map(|group| (group.clone(), true)));
+            all.extend(of.into_iter().map(|group| (CallGroup { name: named(calls, group), ..group.clone() }, true)));
             continue;
         }
         let mut sum = of[0].clone();

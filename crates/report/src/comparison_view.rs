@@ -93,11 +93,11 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
     Head { answer, notes, changed, next }
 }
 
-/// Where a finding occurs: "gone", "new", "on both sides".
+/// Where a finding occurs.
 pub fn sides(finding: &FindingOnSides) -> &'static str {
     match (finding.before.is_empty(), finding.after.is_empty()) {
-        (false, true) => "gone",
-        (true, false) => "new",
+        (false, true) => "only before",
+        (true, false) => "only after",
         _ => "on both sides",
     }
 }

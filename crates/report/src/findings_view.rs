@@ -182,4 +182,80 @@ mod tests {
         let set = Step::Set { path: "/sys/block/sda/queue/scheduler".into(), value: "mq-deadline".into() };
         assert_eq!(step(&set), "echo mq-deadline > /sys/block/sda/queue/scheduler");
     }
+
+    /// The words of a line as a shell takes them; `None`: no line of a shell.
+    fn words(line: &str) -> Option<Vec<String>> {
+        let shell = |arguments: &[&str]| {
+            let mut shell = std::process::Command::new("/bin/sh");
+            shell.args(arguments).current_dir("/").stdin(std::process::Stdio::null()).output().expect("a shell")
+        };
+        let parsed = shell(&["-n", "-c", line]);
+        // A redirection is a word of its own.
+        let listed = shell(&["-c", &format!("printf '%s\\0' {}", line.replacen(" > ", " '>' ", 1))]);
+        let all = parsed.status.success() && listed.status.success() && listed.stderr.is_empty();
+        all.then(|| String::from_utf8_lossy(&listed.stdout).split_terminator('\0').map(str::to_owned).collect())
+    }
+
+    /// A name of the trace is exactly one word of what is to be typed, unchanged; or nothing is offered.
+    #[test]
+    fn a_shell_finds_each_name_as_one_word() {
+        const OFFERED: [&str; 27] = [
+            "plain", "a b", "a  b ", "it's", "''", "a\"b", "\"", "\\", "a\\nb", "a\\", "$(id)", "${IFS}", "$HOME",
+            "`id`", "; id", "& id", "| id", "> x", "#", "a#b", "*", "~root", "!x", "{a,b}", "%n%s", "a=b", "é漢",
+        ];
+        const REFUSED: [&str; 9] =
+            ["a\nid", "a\rb", "a\tb", "\u{1b}[2J", "\u{202e}x", "\u{2066}x", "\u{9b}2J", "\0", "\u{7f}"];
+        type Make = fn(&str) -> (Step, String);
+        let kinds: [Make; 7] = [
+            |name| (Step::Run { command: "dmsetup table".into(), names: vec![name.into()] }, name.into()),
+            |name| (Step::Run { command: "ionice -c 3 -p".into(), names: vec!["1".into(), name.into()] }, name.into()),
+            |name| {
+                let path = format!("/mnt/{name}");
+                (Step::Run { command: "fstrim".into(), names: vec![path.clone()] }, path)
+            },
+            |name| {
+                let path = format!("/sys/block/{name}/queue/max_sectors_kb");
+                (Step::Run { command: "echo 1280 | tee".into(), names: vec![path.clone()] }, path)
+            },
+            |name| {
+                let target = format!("/mnt/{name}");
+                (Step::Remount { target: target.clone(), options: "noatime".into(), undo: String::new() }, target)
+            },
+            |name| {
+                let path = format!("/sys/block/{name}/queue/scheduler");
+                (Step::Set { path: path.clone(), value: "bfq".into() }, path)
+            },
+            |name| (Step::Set { path: "/sys/block/sda/queue/scheduler".into(), value: name.into() }, name.into()),
+        ];
+        for (at, make) in kinds.iter().enumerate() {
+            for name in OFFERED {
+                let (made, wanted) = make(name);
+                let line = step(&made);
+                // What follows a pipe is another command's.
+                let line = line.strip_prefix("echo 1280 | ").unwrap_or(&line);
+                let found = words(line).unwrap_or_else(|| panic!("{at}, {name:?}: {line}"));
+                assert_eq!(
+                    found.iter().filter(|word| **word == wanted).count(),
+                    1,
+                    "{at}, {name:?}: {line}: {found:?}"
+                );
+                let fixed = words(&step(&make("plain").0).replace("echo 1280 | ", "")).expect("a line");
+                assert_eq!(found.len(), fixed.len(), "{at}, {name:?}: {line}: {found:?}");
+            }
+            for name in REFUSED {
+                let line = step(&make(name).0);
+                assert!(line.starts_with("not offered: "), "{at}, {name:?}: {line}");
+                assert!(!line.chars().any(flashscope_output::acts), "{at}, {name:?}: {line:?}");
+            }
+        }
+        // These would be options, or lead elsewhere.
+        for (at, make) in kinds.iter().enumerate() {
+            let names: &[&str] =
+                if matches!(at, 0 | 1 | 6) { &["-rf", "--help", "/a/../b"] } else { &["..", "../../etc", "."] };
+            for name in names {
+                let line = step(&make(name).0);
+                assert!(line.starts_with("not offered: "), "{at}, {name:?}: {line}");
+            }
+        }
+    }
 }

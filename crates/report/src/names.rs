@@ -137,6 +137,23 @@ pub fn stacks(names: &NamesFound) -> Vec<String> {
     stacked.map(|device| format!("{} on {}", device.name, device.beneath.join(" on "))).collect()
 }
 
+/// Devices whose writes to files are unknown; `None` where there is none.
+fn writes_not_shown(names: &NamesFound) -> Option<String> {
+    let devices: Vec<&str> = names.writes_not_shown.iter().map(|device| names.device(device)).collect();
+    let all = devices.join(", ");
+    (!all.is_empty())
+        .then(|| format!(" Bytes written to files on {all} are unknown: no event of the trace shows them."))
+}
+
+/// Devices where bytes of files are unknown because of I/O past the page cache.
+fn direct_not_shown(names: &NamesFound) -> Option<String> {
+    let devices: Vec<&str> = names.direct_not_shown.iter().map(|device| names.device(device)).collect();
+    let all = devices.join(", ");
+    let why =
+        "I/O went past the page cache (O_DIRECT), or may have, and no event of the trace shows its file or its call";
+    (!all.is_empty()).then(|| format!(" Bytes of some files on {all} are unknown: {why}."))
+}
+
 /// The share of the files' bytes with a known path, and reasons for the rest.
 pub fn coverage(names: &NamesFound) -> String {
     let found = &names.coverage;
@@ -154,6 +171,8 @@ pub fn coverage(names: &NamesFound) -> String {
     if found.not_kept > 0 {
         text += &format!(" {} events of further files and users were too many to keep.", grouped(found.not_kept));
     }
+    text += &writes_not_shown(names).unwrap_or_default();
+    text += &direct_not_shown(names).unwrap_or_default();
     text
 }
 

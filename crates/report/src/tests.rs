@@ -497,7 +497,9 @@ fn errors_of_the_flash_are_told_where_nothing_was_written() {
 fn a_level_without_bios_has_no_mean_times() {
     let mut found = synthetic::block().found;
     let level = StackLevel { upper: "7:0".into(), cached_bytes: 1 << 20, ..StackLevel::default() };
-    found.stack = vec![level.clone(), StackLevel { upper_bios: 1, mean_q2c_ns: 5000, ..level }];
+    let one = StackLevel { upper_bios: 1, mean_q2c_ns: Some(5000), ..level.clone() };
+    let (mean_down_ns, mean_up_ns, mean_below_ns) = (Some(0), Some(0), Some(0));
+    found.stack = vec![level, StackLevel { mean_down_ns, mean_up_ns, mean_below_ns, ..one }];
     let rows = crate::block_view::stack(&found, 10).rows;
     assert_eq!(rows[0][2..], ["0", "0 B", "0", "0 B", "1 MiB", "", "", "", ""]);
     assert_eq!(rows[1][7..], ["0 ns", "0 ns", "0 ns", "5.0 µs"]);

@@ -177,5 +177,5 @@ macro_rules! commands {
 }
 commands!(
     report, report_layers, predict, advise, export_csv, export_json, export_text, export_perfetto, export_flashmon,
-    export_trace_dat, report_call, report_by, diff, fail_if, replay_script
+    export_trace_dat, report_call, report_by, diff, fail_if, replay_script, export_rows, export_merged, anonymize
 );

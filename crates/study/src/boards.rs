@@ -2,6 +2,7 @@
 //! cores.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -26,9 +27,9 @@ struct Queue {
 struct Leave<'a>(&'a Boards);
 
 impl Boards {
-    pub fn new(jobs: usize) -> Boards {
+    pub fn new(jobs: NonZeroUsize) -> Boards {
         Boards {
-            jobs: jobs.max(1),
+            jobs: jobs.get(),
             state: Mutex::default(),
             moved: Condvar::new(),
             groups: AtomicUsize::new(0),
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn two_studies_never_run_more_boards_than_allowed_and_keep_their_order() {
-        let (boards, stop) = (Boards::new(2), AtomicBool::new(false));
+        let (boards, stop) = (Boards::new(NonZeroUsize::MIN.saturating_add(1)), AtomicBool::new(false));
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let work = |&number: &usize| -> Result<usize, Failed> {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -169,10 +170,13 @@ mod tests {
             begun.fetch_add(1, Ordering::SeqCst);
             if number == 1 { Err(Failed::At(number)) } else { Ok(number) }
         };
-        assert!(matches!(each(&[0, 1, 2, 3], &Boards::new(1), &AtomicBool::new(false), failing), Err(Failed::At(1))));
+        assert!(matches!(
+            each(&[0, 1, 2, 3], &Boards::new(NonZeroUsize::MIN), &AtomicBool::new(false), failing),
+            Err(Failed::At(1))
+        ));
         assert_eq!(begun.into_inner(), 2);
 
-        let (boards, stop) = (Boards::new(1), AtomicBool::new(false));
+        let (boards, stop) = (Boards::new(NonZeroUsize::MIN), AtomicBool::new(false));
         let stopping = |&number: &usize| -> Result<usize, Failed> {
             stop.store(number == 2, Ordering::Relaxed);
             Ok(number)

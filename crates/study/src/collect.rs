@@ -167,7 +167,10 @@ pub(crate) fn collect(
         .map(|(index, (cell, bench))| measured_cell(cell, bench, counts[2 * index].reads, counts[2 * index + 1].reads))
         .collect();
     let phases = phase_counts(phases, &counts[2 * benches.len()..]);
-    let default = default_readahead(&benches).ok_or_else(|| missing("read-ahead knob of the file system"))?;
+    let default = benches
+        .first()
+        .and_then(|bench| default_readahead(&bench.readahead))
+        .ok_or_else(|| missing("read-ahead knob of the file system"))?;
 
     lab::whole(&trace, &group, "how many reads its cells took is not known; measure fewer cells in one study")?;
     let mut losses = losses(&trace);
@@ -237,17 +240,18 @@ fn chip(medium: &Medium, facts: &Facts) -> Result<ChipFacts, &'static str> {
 fn on_disk(block: &BlockEvent) -> FlashAccess {
     FlashAccess {
         op: if block.flags.kind() == RequestKind::Read { FlashOp::Read } else { FlashOp::Program },
-        page: block.sector * 512 / DISK_BLOCK_BYTES,
+        page: block.sector / (DISK_BLOCK_BYTES / 512),
         offset_bytes: None,
         length_bytes: u32::try_from(block.bytes).ok(),
         chip: 0,
     }
 }
 
-/// The file system's read-ahead before the first cell changed it.
-fn default_readahead(benches: &[BenchRead]) -> Option<DefaultReadahead> {
-    let before = &benches.first()?.readahead;
-    Some(DefaultReadahead { knob: before.knob.clone()?, kib: before.before_kib? })
+/// The file system's read-ahead before the first cell changed it. `None` also where the knob is no plain path below /sys: it becomes part of
+/// a command to type, and the guest of a board is not trusted.
+fn default_readahead(before: &BenchReadahead) -> Option<DefaultReadahead> {
+    let is_plain = |knob: &String| flashscope_output::quote::sysfs_file(knob).as_ref() == Some(knob);
+    Some(DefaultReadahead { knob: before.knob.clone().filter(is_plain)?, kib: before.before_kib? })
 }
 
 fn phase_counts(phases: Vec<Span>, counts: &[OpCounts]) -> Vec<PhaseCounts> {
@@ -343,5 +347,24 @@ fn tracer_cost(untraced: &Timed, traced: &Timed, events: u64) -> TracerCost {
         traced_ns: traced.total_ns,
         ns_per_event: (more / events.max(1) as f64 * 10.0).round() / 10.0,
         percent_of_page_read: (more / untraced.total_ns.max(1) as f64 * 10_000.0).round() / 100.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guests_knob_is_no_command() {
+        let of =
+            |knob: &str| BenchReadahead { knob: Some(knob.to_owned()), before_kib: Some(128), effective_kib: None };
+        for knob in ["/sys/class/bdi/mtd-0/read_ahead_kb", "/sys/block/mtdblock0/queue/read_ahead_kb"] {
+            assert_eq!(default_readahead(&of(knob)).map(|default| default.knob).as_deref(), Some(knob));
+        }
+        for knob in
+            ["/sys/x; curl x | sh", "/sys/$(id)", "/etc/passwd", "/sys/../etc/passwd", "/sys/a b", "/sys/\u{202e}", ""]
+        {
+            assert!(default_readahead(&of(knob)).is_none(), "{knob}");
+        }
     }
 }

@@ -64,6 +64,10 @@ pub enum Error {
     SshHostKey { target: String, problem: String },
     #[error("{target}: {problem}; check the name, the network and your ssh config")]
     SshUnreachable { target: String, problem: String },
+    #[error(
+        "{target}: it did not answer within {seconds} s; log in there with ssh: its shell must run commands, and its sshd must not be stopped"
+    )]
+    SshSilent { target: String, seconds: u64 },
     #[error("{target}: the connection was cut after {bytes} bytes ({problem}); what came is kept")]
     SshCut { target: String, bytes: u64, problem: String },
     #[error(
@@ -82,14 +86,8 @@ pub enum Error {
     )]
     UnknownMachine { target: String, machine: String },
 
-    #[error("board {name}: unknown; there are {}", .known.join(", "))]
-    UnknownBoard { name: String, known: Vec<String> },
-    #[error("chip {name}: unknown; there are {}", .known.join(", "))]
-    UnknownChip { name: String, known: Vec<String> },
-    #[error("power profile {name}: unknown; there are {}", .known.join(", "))]
-    UnknownPower { name: String, known: Vec<String> },
-    #[error("disk {name}: unknown; there are {}", .known.join(", "))]
-    UnknownDisk { name: String, known: Vec<String> },
+    #[error("{what} {name}: unknown; there are {}", .known.join(", "))]
+    UnknownName { what: &'static str, name: String, known: Vec<String> },
     #[error("board {board}: {problem}; see its file in boards/ and its disk's in disks/")]
     Disk { board: String, problem: String },
     /// A file of flashscope or of the user has invalid contents; `line` and `column` count from 1.
@@ -152,8 +150,7 @@ impl Error {
             self,
             Error::UnknownTarget(_)
                 | Error::SshSpec(_)
-                | Error::UnknownBoard { .. }
-                | Error::UnknownChip { .. }
+                | Error::UnknownName { what: "board" | "chip", .. }
                 | Error::Toml { .. }
                 | Error::UnknownKernel { .. }
                 | Error::OwnKernel { .. }

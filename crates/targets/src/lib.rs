@@ -30,7 +30,9 @@ pub use error::Error;
 pub use frames::{FS_END, FS_PROGRESS, Frames};
 pub use job::{BESIDE_AGENT, Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};
-pub use scratch::{DEFINITION_BYTES, RECORDING, ScratchDir, cache_dir, read_text, sweep, take_abandoned};
+pub use scratch::{
+    DEFINITION_BYTES, RECORDING, ScratchDir, cache_dir, read_text, refused_cache, sweep, take_abandoned,
+};
 
 /// Options for reaching a target. `Default` suits most cases.
 #[derive(Clone, Default)]

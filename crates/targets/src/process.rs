@@ -72,6 +72,16 @@ pub(crate) fn signal(child: &Child, name: &str) {
         .ok();
 }
 
+/// Waits until a child that was asked to end has ended; kills it if it does not.
+pub(crate) fn end(mut child: Child) {
+    let asked = Instant::now();
+    while asked.elapsed() < GRACE / 5 && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(TICK);
+    }
+    child.kill().ok();
+    child.wait().ok();
+}
+
 /// The result of the pump.
 pub(crate) struct Pumped {
     /// Exit status; 128 + n for signal n.

@@ -5,8 +5,10 @@
 //! the inode of the PID namespace and the first digits of the boot's id, separated by dashes: a home directory may be shared with
 //! containers, where a pid is another process, and it outlives a boot.
 
+use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -18,12 +20,11 @@ pub(crate) use crate::scratch_dir::remove_tree;
 /// neither, and root refuses a directory that another user can change (`sudo -E`). They use `/var/cache/flashscope` (root), or a private
 /// directory below `/tmp`.
 pub fn cache_dir() -> Result<PathBuf, Error> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(dir) = absolute("FLASHSCOPE_CACHE") {
-        return Ok(dir);
-    }
     let user = user().ok_or(Error::NoCacheDir)?;
     let is_safe = |dir: &PathBuf| user != 0 || !others_can_change(dir);
+    if let Some(dir) = named_cache().filter(is_safe) {
+        return Ok(dir);
+    }
     if let Some(dir) = absolute("XDG_CACHE_HOME").map(|dir| dir.join("flashscope")).filter(is_safe) {
         return Ok(dir);
     }
@@ -34,21 +35,72 @@ pub fn cache_dir() -> Result<PathBuf, Error> {
     }
 }
 
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn named_cache() -> Option<PathBuf> {
+    absolute("FLASHSCOPE_CACHE")
+}
+
+/// The directory of `FLASHSCOPE_CACHE`, where root does not use it because another user can change it.
+pub fn refused_cache() -> Option<PathBuf> {
+    named_cache().filter(|dir| user() == Some(0) && others_can_change(dir))
+}
+
 /// Whether a user other than root and this one can change a directory, or replace it. For a missing directory, its first existing parent
 /// counts.
 fn others_can_change(dir: &Path) -> bool {
-    let itself = dir.canonicalize().ok();
-    let Some(there) = dir.ancestors().find_map(|above| above.canonicalize().ok()) else { return true };
     let us = user();
-    let is_safe = |above: &Path| {
-        let Ok(meta) = std::fs::metadata(above) else { return false };
+    let is_safe = |meta: &Metadata, is_last: bool| {
         let mode = meta.mode();
         let closed = mode & 0o002 == 0 && (mode & 0o020 == 0 || meta.gid() == 0);
         // In a sticky directory, other users cannot rename or remove our files.
-        let sticky = mode & 0o1000 != 0 && itself.as_deref() != Some(above);
+        let sticky = mode & 0o1000 != 0 && !is_last;
         (meta.uid() == 0 || Some(meta.uid()) == us) && (closed || sticky)
     };
-    !there.ancestors().all(is_safe)
+    first_unsafe(dir, is_safe).is_some()
+}
+
+/// Symbolic links that are followed on one way, as many as the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
+const MOST_LINKS: usize = 40;
+
+/// The first directory or link on the way to `dir` with which another user can lead elsewhere. A missing directory has the way to its first
+/// existing parent. `is_safe` gets each directory, and whether it is `dir` itself.
+pub(crate) fn first_unsafe(dir: &Path, is_safe: impl Fn(&Metadata, bool) -> bool) -> Option<PathBuf> {
+    // From the last to the first.
+    let names = |path: &Path| {
+        let parts = path.components().rev().filter(|part| *part != Component::CurDir);
+        parts.map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>()
+    };
+    let mut left = names(&std::path::absolute(dir).ok()?);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    loop {
+        match std::fs::symlink_metadata(&at) {
+            // It will be created in a directory that was safe.
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            // Nor can it be used.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && user() != Some(0) => return None,
+            Ok(meta) if meta.is_symlink() => {
+                links += 1;
+                // In a sticky directory everyone can put a link, also a second name of a link of ours.
+                let is_ours = meta.uid() == 0 || Some(meta.uid()) == user();
+                let target =
+                    std::fs::read_link(&at).ok().filter(|_| is_ours && meta.nlink() == 1 && links <= MOST_LINKS);
+                let Some(target) = target else { return Some(at) };
+                at.pop();
+                left.extend(names(&target));
+            }
+            Ok(meta) if is_safe(&meta, left.is_empty()) => {}
+            _ => return Some(at),
+        }
+        match left.pop() {
+            None => return None,
+            Some(name) if name == ".." => drop(at.pop()),
+            // An absolute name replaces all before it.
+            Some(name) => at.push(name),
+        }
+    }
 }
 
 /// Whether this user can write there, after missing directories are created.
@@ -113,15 +165,20 @@ impl ScratchDir {
 pub fn read_text(path: &Path, most: u64) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    let read = flashscope_output::open_input(path)?.take(most + 1).read_to_string(&mut text)?;
+    let read =
+        flashscope_output::open_input(path)?.take(most + 1).read_to_string(&mut text).map_err(|e| match e.kind() {
+            std::io::ErrorKind::InvalidData => std::io::Error::other("it is no text in UTF-8"),
+            _ => e,
+        })?;
     if read as u64 > most {
         return Err(std::io::Error::other(format!("more than {most} bytes, which no such file has")));
     }
     Ok(text)
 }
 
-/// Largest size of a definition written by hand (a study, a board, a chip), bytes.
-pub const DEFINITION_BYTES: u64 = 1 << 20;
+/// Largest size of a definition written by hand (a study, a board, a chip), bytes. The reader of TOML takes up to 380 times as much memory,
+/// and the largest study of ours has 19 KB.
+pub const DEFINITION_BYTES: u64 = 128 << 10;
 
 /// Field 22 of /proc/pid/stat. Together with the pid it identifies a process.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
@@ -335,6 +392,32 @@ mod tests {
         if user() == Some(0) {
             std::os::unix::fs::chown(&above, Some(65534), None).unwrap();
             assert!(others_can_change(&cache) && others_can_change(&above.join("not/there")));
+        }
+    }
+
+    /// Only another user's links and a second name of ours are refused; what they lead to is safe in itself.
+    #[test]
+    fn a_link_of_somebody_else_is_no_way_to_a_cache() {
+        let dir = ScratchDir::new("led").unwrap();
+        let (sticky, own) = (dir.path().join("sticky"), dir.path().join("own"));
+        for path in [&sticky, &own] {
+            std::fs::create_dir(path).unwrap();
+        }
+        std::fs::set_permissions(&sticky, std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, sticky.join(name)).unwrap();
+            sticky.join(name)
+        };
+        assert!(!others_can_change(&link("../own", "relative")) && !others_can_change(&link("./../own/.", "dots")));
+        assert!(!others_can_change(&link(own.to_str().unwrap(), "absolute")));
+        assert!(!others_can_change(&sticky.join("absolute/not/there")));
+        assert!(others_can_change(&link("loop", "loop")), "an endless way");
+        std::fs::hard_link(sticky.join("relative"), sticky.join("twice")).unwrap();
+        assert!(others_can_change(&sticky.join("twice")));
+        if user() == Some(0) {
+            std::os::unix::fs::lchown(sticky.join("absolute"), Some(65534), None).unwrap();
+            assert!(others_can_change(&sticky.join("absolute")));
+            assert!(others_can_change(&sticky.join("absolute/not/there")));
         }
     }
 

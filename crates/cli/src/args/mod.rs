@@ -12,6 +12,7 @@ pub use record::{Mode, Paths, RecordArgs, Source};
 pub use replay::{BenchImportStraceArgs, BenchReplayArgs};
 pub use top::TopArgs;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -155,7 +156,7 @@ pub struct DemoArgs {
     pub resume: bool,
     /// Boards to boot at once (default: as many as cores).
     #[arg(short, long, value_name = "N")]
-    pub jobs: Option<usize>,
+    pub jobs: Option<NonZeroUsize>,
 }
 
 #[derive(Debug, Args)]
@@ -223,6 +224,9 @@ pub struct ReportArgs {
     /// Not an option: ignore queueing, so that requests are counted instead of bios.
     #[arg(skip)]
     pub requests_alone: bool,
+    /// Not an option: the recorder was to record completions, so a trace without one had none.
+    #[arg(skip)]
+    pub records_completions: bool,
     /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
     /// container or Android package; or as a table has it: 'tar (500)'. A process that executed another program has the last one's name.
     #[arg(long, value_name = "NAME")]
@@ -436,7 +440,7 @@ pub struct StudyArgs {
     pub fresh: bool,
     /// Boards to boot at once (default: as many as cores).
     #[arg(short, long, value_name = "N")]
-    pub jobs: Option<usize>,
+    pub jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     pub board: BoardOptions,
 }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
@@ -133,7 +134,7 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
         published: Vec::new(),
     };
     let study = Study::new("bench read", definition)?;
-    let options = study::options(Some(1), true, &args.target.board)?;
+    let options = study::options(Some(NonZeroUsize::MIN), true, &args.target.board)?;
     let measured = study::measure(&study, &options, &StudyLines::new(terminal, None))?;
     let Some(group) = measured.groups.into_iter().next() else {
         return Err(Failure::new("the board returned no result"));

@@ -121,6 +121,7 @@ fn written(
         _ => Ok(()),
     };
     if to_stdout {
+        flashscope_output::can_print()?;
         let mut out = DelayedWriter::new(BufWriter::new(std::io::stdout()));
         let written = match write(&mut out) {
             // Errors of standard output are handled in one place.
@@ -186,6 +187,9 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
 const NO_EVENTS: &str =
     "the trace has no events; record again with what is to be seen, as `flashscope record --events block`";
 
+const NO_ISSUES: &str = "no completion of a block request has its issue in the trace, so none has a slice; record issues too (flashscope record --events block, \
+     blktrace without -a)";
+
 fn open(args: &ExportArgs) -> Result<Trace, Failure> {
     let path = &args.traces[0];
     match args.recording {
@@ -230,7 +234,8 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
                     written.waiting_flushes
                 );
             }
-            of(written.slices + written.instants, summary, NO_EVENTS)
+            let empty = if written.unmatched > 0 { NO_ISSUES } else { NO_EVENTS };
+            of(written.slices + written.instants, summary, empty)
         }
         #[cfg(feature = "parquet")]
         ExportFormat::Parquet => {

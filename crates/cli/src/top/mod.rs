@@ -101,9 +101,10 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
         }
         if !stopped && lock(&shared.window).described().is_none() {
             let target = &args.target.target;
+            let typed = flashscope_output::quote::shell(target).unwrap_or_else(|| "TARGET".to_owned());
             return Err(Failure::new(format!(
                 "{target}: the recorder ended before it sent any event format; run it again, or see what can be recorded: \
-                 flashscope doctor --on {target}"
+                 flashscope doctor --on {typed}"
             )));
         }
         looked
@@ -293,21 +294,25 @@ fn snapshot(
     with_apps: bool,
     shown_until: &mut Vec<Option<TimeNs>>,
 ) -> Result<TopSnapshot, Failure> {
-    let (stream, dropped) = {
+    let (stream, dropped, damaged) = {
         let mut window = lock(&shared.window);
-        (window.stream(now), window.dropped())
+        (window.stream(now), window.dropped(), window.damaged())
     };
     let (time_s, interval_s) = (time.as_secs_f64(), interval.as_secs_f64());
     let nothing = || Ok(TopSnapshot { dropped, ..TopSnapshot::empty(time_s, interval_s) });
     let Some(stream) = stream else { return nothing() };
-    let session = Session::from_bytes(Path::new("the recording"), stream.into(), SessionOptions::default())?;
+    // A recording that has lost nothing only has not ended yet.
+    let options = SessionOptions { goes_on: dropped + damaged == 0, ..SessionOptions::default() };
+    let session = Session::from_bytes(Path::new("the recording"), stream.into(), options)?;
     if session.recordings.is_empty() {
         return nothing();
     }
     let inputs = Inputs::one(session.recording(0)?)?;
     let shows = |is: fn(&str) -> bool| inputs.traces().any(|trace| trace.schemas().any(|schema| is(&schema.name)));
     let shows_cache = shows(|name| name == "mm_filemap_add_to_page_cache");
-    let args = ReportArgs { shown_until: shown_until.clone(), ..ReportArgs::default() };
+    // The stream has the formats of the events that are recorded.
+    let records_completions = shows(|name| name == "block_rq_complete");
+    let args = ReportArgs { shown_until: shown_until.clone(), records_completions, ..ReportArgs::default() };
     let mut any = false;
     inputs.for_each(&mut |_, event| any |= is_new(shown_until, event))?;
     if !any {

@@ -76,7 +76,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
     };
     let title = "Flash operations by erase block".to_owned();
     let caption = format!(
-        "A cell is {unit}, in rows of {} from the first block; the number before a row is its first block. The darker, the more operations, in five steps that each double up to the most; empty cells saw none.{rest} Counted over the whole recording. Source: the recorded events.",
+        "A cell is {unit}, in rows of {} from the first block; the number before a row is its first block. Darker cells have more operations, in five steps that each double; empty cells have none.{rest} Counted over the whole recording. Source: the recorded events.",
         grouped(columns)
     );
     let id = format!("blocks-{id}");

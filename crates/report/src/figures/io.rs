@@ -240,7 +240,7 @@ impl<'a> OneDevice<'a> {
             "A mark is one bio, or several that fall on one place.".to_owned()
         };
         let caption = format!(
-            "Completed bios by time of completion: first sector (512 bytes each) above, bytes of the bio (log₂) below; reads and writes apart. {binned} Mark and colour: the originator, whoever carried its I/O. Source: the recorded block events. Compare bno_plot of blktrace."
+            "Completed bios by time of completion: first sector (512 bytes each) above, bytes of the bio (log₂) below; reads and writes apart. {binned} Mark and colour: the originator. Source: the recorded block events. Compare bno_plot of blktrace."
         );
         Figure::new(svg, format!("io-{}", self.device), &report.title, title, caption)
     }

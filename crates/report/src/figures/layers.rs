@@ -109,10 +109,10 @@ fn stacked(id: &str, of: &str, bars: &[(String, &CallSum)]) -> Option<Figure> {
         let end = time.at(mean(sum, sum.total_ns));
         svg.text(end + 6.0, y + 13.0, "legend", Anchor::Start, &duration(mean(sum, sum.total_ns) as u64));
     }
-    let caption = "Each bar is the time from an operation's begin to its end, of all operations of a row together: left the \
-                   shares, right the time of one on average (at the bar's end). From left to right the layers from the call \
-                   down to the device and back. What no probe covers is open. What it costs to record is in the times. Source: \
-                   the recorded boundaries; the tables below have the numbers.";
+    let caption = "Each bar is the time from the begin of an operation to its end, for all operations of a row. Left: the \
+                   shares; right: the mean time of one operation (at the bar's end). From left to right: the layers from the \
+                   call down to the device and back. Time that no probe covers is open. The times include the cost of \
+                   recording. Source: the recorded boundaries; the tables below have the numbers.";
     Some(Figure::new(svg, id.to_owned(), of, "Where the time of calls goes, by layer".to_owned(), caption.to_owned()))
 }
 
@@ -182,9 +182,9 @@ fn timeline(id: &str, of: &str, place: &str, call: &CallLayers, among: usize) ->
     let calls = if call.calls > 1 { format!(" of {} system calls", call.calls) } else { String::new() };
     let gaps = if call.calls > 1 { " Between the calls nothing is drawn." } else { "" };
     let caption = format!(
-        "One {what}{calls} of {} ({}), {} in all: of {} such operations the one in the middle by its time. A bar is a stretch in \
-         which the time is that layer's: the innermost one that the task has entered while it runs, what is done for it while \
-         it sleeps. At the right the sum of each layer.{gaps} Source: the recorded boundaries.",
+        "One {what}{calls} of {} ({}), {} in all; the median of {} such operations. Each bar is time of one layer: while the \
+         task runs, the innermost layer that it has entered; while it sleeps, the layer that works for it. At the right is the \
+         sum of each layer.{gaps} Source: the recorded boundaries.",
         call.task,
         call.tid,
         duration(call.total_ns),

@@ -100,7 +100,7 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
 
     let title = "Load over time, all devices".to_owned();
     let caption = format!(
-        "Each step of a line is {}. Mean: over that time; most: the highest at any moment of it. A seek is a request that does not begin where the one before on its device had ended. {} Source: the recorded block events.",
+        "Each step of a line is {}. Mean: over that time; most: the highest value in it. A seek is a request that does not begin where the device's previous request ended. {} Source: the recorded block events.",
         duration(width_ns),
         crate::block_view::load(&report.found).join(" ")
     );

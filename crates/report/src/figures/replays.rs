@@ -92,8 +92,8 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
         _ => "A mark a lever: the mean of the shifted runs, with their least and most",
     };
     let caption = format!(
-        "{mark}. The wait is what reads beside the others take more than alone with the same setting. Lower and further right is better; \
-         the line joins the levers that no other beats in both."
+        "{mark}. The wait is the extra time of reads beside the others, compared with reads alone with the same setting. Lower \
+         and further right is better. The line joins the levers that no other lever beats in both."
     );
     Some(Figure::new(svg, format!("levers-{case}-{kernel}"), case, title, caption))
 }

@@ -77,7 +77,7 @@ fn figure(report: &BlockReport, index: usize, device: &str, kinds: &[(usize, &Gr
 
     let title = format!("How long bios of {device} take");
     let caption = format!(
-        "Share of the completed bios of each direction in ranges of a quarter of an octave (each 19 % longer than the one before). The lines above: shortest and longest, and percentiles by nearest rank; a direction with fewer than {MIN_BIOS} bios beside one with more has its line alone. Source: the recorded block events."
+        "Share of the completed bios of each direction in ranges of a quarter of an octave (each 19 % longer than the one before). The lines above show shortest, longest and percentiles by nearest rank. A direction with fewer than {MIN_BIOS} bios beside one with more has only its line. Source: the recorded block events."
     );
     Figure::new(svg, format!("spread-{index}"), &report.title, title, caption)
 }

@@ -142,12 +142,12 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
     }
 
     let over = if bars.iter().any(|bar| bar.covered_ns() > bar.q2c_ns) {
-        " Where stages are longer than Q2C together, they are those of bios that had not been completed; shares are then of the stages."
+        " Where the stages' sum is longer than Q2C, some bios had not been completed; shares are then of the stages."
     } else {
         ""
     };
     let caption = format!(
-        "Each bar is the time from the queueing of a bio (Q) to its completion (C), of all bios of a row together: left the shares, right the time of one bio on average (at the bar's end: mean Q2C). Open parts are times between steps that the trace does not hold.{over} Source: the recorded block events; the tables below have the numbers."
+        "Each bar is the time from the queueing of a bio (Q) to its completion (C), for all bios of a row. Left: the shares; right: the mean time of one bio (mean Q2C at the bar's end). Open parts are times between steps that are not in the trace.{over} Source: the recorded block events; the tables below have the numbers."
     );
     Some(Figure::new(svg, id.to_owned(), &report.title, title.to_owned(), caption))
 }

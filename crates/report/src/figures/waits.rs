@@ -151,7 +151,7 @@ impl Matrix {
 
         let title = format!("Who waits behind whom on {device}");
         let caption = format!(
-            "Each row: an originator whose bios waited; each column: behind whose requests. In a cell: all that its bios waited, milliseconds, and below it what share that is of their Q2C (in the last row: of everybody's), from 0.05 % on. The stronger the colour, the longer, in {LEVELS} steps that each double; 0 is below half a microsecond. A wait is the time in which the device served the other, and the hand-over from it; waiting behind oneself is not counted, and nothing that happens within the device (D2C) is. Source: the recorded block events."
+            "Each row is an originator whose bios waited; each column is the originator they waited behind. A cell has the sum of the waits in milliseconds, and below it their share of Q2C (in the last row: of all Q2C), from 0.05 % on. Stronger colours are longer waits, in {LEVELS} steps that each double; 0 is below half a microsecond. A wait is the time in which the device served the other, and the hand-over from it. Waits behind one's own requests and times within the device (D2C) are not counted. Source: the recorded block events."
         );
         Figure::new(svg, format!("waits-{index}"), &report.title, title, caption)
     }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::carried::Carried;
 use crate::error::Error;
-use crate::scratch::{cache_dir, user};
+use crate::scratch::{cache_dir, first_unsafe, user};
 
 /// The path of a built-in program, ready to run. Its bytes are compared with its hash at each call.
 pub(super) fn unpacked(carried: &Carried) -> Result<PathBuf, Error> {
@@ -42,10 +42,14 @@ fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
         move |source| Error::Cache { path, source }
     };
     let dir = place.join(&carried.sha256[..16]);
+    let check = || match changeable(&dir) {
+        Some(path) => Err(Error::AgentPlace { place: place.to_owned(), path }),
+        None => Ok(()),
+    };
+    // Before, because a link could lead elsewhere; and after, because the directory may have been there.
+    check()?;
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed(&dir))?;
-    if let Some(path) = changeable(&dir).map_err(failed(&dir))? {
-        return Err(Error::AgentPlace { place: place.to_owned(), path });
-    }
+    check()?;
     let path = dir.join(carried.name);
     if std::fs::read(&path).is_ok_and(|found| hex(&Sha256::digest(&found)) == carried.sha256) {
         return Ok(path);
@@ -68,23 +72,19 @@ fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// The first directory on the way to `dir` in which users other than root and this one can replace files.
-fn changeable(dir: &Path) -> std::io::Result<Option<PathBuf>> {
-    let dir = dir.canonicalize()?;
+/// The first directory or link on the way to `dir` by which users other than root and this one can replace files.
+fn changeable(dir: &Path) -> Option<PathBuf> {
     let user = user();
-    let safe = |meta: &Metadata| {
-        let ours = meta.uid() == 0 || Some(meta.uid()) == user;
-        // In a sticky directory, other users cannot rename or remove our files.
-        ours && (meta.mode() & 0o022 == 0 || meta.mode() & 0o1000 != 0)
-    };
-    for above in dir.ancestors() {
-        if !safe(&std::fs::metadata(above)?) {
-            return Ok(Some(above.to_owned()));
+    first_unsafe(dir, |meta: &Metadata, is_last| {
+        let closed = meta.mode() & 0o022 == 0;
+        // In a sticky directory, other users cannot rename or remove our files. The directory itself must be ours, also below a sticky one.
+        let shared = meta.mode() & 0o1000 != 0 || closed;
+        if is_last {
+            closed && Some(meta.uid()) == user
+        } else {
+            shared && (meta.uid() == 0 || Some(meta.uid()) == user)
         }
-    }
-    // The directory itself must be ours, also below a sticky one.
-    let own = std::fs::metadata(&dir)?;
-    Ok((Some(own.uid()) != user || own.mode() & 0o022 != 0).then_some(dir))
+    })
 }
 
 #[cfg(test)]
@@ -136,5 +136,10 @@ mod tests {
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink(&open, &link).unwrap();
         assert!(matches!(unpacked_in(&link, &carried()), Err(Error::AgentPlace { .. })));
+        assert_eq!(
+            std::fs::read_dir(&open).unwrap().count(),
+            0,
+            "nothing is created behind a link before it is looked at"
+        );
     }
 }

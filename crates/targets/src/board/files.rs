@@ -10,6 +10,8 @@ use crate::error::Error;
 
 /// A folder of TOML files, with the built-in ones.
 pub(super) struct Folder {
+    /// What a file of it describes, for messages.
+    what: &'static str,
     /// Environment variable with a directory that takes precedence over built-in files.
     env: &'static str,
     /// Its path in the source tree, for messages.
@@ -20,14 +22,17 @@ pub(super) struct Folder {
 // BUILT_IN_BOARDS and so on: all files of a folder, from build.rs.
 include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 
-pub(super) const BOARDS: Folder = Folder { env: "FLASHSCOPE_BOARDS", dir: "boards", built_in: BUILT_IN_BOARDS };
+pub(super) const BOARDS: Folder =
+    Folder { what: "board", env: "FLASHSCOPE_BOARDS", dir: "boards", built_in: BUILT_IN_BOARDS };
 
-pub(super) const CHIPS: Folder = Folder { env: "FLASHSCOPE_CHIPS", dir: "chips", built_in: BUILT_IN_CHIPS };
+pub(super) const CHIPS: Folder =
+    Folder { what: "chip", env: "FLASHSCOPE_CHIPS", dir: "chips", built_in: BUILT_IN_CHIPS };
 
-pub(super) const DISKS: Folder = Folder { env: "FLASHSCOPE_DISKS", dir: "disks", built_in: BUILT_IN_DISKS };
+pub(super) const DISKS: Folder =
+    Folder { what: "disk", env: "FLASHSCOPE_DISKS", dir: "disks", built_in: BUILT_IN_DISKS };
 
 /// Mean powers of boards under load.
-const POWER: Folder = Folder { env: "FLASHSCOPE_POWER", dir: "power", built_in: BUILT_IN_POWER };
+const POWER: Folder = Folder { what: "power profile", env: "FLASHSCOPE_POWER", dir: "power", built_in: BUILT_IN_POWER };
 
 /// A power profile's text, by name or path, and its name for errors.
 pub fn power_profile(name: &str) -> Result<(String, String), Error> {
@@ -124,10 +129,7 @@ impl Folder {
         }
         match self.built_in.iter().find(|(built_in, _)| *built_in == name) {
             Some((_, text)) => Ok(File { path: format!("{}/{name}.toml", self.dir), text: (*text).to_owned() }),
-            None if self.dir == BOARDS.dir => Err(Error::UnknownBoard { name: name.to_owned(), known: self.names() }),
-            None if self.dir == POWER.dir => Err(Error::UnknownPower { name: name.to_owned(), known: self.names() }),
-            None if self.dir == DISKS.dir => Err(Error::UnknownDisk { name: name.to_owned(), known: self.names() }),
-            None => Err(Error::UnknownChip { name: name.to_owned(), known: self.names() }),
+            None => Err(Error::UnknownName { what: self.what, name: name.to_owned(), known: self.names() }),
         }
     }
 }

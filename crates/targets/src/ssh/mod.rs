@@ -7,7 +7,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use crate::job::{Job, JobOutcome, Target, placed};
 use crate::process::{self, Pumped};
@@ -159,6 +161,36 @@ impl Drop for Holder {
     }
 }
 
+/// Time for an answer. ssh's own limits end a connection that is not accepted (10 s) or that is silent (30 s). A machine whose sshd answers
+/// and whose shell does not, or a shared connection that is silent, has no other limit.
+const ANSWER_LIMIT: Duration = Duration::from_secs(45);
+/// The slowest upload that is waited for, in bytes a second.
+const SLOWEST: u64 = 8 * 1024;
+/// Interval for checking the stop flag.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The holder's next answer. `Err`: none in time, or the user stopped the command; the reader is left to the end of its connection.
+fn answer_in_time(
+    mut stdout: BufReader<ChildStdout>,
+    stop: Option<&AtomicBool>,
+) -> Result<(Option<String>, BufReader<ChildStdout>), Duration> {
+    let began = Instant::now();
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let said = answer(&mut stdout);
+        send.send((said, stdout)).ok();
+    });
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(answered) => return Ok(answered),
+            Err(_) if began.elapsed() > ANSWER_LIMIT || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) => {
+                return Err(began.elapsed());
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 /// The holder's next line; a login script may print other lines first.
 fn answer(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
     let mut stdout = stdout.take(BANNER_LIMIT);
@@ -209,8 +241,16 @@ impl Ssh {
         let mut child = self.spawn(&HOLDER.replace("@RANDOM@", &random))?;
         let stdin = child.stdin.take();
         let errors = process::errors_of(&mut child);
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let answer = answer(&mut stdout);
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let (answer, stdout) = match answer_in_time(stdout, self.options.stop.as_deref()) {
+            Ok(answered) => answered,
+            Err(waited) => {
+                process::signal(&child, "TERM");
+                drop(stdin);
+                process::end(child);
+                return Err(Error::SshSilent { target: self.name.clone(), seconds: waited.as_secs() });
+            }
+        };
         let answered = |answer: &str| {
             let mut words = answer.strip_prefix("ok ")?.splitn(3, ' ').map(str::to_owned);
             Some((words.next()?, words.next()?, words.next()?))
@@ -250,6 +290,7 @@ impl Ssh {
     fn feed(&self, script: &str, input: &[u8]) -> Result<Pumped, Error> {
         let mut child = self.spawn(script)?;
         let stdin = child.stdin.take();
+        let limit = ANSWER_LIMIT + Duration::from_secs(input.len() as u64 / SLOWEST);
         let pumped = std::thread::scope(|scope| {
             scope.spawn(move || {
                 if let Some(mut stdin) = stdin {
@@ -257,8 +298,11 @@ impl Ssh {
                     stdin.write_all(input).ok();
                 }
             });
-            process::pump(child, &mut std::io::sink(), None, None, |_| {})
+            process::pump(child, &mut std::io::sink(), Some(limit), None, |child| process::signal(child, "TERM"))
         })?;
+        if pumped.timed_out {
+            return Err(Error::SshSilent { target: self.name.clone(), seconds: limit.as_secs() });
+        }
         match self.connection_error(&pumped) {
             Some(error) => Err(error),
             None => Ok(pumped),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Holder, Ssh, answer, quote};
+use super::{Holder, Ssh, answer_in_time, quote};
 use crate::Error;
 use crate::job::{Job, JobOutcome};
 use crate::process::{self, Pumped};
@@ -117,7 +117,18 @@ impl Ssh {
     fn begin_stream(&self, holder: &mut Holder) -> Result<(), Error> {
         let problem = |problem| Error::RemoteStream { target: self.name.clone(), problem };
         let asked = holder.stdin.as_mut().map(|stdin| stdin.write_all(b"stream\n").and_then(|()| stdin.flush()));
-        let said = holder.stdout.as_mut().filter(|_| matches!(asked, Some(Ok(())))).and_then(answer);
+        let stdout = holder.stdout.take().filter(|_| matches!(asked, Some(Ok(()))));
+        let answered = stdout.map(|stdout| answer_in_time(stdout, self.options.stop.as_deref()));
+        let said = match answered {
+            Some(Ok((said, stdout))) => {
+                holder.stdout = Some(stdout);
+                said
+            }
+            Some(Err(waited)) => {
+                return Err(Error::SshSilent { target: self.name.clone(), seconds: waited.as_secs() });
+            }
+            None => None,
+        };
         match said.as_deref() {
             Some("stream") => Ok(()),
             Some(_) => Err(problem("no FIFO can be made there; put mkfifo there (BusyBox has it)")),
