@@ -24,11 +24,14 @@ use std::path::Path;
 mod results;
 #[path = "rules.rs"]
 mod rules;
+#[path = "written.rs"]
+mod written;
 pub use results::{diff, fail_if, replay_script, report_by, report_call};
+pub use written::{anonymize, export_merged, export_rows};
 
 pub type Body = fn(&[u8]);
 
-pub const ALL: [(&str, Body); 15] = [
+pub const ALL: [(&str, Body); 18] = [
     ("report", report),
     ("report_layers", report_layers),
     ("predict", predict),
@@ -44,6 +47,9 @@ pub const ALL: [(&str, Body); 15] = [
     ("diff", diff),
     ("fail_if", fail_if),
     ("replay_script", replay_script),
+    ("export_rows", export_rows),
+    ("export_merged", export_merged),
+    ("anonymize", anonymize),
 ];
 
 /// Windows that a recording is compared with, KiB.
@@ -297,17 +303,24 @@ pub fn export_flashmon(bytes: &[u8]) {
     });
 }
 
-/// Written into a file in memory where there is one, and read again: the same records.
+/// A file in memory where there is one, for as long as `with` runs.
+fn in_memory(name: &str, with: impl FnOnce(&Path)) {
+    let dir = if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
+    let path = dir.join(format!("flashscope-fuzz-{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
+    with(&path);
+    let _ = std::fs::remove_file(&path);
+}
+
+/// Written, and read again: the same records.
 pub fn export_trace_dat(bytes: &[u8]) {
     let Some(trace) = trace(bytes) else { return };
-    let dir = if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
-    let path = dir.join(format!("flashscope-fuzz-{}-{:?}.dat", std::process::id(), std::thread::current().id()));
     let mut records = [0, 0];
     let _ = trace.for_each_record(&mut |_| records[0] += 1);
-    if flashscope_trace::dat::write(&trace, &path).is_ok() {
-        let back = Trace::open(&path).expect("what was written can be read");
-        back.for_each_record(&mut |_| records[1] += 1).expect("all of it");
-        assert_eq!(records[0], records[1], "a trace.dat holds every record");
-    }
-    let _ = std::fs::remove_file(&path);
+    in_memory("dat", |path| {
+        if flashscope_trace::dat::write(&trace, path).is_ok() {
+            let back = Trace::open(path).expect("what was written can be read");
+            back.for_each_record(&mut |_| records[1] += 1).expect("all of it");
+            assert_eq!(records[0], records[1], "a trace.dat holds every record");
+        }
+    });
 }

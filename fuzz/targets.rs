@@ -77,7 +77,7 @@ pub fn stream(bytes: &[u8]) {
     if bytes.last().is_some_and(|b| b & 1 == 0) {
         fix_checksums(&mut fixed);
     }
-    let options = SessionOptions { output_bytes_per_step: 1 << 10, output_bytes: 4 << 10 };
+    let options = SessionOptions { output_bytes_per_step: 1 << 10, output_bytes: 4 << 10, goes_on: false };
     let Ok(session) = Session::from_bytes(Path::new("fuzz"), fixed.into(), options) else { return };
     for i in 0..session.recordings.len().min(4) {
         if let Ok(trace) = session.recording(i) {

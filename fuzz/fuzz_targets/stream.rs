@@ -1,6 +1,5 @@
 #![no_main]
-#[allow(dead_code, reason = "a target calls one body")]
-#[path = "../targets.rs"]
-mod targets;
+#[path = "../bodies.rs"]
+mod bodies;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::stream(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::targets::stream(bytes));
