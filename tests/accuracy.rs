@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::cache::{Accuracy, Brought, PageThere, Use};
-use flashscope_tests::{Booted, Plan, TempDir, events, work};
+use flashscope_tests::{Booted, Plan, TempDir, events, nothing_lost, work};
 use flashscope_trace::{Device, EventKind, FileStep, Step, Trace};
 
 /// include/uapi/linux/kernel-page-flags.h
@@ -200,7 +200,7 @@ fn ahead(followed: &Followed, kernel: &Kernel, accessed: bool) -> BTreeSet<u64> 
 fn hold(board: &str, kernel: &str) -> bool {
     let booted = boot(board, kernel);
     let trace = booted.recording(0);
-    assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
+    nothing_lost(&trace, "the recording");
     println!(
         "{board} {kernel}: pages there, asked for, ahead, used, unused, use unknown; of folios of more than one page"
     );

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{Booted, Plan, TempDir, flashscope, work};
+use flashscope_tests::{Booted, Plan, TempDir, flashscope, nothing_lost, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -150,7 +150,7 @@ fn traces(booted: &Booted, groups: &[&[(&Situation, Way)]], dir: &Path) -> (Path
     let mut paths = Vec::new();
     for (recording, group) in groups.iter().enumerate() {
         let trace = booted.recording(recording + 1);
-        assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
+        nothing_lost(&trace, "the recording");
         for _ in *group {
             let step = booted.step(&format!("situation-{}", paths.len()));
             assert_eq!(step.status, Some(0), "{}", String::from_utf8_lossy(&step.stderr));

@@ -69,11 +69,7 @@ fn recorded(dir: &Path) -> PathBuf {
 
 #[test]
 fn no_name_is_left_and_the_figures_are_the_same() {
-    if !is_root() || !Path::new("/dev/loop-control").exists() {
-        skip("needs root and loop devices");
-        return;
-    }
-    let dir = TempDir::new("anonymize");
+    let Some(dir) = TempDir::for_loops("anonymize") else { return };
     let trace = recorded(dir.path());
     assert_eq!(found_in(&trace), PLANTED, "the recording has what was planted");
     let key = dir.path().join("key");
@@ -132,8 +128,7 @@ fn no_name_is_left_and_the_figures_are_the_same() {
 #[test]
 fn a_recording_is_anonymous_from_the_start() {
     if !is_root() {
-        skip("needs root");
-        return;
+        return skip("needs root");
     }
     let dir = TempDir::new("anonymize-record");
     let trace = dir.path().join("t.dat");
@@ -175,8 +170,7 @@ fn a_limit_that_names_somebody_is_refused() {
 #[test]
 fn a_killed_recording_keeps_its_key() {
     if !is_root() {
-        skip("needs root");
-        return;
+        return skip("needs root");
     }
     let dir = TempDir::new("anonymize-killed");
     let key = dir.path().join("key");

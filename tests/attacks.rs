@@ -94,7 +94,8 @@ const NEVER: &str = r#"
 import ctypes, os, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
 fd = os.open("/dev/fuse", os.O_RDWR)
-options = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
+user = os.environ.get("FUSE_USER", "0")
+options = f"fd={fd},rootmode=40000,user_id={user},group_id={user},allow_other".encode()
 if libc.mount(b"never", sys.argv[1].encode(), b"fuse", 0, options):
     sys.exit("cannot mount FUSE: " + os.strerror(ctypes.get_errno()))
 sys.exit(subprocess.run(sys.argv[2:]).returncode)
@@ -136,6 +137,52 @@ fn the_search_for_names_enters_no_mount() {
     assert!(!report.contains("/fs/again/"), "by its own path, not by that of a second mount");
 }
 
+/// The kernel lets no signal end a call that a file system in user space has taken and does not answer. So none of another user's is
+/// written to; on one's own, the wait is said, and a signal ends it where the kernel lets it.
+#[test]
+fn an_output_on_a_file_system_that_never_answers() {
+    let Some(place) = Place::to_record("attack-fuse-output") else { return };
+    let python = Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    if !Path::new("/dev/fuse").exists() || !python {
+        return skip("needs /dev/fuse and python3, to have a file system that never answers");
+    }
+    let trace = text(&block_trace(&place, "t", &["a", "b"]));
+    let script = text(&place.file("never.py", NEVER));
+    std::fs::create_dir_all(place.at("fs/m")).expect("a directory");
+    std::os::unix::fs::symlink("fs/m", place.at("link")).expect("a link");
+    let run = |user: &str, limit: &str, argv: &[&str]| {
+        let prepare = format!(
+            "export FUSE_USER={user}; python3 {script} $dir/fs/m timeout --foreground -k 20 -s INT {limit} \"$@\"; exit $?; :"
+        );
+        unshared(&place, &prepare, &place.command(argv))
+    };
+    for name in ["fs/m/out", "link/out", "fs/m/sub/../out", "fs/m/../x"] {
+        let out = text(&place.at(name));
+        for argv in [
+            &["export", &trace, "--to", "csv", "-o", &out][..],
+            &["report", &trace, "--html", &out],
+            &["record", "--events", "task:task_newtask", "-o", &out, "--", "true"],
+            &["man", &out],
+        ] {
+            let ran = run("65534", "60", argv);
+            if said(&ran).contains("cannot mount FUSE") {
+                return skip(&format!("no FUSE here: {}", said(&ran)));
+            }
+            refused(
+                &ran,
+                if argv[0] == "record" { 125 } else { 1 },
+                "user 65534 has mounted a file system in user space",
+            );
+            assert_eq!(said(&ran).lines().count(), 1, "{argv:?}: {}", said(&ran));
+        }
+    }
+    let out = text(&place.at("fs/m/out"));
+    let ran = run("0", "3", &["export", &trace, "--to", "csv", "-o", &out]);
+    refused(&ran, 124, "its file system does not answer: waiting for it");
+    let ran = run("0", "3", &["record", "--events", "task:task_newtask", "-o", &out, "--", "true"]);
+    refused(&ran, 124, "its file system does not answer: ended by a signal; name another file");
+}
+
 /// What is written besides: no input, and not the page of the same command.
 #[test]
 fn a_second_output_is_no_input_either() {
@@ -170,10 +217,7 @@ fn a_second_output_is_no_input_either() {
 /// A disk of 16 KiB: the message names the file that has no room, and nothing of it stays.
 #[test]
 fn a_full_disk_is_named_by_the_file_that_it_has_no_room_for() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-full");
+    let Some(place) = Place::to_record("attack-full") else { return };
     let names: Vec<String> = (0..200).map(|n| format!("task{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let trace = text(&block_trace(&place, "t", &names));
@@ -208,10 +252,7 @@ fn a_full_disk_is_named_by_the_file_that_it_has_no_room_for() {
 /// What became of the earlier file is said of the file that it is: a link leads to it, and nothing is kept of what is written through.
 #[test]
 fn an_earlier_recording_is_where_the_message_says() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-earlier");
+    let Some(place) = Place::to_record("attack-earlier") else { return };
     let record = |out: &str| place.command(&["record", "--events", "task:task_newtask", "-o", out, "--", "true"]);
     std::fs::create_dir(place.at("far")).expect("a directory");
     let real = place.file("far/real", "the first");
@@ -235,10 +276,7 @@ fn an_earlier_recording_is_where_the_message_says() {
 /// A path may hold a line feed. The note of a killed recording must not be read as one of another file.
 #[test]
 fn a_killed_recording_s_note_leads_to_no_other_file() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-note");
+    let Some(place) = Place::to_record("attack-note") else { return };
     for content in ["", "mine"] {
         let mine = place.file("mine", content);
         let out = text(&place.at("mine\nsecond"));
@@ -266,10 +304,7 @@ fn a_killed_recording_s_note_leads_to_no_other_file() {
 /// Without room for a second copy the recording is kept as it came, whole, and not ended early for the copy's sake.
 #[test]
 fn a_recording_needs_its_own_size_once() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-room");
+    let Some(place) = Place::to_record("attack-room") else { return };
     std::fs::create_dir(place.at("small")).expect("a directory");
     let out = text(&place.at("small/t.dat"));
     // 1.3 times what is recorded, which the margin that is left free lies in.
@@ -371,10 +406,7 @@ fn captures_are_not_written_beside_a_device() {
 /// `--cgroup` takes cgroups: not a directory with files of the same names, however its path goes there.
 #[test]
 fn a_cgroup_is_one_of_the_kernel_s() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-cgroup-path");
+    let Some(place) = Place::to_record("attack-cgroup-path") else { return };
     std::fs::create_dir(place.at("fake")).expect("a directory");
     for name in ["fake/cgroup.procs", "fake/tasks"] {
         place.file(name, "1\n");
@@ -390,11 +422,7 @@ fn a_cgroup_is_one_of_the_kernel_s() {
 /// The agent's own files, where others can write: nothing of theirs is followed or written to, nothing waits for them.
 #[test]
 fn the_agent_s_output_is_nobody_else_s_file() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-agent");
-    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let Some(place) = Place::to_record("attack-agent") else { return };
     let shared = place.at("shared");
     std::fs::create_dir(&shared).expect("a directory");
     std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).expect("permissions");
@@ -453,11 +481,7 @@ fn the_agent_s_output_is_nobody_else_s_file() {
 /// Whoever gives a program the path and the name of the recorder of a boot is not collected from, and gets no signals.
 #[test]
 fn nobody_else_s_process_is_the_recorder_of_a_boot() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-boot");
-    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let Some(place) = Place::to_record("attack-boot") else { return };
     let folder = place.at("flashscope-boot");
     std::fs::create_dir(&folder).expect("a directory");
     for name in ["flashscope-boot", "flashscope-kept"] {
@@ -487,11 +511,7 @@ fn nobody_else_s_process_is_the_recorder_of_a_boot() {
 /// nowhere.
 #[test]
 fn the_agent_follows_root_s_links_in_a_sticky_directory() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-sticky");
-    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let Some(place) = Place::to_record("attack-sticky") else { return };
     let victim = place.file("victim", "root's own");
     std::fs::create_dir(place.at("private")).expect("a directory");
     let (sticky, shared) = (place.at("sticky"), place.at("shared"));
@@ -529,10 +549,7 @@ fn the_agent_follows_root_s_links_in_a_sticky_directory() {
 /// use tracefs, and not from another PID namespace. Root still removes what ended.
 #[test]
 fn a_recorder_that_proc_hides_is_alive() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("attack-hidepid");
+    let Some(place) = Place::to_record("attack-hidepid") else { return };
     let script = r#"
 set -e
 [ -d /sys/kernel/tracing/instances ] || mount -t tracefs t /sys/kernel/tracing
@@ -561,4 +578,70 @@ ls -d $a $b 2> /dev/null || echo none is left
     let text = String::from_utf8_lossy(&ran.stdout);
     assert!(text.contains("both are there") && text.contains("none is left"), "{text}\n{}", said(&ran));
     let _ = std::fs::remove_dir("/tmp/flashscope-65534");
+}
+
+/// The command as a shell starts it that has closed or redirected some of its files.
+fn with_files(place: &Place, files: &str, command: &Command) -> Output {
+    let script = format!("exec \"$@\" {files}");
+    output(behind(&["/bin/sh", "-c", &script, "sh"], command).current_dir(place.dir.path()).stdin(Stdio::null()))
+}
+
+/// What cannot be printed is an error, as of coreutils: nobody is told that all went well.
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let place = Place::new("attacks-closed");
+    block_trace(&place, "t.txt", &["one"]);
+    for argv in [
+        &["report", "t.txt"][..],
+        &["report", "t.txt", "--json"],
+        &["report", "t.txt", "--by", "process"],
+        &["diff", "t.txt", "t.txt"],
+        &["export", "t.txt", "--to", "csv", "-o", "-"],
+        &["board", "list"],
+        &["schema"],
+        &["completions", "bash"],
+        &["--version"],
+        &["report", "--help"],
+    ] {
+        for files in [">&-", "<&- >&-", "1</dev/null"] {
+            let ran = with_files(&place, files, &place.command(argv));
+            refused(&ran, 1, "standard output: it is not open for writing");
+        }
+        for files in ["<&-", "2>&-", ">/dev/null", "1<>/dev/null"] {
+            let ran = with_files(&place, files, &place.command(argv));
+            assert_eq!(ran.status.code(), Some(0), "{argv:?} {files}: {}", said(&ran));
+        }
+    }
+    for argument in ["--help", "--version", "sweep"] {
+        let ran = with_files(&place, ">&-", Command::new(agent()).arg(argument));
+        refused(&ran, 1, "stdout: Bad file descriptor");
+    }
+}
+
+/// A file that is opened takes the lowest free number: messages would be written into a trace that has number 1 or 2.
+#[test]
+fn no_output_gets_the_number_of_a_closed_standard_file() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attacks-numbers");
+    let look = "for n in 0 1 2; do readlink /proc/$PPID/fd/$n; done >links";
+    for (at, (files, closed)) in [("<&-", 1), (">&-", 1), ("2>&-", 1), ("<&- >&- 2>&-", 3)].into_iter().enumerate() {
+        for (mut record, name) in
+            [(place.command(&["record"]), format!("{at}.dat")), (Command::new(agent()), format!("{at}.stream"))]
+        {
+            if name.ends_with("stream") {
+                record.arg("record");
+            }
+            record.args(["--events", "block", "-o", &name, "--", "/bin/sh", "-c", look]);
+            let ran = with_files(&place, files, &record);
+            assert_eq!(ran.status.code(), Some(0), "{name}, {files}: {}", said(&ran));
+            let links = std::fs::read_to_string(place.at("links")).expect("three links");
+            let null = links.lines().filter(|link| *link == "/dev/null").count();
+            let ours = links.lines().filter(|link| link.contains("pipe:") || *link == "/dev/null").count();
+            // An agent that flashscope starts has pipes.
+            assert!((null >= closed || name.ends_with("dat")) && ours == 3, "{name}, {files}: {links}");
+            Trace::open(&place.at(&name)).expect("a trace");
+        }
+    }
 }

@@ -91,8 +91,14 @@ fn names_and_files_that_are_wrong() {
     let trace = at("t.dat").display().to_string();
     let short = write(&at("short"), "1000 bytes are not here");
     let study = |name: &str, from: &str, to: &str| write(&at(name), &altered("studies/readahead-reads.toml", from, to));
+    let no_board_at_once = output(&mut run(&["study", "--jobs", "0", "sqlite"]));
+    assert_eq!(no_board_at_once.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&no_board_at_once.stderr).contains("invalid value '0' for '--jobs <N>'"));
     let syntax = study("syntax.toml", "title = ", "title : ");
     let unknown_key = study("unknown.toml", "title = ", "titel = ");
+    let binary = at("binary.toml");
+    std::fs::write(&binary, b"\x17\x08\x44tracing6\0\xff\xfe").expect("written");
+    let binary = binary.display().to_string();
     let unknown_board = study("board.toml", "\"armv7\"", "\"armv9\"");
     let broken_board = write(&at("my-board.toml"), &altered("boards/armv7.toml", "[qemu]", "[qemu"));
     let without_qemu = write(
@@ -130,6 +136,7 @@ fn names_and_files_that_are_wrong() {
             2,
             &["titel", "line ", "column 1"],
         ),
+        case("a trace as a study", &mut run(&["study", &binary]), 2, &["binary.toml", "it is no text"]),
         case("no study", &mut run(&["study", "nosuch.toml"]), 2, &["nosuch.toml", "studies/*.toml"]),
         case("broken TOML of a board", &mut run(&["board", "boot", &broken_board]), 2, &["my-board.toml:", ":6: "]),
         case(
@@ -496,6 +503,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Option<Server> {
+        Server::start_after(None)
+    }
+
+    /// The same in a mount namespace of its own, after a script; `$1` of it is the server's directory.
+    pub(crate) fn start_after(script: Option<&str>) -> Option<Server> {
         for program in ["/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"] {
             if !Path::new(program).exists() {
                 skip(&format!("{program} is missing; install openssh-server and openssh-client"));
@@ -535,12 +547,15 @@ impl Server {
             write(&ssh, &format!("#!/bin/sh\nexec /usr/bin/ssh {options} \"$@\"\n"));
             std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("permissions");
         }
-        let child = Command::new("/usr/sbin/sshd")
-            .args(["-D", "-e", "-f", &config])
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(at("log")).expect("a log"))
-            .spawn()
-            .expect("sshd");
+        let mut sshd = Command::new("/usr/sbin/sshd");
+        sshd.args(["-D", "-e", "-f", &config]);
+        if let Some(script) = script {
+            let script = format!("set -e\n{script}\nshift\nexec \"$@\"");
+            let here = dir.path().display().to_string();
+            sshd = behind(&["unshare", "-m", "/bin/sh", "-c", &script, "sh", &here], &sshd);
+        }
+        let child =
+            sshd.stdin(Stdio::null()).stderr(std::fs::File::create(at("log")).expect("a log")).spawn().expect("sshd");
         let server = Server { child: Running(child), port, dir };
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -548,6 +563,12 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         Some(server)
+    }
+
+    /// Runs a shell's script in the server's mount namespace.
+    pub(crate) fn inside(&self, script: &str) -> String {
+        let pid = self.child.0.id().to_string();
+        stdout(Command::new("nsenter").args(["-t", &pid, "-m", "/bin/sh", "-ec", script]))
     }
 
     pub(crate) fn spec(&self) -> String {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::flash::{OpCounts, Window, WindowCounts};
-use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, stdout, top};
+use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, nothing_lost, stdout, top};
 use flashscope_trace::{BlockAction, EventKind, RequestKind};
 use serde_json::Value;
 
@@ -97,9 +97,7 @@ fn counts(booted: &Booted, spans: &[&Value]) -> Vec<OpCounts> {
     let mut counts = WindowCounts::new(windows);
     let trace = booted.recording(0);
     events(&trace, |event| counts.event(event));
-    for (loss, count) in trace.losses().iter() {
-        assert_eq!(count, 0, "{}", loss.name());
-    }
+    nothing_lost(&trace, "the recording");
     counts.finish()
 }
 

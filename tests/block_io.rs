@@ -6,7 +6,7 @@ use std::process::Command;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, BlockFound, GroupBy, OwnerLoad, Sizes, Stage, StageStats};
-use flashscope_tests::{Booted, Plan, TempDir, null_block, stdout, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, nothing_lost, null_block, stdout, top, work};
 use flashscope_trace::{BlockAction, EventKind, Trace};
 
 fn plan<'a>(board: &'a str, kernel: &'a str, dir: &TempDir, modules: &'a [&'a str]) -> Plan<'a> {
@@ -25,9 +25,7 @@ fn found_of(trace: &Trace, process: Option<&str>) -> BlockFound {
     let sizes = Sizes::of_facts([trace.facts()]);
     let mut analysis = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes).only(process);
     trace.for_each(&mut |event| analysis.event(event)).expect("a readable trace");
-    for (loss, count) in trace.losses().iter() {
-        assert_eq!(count, 0, "{}", loss.name());
-    }
+    nothing_lost(trace, "the recording");
     analysis.finish()
 }
 

@@ -641,6 +641,66 @@ fn whole_commands_stay_within_their_memory_and_time() {
     }
 }
 
+/// Options that read a trace another way, or write it in another form, on arbitrary events: the whole command, with its arguments. OTHER is a
+/// second trace, OUT a file.
+const OPTIONS: [&str; 26] = [
+    "report TRACE --json --from 0.000001 --to 1000",
+    "report TRACE --from 1e9",
+    "report TRACE --process app --json",
+    "report TRACE --by file --top 2",
+    "report TRACE --by app --json",
+    "report TRACE --by process --top 1",
+    "report TRACE --by thread",
+    "report TRACE --by layer --json",
+    "report TRACE --call 1 --json",
+    "report TRACE --perfetto OUT",
+    "report TRACE --html OUT --top 1 --endurance 1",
+    "report TRACE --anonymize --json",
+    "report TRACE OTHER --offset OTHER=-9223372036854775807 --json",
+    "report TRACE OTHER --offset OTHER=9223372036854775807 --by app",
+    "report TRACE --fail-if errors>0 --fail-if p99(d2c)>1us --junit OUT",
+    "diff TRACE OTHER --html OUT --fail-if regress>1% --junit OUT2",
+    "predict TRACE --readahead 0,4,1024 --json",
+    "advise TRACE --json",
+    "export TRACE --to parquet -o OUT",
+    "export TRACE --rows bios --to csv --csv-raw -o OUT",
+    "export TRACE --rows requests --to json -o OUT",
+    "export TRACE --rows requests --to parquet -o OUT",
+    "export TRACE OTHER --offset OTHER=-5 --to trace.dat -o OUT",
+    "export TRACE OTHER --offset OTHER=9223372036854775807 --to json -o OUT",
+    "export TRACE --to trace.dat --anonymize -o OUT",
+    "export TRACE --to flashmon --chip 1 -o OUT",
+];
+
+#[test]
+fn every_option_takes_any_events() {
+    let dir = TempDir::new("bounds-options");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let bytes = |seed: u64| {
+        let mut below = numbers(seed);
+        (0..4096).map(|_| below(256) as u8).collect::<Vec<_>>()
+    };
+    let (mut results, mut refusals) = (0, 0);
+    for seed in 1..=4 {
+        std::fs::write(at("TRACE"), structured::stream(&bytes(seed))).unwrap();
+        std::fs::write(at("OTHER"), structured::stream(&bytes(seed + 100))).unwrap();
+        for line in OPTIONS {
+            let mut command = flashscope();
+            let ran = output(command.args(line.split(' ')).current_dir(dir.path()).stdin(Stdio::null()));
+            let stderr = String::from_utf8_lossy(&ran.stderr);
+            // A line for each condition that cannot be checked.
+            let is_told = !stderr.is_empty() && stderr.lines().all(|line| line.starts_with("flashscope: "));
+            // 3: a condition holds.
+            let is_result = matches!(ran.status.code(), Some(0 | 3));
+            let is_refusal = matches!(ran.status.code(), Some(1 | 2)) && is_told;
+            assert!(is_result || is_refusal, "seed {seed}: {line}: {}\n{stderr}", ran.status);
+            (results, refusals) = (results + u32::from(is_result), refusals + u32::from(is_refusal));
+        }
+    }
+    println!("{results} results, {refusals} refusals");
+    assert!(results > refusals, "{results} results, {refusals} refusals");
+}
+
 /// The same on what other tools write; no line of these is an item that a KiB is granted for.
 #[test]
 fn other_formats_stay_within_their_memory_and_time() {

@@ -207,6 +207,6 @@ fn findings_of_both_sides_stand_side_by_side() {
     let what = gone["before"][0].as_str().expect("a sentence");
     assert!(what.contains("EIO"), "{what}");
     let text = stdout(flashscope().env("COLUMNS", "200").args(["diff"]).args([&bad, &good]));
-    assert!(text.contains("Findings on both sides\n  gone\n    before: ") && text.contains(what), "{text}");
+    assert!(text.contains("Findings on both sides\n  only before\n    before: ") && text.contains(what), "{text}");
     assert!(std::fs::read_to_string(&page).expect("a page").contains("Findings on both sides"));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use flashscope_tests::{Booted, Plan, TempDir, build_modules_like, events, raw, skip, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, build_modules_like, events, nothing_lost, raw, skip, top, work};
 use flashscope_trace::{EventKind, FlashOp, Trace, flashmon};
 
 const PAGE: u64 = 2048;
@@ -215,9 +215,7 @@ fn is_the_recorders(booted: &Booted, on: &str) {
         assert_eq!(ours, theirs, "{on}: event {index}");
     }
     assert_eq!(from_module.len(), from_tracefs.len(), "{on}");
-    for (loss, count) in ours.losses().iter() {
-        assert_eq!(count, 0, "{on}: {}", loss.name());
-    }
+    nothing_lost(&ours, on);
     assert_eq!(ours.facts_json()["recording"]["source"], "flashmon");
     assert_eq!(ours.stats()["crosscheck"], theirs.stats()["crosscheck"], "{on}");
     assert_eq!(ours.facts_json()["mtd"][0]["first_page"], theirs.facts_json()["mtd"][0]["first_page"]);
@@ -480,8 +478,9 @@ fn boot_trace(text: &str) -> Vec<(char, u64)> {
 #[test]
 fn built_in_it_records_from_the_first_access_of_the_boot() {
     let Ok(kernel) = std::env::var("FLASHSCOPE_TEST_BOOT_KERNEL") else {
-        skip("FLASHSCOPE_TEST_BOOT_KERNEL is not set: a kernel with flashmon built in is made in some 20 minutes");
-        return;
+        return skip(
+            "FLASHSCOPE_TEST_BOOT_KERNEL is not set: a kernel with flashmon built in is made in some 20 minutes",
+        );
     };
     let mut plan = Plan::new("x86_64", &kernel);
     plan.no_nand = true;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{Mounted, Running, TempDir, can_record_loops, output, skip, stdout, top};
+use flashscope_tests::{Mounted, Running, TempDir, output, skip, stdout, top};
 use flashscope_trace::Trace;
 
 fn offered(name: &str, replaced: &[(&str, &str)]) -> String {
@@ -51,10 +51,7 @@ fn running(directory: &Path) -> usize {
 
 #[test]
 fn the_unit_is_one_and_its_command_records_until_it_is_stopped() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("flight-unit");
+    let Some(dir) = TempDir::for_loops("flight-unit") else { return };
     let (agent, into) = (agent(), dir.path().join("captures"));
     let unit = offered(
         "flashscope-flight.service",
@@ -88,10 +85,7 @@ fn the_unit_is_one_and_its_command_records_until_it_is_stopped() {
 
 #[test]
 fn the_init_script_starts_one_recorder_and_ends_it() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("flight-init");
+    let Some(dir) = TempDir::for_loops("flight-init") else { return };
     let (agent, into, log) = (agent(), dir.path().join("captures"), dir.path().join("logs/log"));
     let script = offered(
         "S95flashscope",
@@ -138,10 +132,7 @@ fn start(into: &Path, sign: &Path, log: &Path) -> Running {
 
 #[test]
 fn captures_go_on_after_a_full_disk_and_after_a_power_cut() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("flight-full");
+    let Some(dir) = TempDir::for_loops("flight-full") else { return };
     let (into, sign, log) = (dir.path().join("captures"), dir.path().join("sign"), dir.path().join("log"));
     let options = ["-t", "tmpfs", "-o", "size=16m,mode=700"];
     let _mounted = Mounted::new(&options, "nodev", into.clone()).expect("mounted");

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip};
+use flashscope_tests::{Place, PrivateCache, TempDir, cannot_record, flashscope, is_root, output, skip, stdout};
 
 /// Every name that flashscope or QEMU could look for, with what would be noticed: a program that leaves a mark, or a text
 /// that no reader takes.
@@ -184,6 +184,122 @@ fn root_changes_nothing_in_another_user_s_cache() {
     assert_eq!(run(0, None), (false, false), "its own");
 }
 
+/// A shell as another user, in a directory.
+fn as_other(dir: &Path, script: &str) {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh", "-ec", script]);
+    stdout(command.current_dir(dir));
+}
+
+/// What lies below a directory: names, kinds, owners, sizes and links.
+fn listing(dir: &Path) -> String {
+    stdout(Command::new("find").arg(dir).args(["-printf", "%p %y %U %m %s %l\n"]))
+}
+
+/// Links of others in, and on the way to, what a variable names: root writes nothing behind them.
+#[test]
+fn root_follows_nobody_s_link_to_a_cache() {
+    if !is_root() {
+        return skip("needs root, to become somebody else");
+    }
+    let place = Place::new("hostile-links");
+    for (name, mode) in [("sticky", 0o1777), ("shared", 0o777), ("victim", 0o755), ("own", 0o700)] {
+        std::fs::create_dir(place.at(name)).expect("a directory");
+        std::fs::set_permissions(place.at(name), std::fs::Permissions::from_mode(mode)).expect("permissions");
+    }
+    std::fs::create_dir(place.at("victim/dir")).expect("a directory");
+    as_other(
+        &place.at("sticky"),
+        "mkdir c1 c3; ln -s ../victim c2; ln -s ../../victim c3/flashscope; ln -s ../victim ../shared/x; \
+         for name in tmp run images agents groups; do ln -s ../../victim/dir c1/$name; done",
+    );
+    let trace = place.file(
+        "t",
+        "# tracer: nop\n          cat-7       [000] .....     1.000000: nand_read: page=1 offset=0 length=2048 chip=0\n",
+    );
+    let (trace, out) = (trace.display().to_string(), place.at("out.csv").display().to_string());
+    let before = listing(&place.at("victim")) + &listing(&place.at("sticky")) + &listing(&place.at("shared"));
+    for (variable, value) in [
+        ("FLASHSCOPE_CACHE", "sticky/c1"),
+        ("FLASHSCOPE_CACHE", "sticky/c2"),
+        ("FLASHSCOPE_CACHE", "sticky/c2/new"),
+        ("FLASHSCOPE_CACHE", "shared/x"),
+        ("FLASHSCOPE_CACHE", "shared/new"),
+        ("XDG_CACHE_HOME", "sticky/c2"),
+        ("XDG_CACHE_HOME", "sticky/c3"),
+        ("XDG_CACHE_HOME", "shared/x"),
+    ] {
+        for argv in [&["export", &trace, "--to", "csv", "-o", &out][..], &["doctor"], &["board", "list"]] {
+            let mut command = flashscope();
+            command.args(argv).env_remove("FLASHSCOPE_CACHE").env("HOME", place.at("own")).stdin(Stdio::null());
+            let ran = output(command.env(variable, place.at(value)));
+            assert!(argv[0] == "doctor" || ran.status.success(), "{variable}={value}: {}", says(&ran));
+            let is_told = says(&ran).contains("other users can change this directory, so root uses ");
+            assert_eq!(is_told, variable == "FLASHSCOPE_CACHE", "{variable}={value}: {}", says(&ran));
+        }
+        let after = listing(&place.at("victim")) + &listing(&place.at("sticky")) + &listing(&place.at("shared"));
+        assert_eq!(after, before, "{variable}={value}");
+    }
+    assert!(place.at("own/.cache/flashscope/tmp").is_dir(), "its own cache");
+}
+
+/// What another user can put where the agent keeps its notes, and where boards have directories for files: nothing is obeyed, followed,
+/// removed or overwritten.
+#[test]
+fn nobody_else_s_notes_and_directories_are_obeyed() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("hostile-notes");
+    let script = r#"
+set -e
+for d in /tmp /var/tmp /run /dev/shm; do mount -t tmpfs -o mode=1777 t $d; done
+mount -t tmpfs -o mode=755 t /mnt
+mkdir -p /mnt/victim/dir
+echo keep > /mnt/victim/file
+cp "$1" /mnt/agent
+NS=$(readlink /proc/self/ns/pid | tr -dc 0-9) BOOT=$(cat /proc/sys/kernel/random/boot_id)
+export NS BOOT
+setpriv --reuid 65534 --regid 65534 --clear-groups sh -ec '
+for t in /tmp /var/tmp /run /dev/shm; do
+  mkdir -p $t/flashscope $t/flashscope-boot $t/flashscope-agents-0 $t/flashscope-cache-0/tmp/1_1_0-$NS-${BOOT%%-*}_recording
+  printf "/mnt/victim/file\000/mnt/victim/out" > $t/flashscope-cache-0/tmp/1_1_0-$NS-${BOOT%%-*}_recording/recording
+  for note in advice knobs_${NS}_1_1 cgroups_${NS}_1_1 recorder_${NS}_1_1; do
+    printf "boot %s\nknob /sys/block/loop0/queue/read_ahead_kb 4096 128\ntemp /mnt/victim/dir/flashscope_${NS}_1_1 -\n" $BOOT > $t/flashscope/$note
+  done
+  for end in ${NS}_${BOOT%%-*}_aaaa ${NS}_ffffffff_bbbb; do
+    mkdir -m 700 $t/flashscope_1_1_$end
+    echo /mnt/victim/file > $t/flashscope_1_1_$end/list
+    chmod 600 $t/flashscope_1_1_$end/list
+  done
+  ln -s /mnt/victim/dir $t/flashscope_1_1_${NS}_ffffffff_cccc
+done'
+mkdir /mnt/victim/dir/flashscope_${NS}_1_1
+see() { find /mnt/victim /tmp/flashscope* /var/tmp/flashscope* /run/flashscope* /dev/shm/flashscope* -printf '%p %y %U %m %s %l\n' | sort; }
+see > /mnt/before
+/mnt/agent sweep
+/mnt/agent record --events task:task_newtask -o /mnt/recorded -- true
+/mnt/agent knob undo || :
+/mnt/agent ctl status
+/mnt/agent boot undo
+see | diff /mnt/before - && echo unchanged
+"#;
+    let mut run = Command::new("unshare");
+    run.args(["-m", "/bin/sh", "-c", script, "sh"]).arg(flashscope_targets::host_agent().expect("an agent"));
+    let ran = output(run.stdin(Stdio::null()).current_dir(place.dir.path()));
+    let text = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success()
+            && text.ends_with(
+                "unchanged
+"
+            ),
+        "{text}
+{}",
+        says(&ran)
+    );
+}
+
 #[test]
 fn a_board_boots_the_same_from_a_hostile_directory() {
     let hostile = Hostile::new("hostile-board");
@@ -246,4 +362,68 @@ fn an_agent_of_ones_own_is_used_where_it_is_named() {
     });
     assert_eq!(script.status.code(), Some(2));
     assert!(says(&script).contains("not an ELF program"), "{}", says(&script));
+}
+
+/// What another user has put into every directory that the agent may use on a machine over ssh: files of dead owners, notes, links.
+/// `$1`: the server's own directory, which stays where it is.
+const PLANTED: &str = r##"
+mount -t tmpfs -o mode=755 t /mnt
+mkdir /mnt/keep
+mount --bind "$1" /mnt/keep
+for d in /tmp /var/tmp /run /dev/shm; do mount -t tmpfs -o mode=1777 t $d; done
+mkdir -p "$1"
+mount --bind /mnt/keep "$1"
+mkdir -m 755 /run/sshd
+mkdir -p /mnt/victim/dir/d
+chmod 700 /mnt/victim/dir
+echo keep > /mnt/victim/file
+echo /mnt/victim/file > /mnt/victim/dir/list
+chmod 600 /mnt/victim/dir/list
+NS=$(readlink /proc/self/ns/pid | tr -dc 0-9) BOOT=$(cat /proc/sys/kernel/random/boot_id)
+export NS BOOT
+setpriv --reuid 65534 --regid 65534 --clear-groups sh -ec '
+for t in /tmp /var/tmp /run /dev/shm; do
+  for end in ${NS}_${BOOT%%-*}_aaaa ${NS}_ffffffff_bbbb 0_ffffffff_dddd; do
+    mkdir -m 700 $t/flashscope_1_1_$end
+    echo /mnt/victim/file > $t/flashscope_1_1_$end/list
+    chmod 600 $t/flashscope_1_1_$end/list
+    printf "#!/bin/sh\necho ran >/mnt/victim/file\n" > $t/flashscope_1_1_$end/flashscope-agent
+    chmod 700 $t/flashscope_1_1_$end/flashscope-agent
+  done
+  ln -s /mnt/victim/dir $t/flashscope_1_1_${NS}_ffffffff_cccc
+  ln -s /mnt/victim/dir $t/flashscope_1_1_0_ffffffff_eeee
+  mkdir -p $t/flashscope-boot $t/flashscope-agents-0 $t/flashscope-cache-0/tmp
+  [ $t = /tmp ] && ln -s /mnt/victim/dir $t/flashscope || mkdir $t/flashscope
+  for note in advice knobs_${NS}_1_1 cgroups_${NS}_1_1 recorder_${NS}_1_1; do
+    [ -L $t/flashscope ] || printf "boot %s\nknob /sys/block/loop0/queue/read_ahead_kb 4096 128\ntemp /mnt/victim/dir/d -\n" $BOOT > $t/flashscope/$note
+  done
+done'
+"##;
+
+/// All of it, and what root has beside it.
+const SEE: &str = "for d in /mnt/victim /tmp /var/tmp /run /dev/shm; do find $d -name 'flashscope-test-*' -prune -o -path '*flashscope*' \
+     -printf '%p %y %U %m %s %l\\n' -o -path '/mnt/victim*' -printf '%p %y %U %m %s %l\\n'; done | sort; cat /mnt/victim/file";
+
+#[test]
+fn a_machine_over_ssh_obeys_nothing_that_others_planted() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    // The second time, the first directories are ones in which anybody can rename our files.
+    for more in ["", "chmod 0777 /tmp; chmod 0777 /run"] {
+        let Some(server) = crate::bad_input::Server::start_after(Some(&format!("{PLANTED}{more}"))) else { return };
+        let cache = PrivateCache::new("hostile-ssh-cache");
+        let place = Place::new("hostile-ssh");
+        let out = place.at("t.dat").display().to_string();
+        let before = server.inside(SEE);
+        assert!(before.lines().count() > 60 && before.ends_with("keep\n"), "{before}");
+        let spec = server.spec();
+        let record = ["record", "--on", &spec, "--events", "task:task_newtask", "-o", &out, "--", "true"];
+        for argv in [&["doctor", "--on", &spec][..], &record] {
+            let ran = output(server.command(&cache, "user", argv).stdin(Stdio::null()));
+            assert!(ran.status.success(), "{argv:?}: {}", says(&ran));
+            assert_eq!(server.inside(SEE), before, "{argv:?}");
+        }
+        flashscope_trace::Trace::open(std::path::Path::new(&out)).expect("a trace");
+    }
 }

@@ -3,7 +3,7 @@
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, BlockFound, OwnerLoad, Sizes};
-use flashscope_tests::{Plan, TempDir, flashscope, null_block, stdout, work};
+use flashscope_tests::{Plan, TempDir, flashscope, nothing_lost, null_block, stdout, work};
 use flashscope_trace::{Session, Trace};
 use std::path::PathBuf;
 
@@ -30,9 +30,7 @@ fn found(trace: &Trace) -> BlockFound {
     let sizes = Sizes::of_facts([trace.facts()]);
     let mut analysis = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes);
     trace.for_each(&mut |event| analysis.event(event)).expect("a readable trace");
-    for (loss, count) in trace.losses().iter() {
-        assert_eq!(count, 0, "{}", loss.name());
-    }
+    nothing_lost(trace, "the recording");
     analysis.finish()
 }
 

@@ -212,12 +212,20 @@ fn marked(round: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Of a round's processes, one that runs this program.
+fn runs(pid: u32, program: &str) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with(program)))
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:\t")?.parse().ok())
+}
+
+/// Of a round's processes, the one that runs this program. A recorder's child, which reads names of processes, runs
+/// the same one, and may have the lower number.
 fn running(round: &str, program: &str) -> Option<u32> {
-    marked(round).into_iter().find(|pid| {
-        std::fs::read_link(format!("/proc/{pid}/exe"))
-            .is_ok_and(|exe| exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with(program)))
-    })
+    marked(round).into_iter().find(|&pid| runs(pid, program) && parent(pid).is_some_and(|of| !runs(of, program)))
 }
 
 fn kill(pid: u32) {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{Plan, TempDir, flashscope, output, work};
+use flashscope_tests::{Plan, TempDir, flashscope, nothing_lost, output, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ fn record(dir: &Path) -> [PathBuf; 4] {
     let booted = plan.boot();
     [0, 1, 2, 3].map(|index| {
         let trace = booted.recording(index);
-        assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
+        nothing_lost(&trace, "the recording");
         let path = dir.join(format!("{index}.dat"));
         write_filtered(&trace, &path, &|_| true).expect("a trace.dat");
         path

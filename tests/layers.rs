@@ -6,7 +6,7 @@ use std::process::Command;
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layer, Layers, LayersFound, Operation};
 use flashscope_study::layers::LayersResult;
-use flashscope_tests::{Booted, Plan, TempDir, flashscope, stdout, top};
+use flashscope_tests::{Booted, Plan, TempDir, flashscope, nothing_lost, stdout, top};
 use flashscope_trace::{Record, TaskId, Trace, Value};
 
 const LAYERS: usize = Layer::ALL.len();
@@ -39,9 +39,7 @@ fn seen(trace: &Trace, cold: u32) -> LayersFound {
             }
         })
         .expect("a readable trace");
-    for (loss, count) in trace.losses().iter() {
-        assert_eq!(count, 0, "{}", loss.name());
-    }
+    nothing_lost(trace, "the recording");
     let mut found = layers.finish();
     for loss in found.losses() {
         assert_eq!(loss.count, 0, "{}", loss.name);

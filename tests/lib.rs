@@ -184,6 +184,11 @@ impl TempDir {
         TempDir(path)
     }
 
+    /// `None` where this host has no loop devices for a test, which is said.
+    pub fn for_loops(label: &str) -> Option<TempDir> {
+        can_record_loops().then(|| TempDir::new(label))
+    }
+
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -206,6 +211,11 @@ impl Place {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(place.dir.path(), mode).expect("permissions");
         place
+    }
+
+    /// `None` where this host cannot record, which is said.
+    pub fn to_record(label: &str) -> Option<Place> {
+        cannot_record().inspect(|why| skip(why)).is_none().then(|| Place::new(label))
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -395,6 +405,12 @@ pub fn geometry(trace: &Trace) -> Geometry {
     let page = mtd["writesize"].as_u64().expect("a page size");
     let block = mtd["erasesize"].as_u64().expect("a block size");
     Geometry { page_bytes: page as u32, pages_per_block: (block / page) as u32 }
+}
+
+/// A recording is whole.
+pub fn nothing_lost(trace: &Trace, what: &str) {
+    let lost: Vec<_> = trace.losses().iter().filter(|(_, count)| *count > 0).collect();
+    assert!(lost.is_empty(), "{what}: {lost:?}");
 }
 
 pub fn events(trace: &Trace, mut each: impl FnMut(&Event)) {

@@ -6,11 +6,12 @@ use std::path::Path;
 use flashscope_tests::{LoopDisk, flashscope, is_root, skip, stdout};
 use serde_json::Value;
 
-/// 1 MiB of direct reads, 40 KiB of direct writes, 80 KiB through the page cache.
+/// 1 MiB of direct reads, 40 KiB of direct writes, 80 KiB through the page cache. The program has a name that no other one has: a dd of
+/// somebody else writes to the same disk.
 const WORK: &str = r#"set -e
-dd if=m/f of=/dev/null bs=64k count=16 iflag=direct 2> dd.log
-dd if=/dev/zero of=m/g bs=4k count=10 oflag=direct conv=notrunc 2> dd.log
-dd if=/dev/zero of=m/h bs=4k count=20 conv=fsync,notrunc 2> dd.log
+./workdd if=m/f of=/dev/null bs=64k count=16 iflag=direct 2> dd.log
+./workdd if=/dev/zero of=m/g bs=4k count=10 oflag=direct conv=notrunc 2> dd.log
+./workdd if=/dev/zero of=m/h bs=4k count=20 conv=fsync,notrunc 2> dd.log
 sync -f image
 sleep 0.2"#;
 
@@ -25,7 +26,7 @@ fn check(direct: &str) {
     let Some(disk) = LoopDisk::ext4("loops", 64, "", &[&losetup], "defaults") else { return };
     let dir = disk.path();
     let ready = disk.sh("for f in f g h; do dd if=/dev/urandom of=m/$f bs=64k count=16 conv=fsync; done; sync -f m; \
-         sync image; dd of=image oflag=nocache conv=notrunc,fdatasync count=0");
+         cp $(command -v dd) workdd; sync workdd; sync image; dd of=image oflag=nocache conv=notrunc,fdatasync count=0");
     assert!(ready.status.success(), "{ready:?}");
     let device = disk.device.number();
     let mut record = flashscope();
@@ -44,7 +45,7 @@ fn check(direct: &str) {
     let rows =
         stdout(flashscope().current_dir(dir).args(["export", "t.dat", "--to", "json", "--rows", "bios", "-o", "-"]));
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let of_dd = |row: &Value| row["owner"] == "dd";
+    let of_dd = |row: &Value| row["owner"] == "workdd";
     let asked = |row: &Value| of_dd(row) && row["device"] == device.as_str();
     let done = |row: &Value| of_dd(row) && row["device"] != device.as_str() && row["below"] == true;
     let kinds = ["read", "write"].map(|kind| [bytes(&rows, kind, &asked), bytes(&rows, kind, &done)]);
@@ -63,8 +64,9 @@ fn check(direct: &str) {
     assert_eq!(found["stages"]["bios_queued"].as_u64(), Some(queued));
     let originators = found["originators"]["originators"].as_array().expect("originators");
     let of = |name: &str| -> u64 {
-        let dds = originators.iter().filter(|one| one["name"].as_str().is_some_and(|one| one.starts_with("dd (")));
-        dds.map(|one| one[name].as_u64().expect("bytes")).sum()
+        let of_work =
+            originators.iter().filter(|one| one["name"].as_str().is_some_and(|one| one.starts_with("workdd (")));
+        of_work.map(|one| one[name].as_u64().expect("bytes")).sum()
     };
     let others = |row: &Value| of_dd(row) && row["device"] != device.as_str() && row["below"] == false;
     assert_eq!(of("written_bytes"), written + bytes(&rows, "write", &others), "{direct}: counted once");
@@ -88,4 +90,38 @@ fn a_loop_device_is_seen_through_to_its_file_and_the_disk() {
     for direct in ["on", "off"] {
         check(direct);
     }
+}
+
+/// 256 KiB through the page cache, 512 KiB past it over the same place, and 192 KiB read past it; 128 KiB of a new file past it.
+const DIRECT: &str = r#"set -e
+dd if=/dev/zero of=m/f bs=64k count=4 conv=fsync,notrunc 2> dd.log
+dd if=/dev/zero of=m/f bs=64k count=8 oflag=direct conv=notrunc 2> dd.log
+dd if=m/f of=/dev/null bs=64k count=3 iflag=direct 2> dd.log
+dd if=/dev/zero of=m/g bs=64k count=2 oflag=direct 2> dd.log"#;
+
+#[test]
+fn files_have_the_bytes_that_went_past_the_page_cache() {
+    if let Some(why) = flashscope_tests::cannot_record() {
+        return skip(why);
+    }
+    let Some(disk) = LoopDisk::ext4("past-cache", 16, "", &[], "defaults") else { return };
+    // Not in the cache: then the first write asks where its blocks lie, which the trace shows.
+    let made =
+        "dd if=/dev/urandom of=m/f bs=64k count=8; sync -f m; dd of=m/f oflag=nocache conv=notrunc,fdatasync count=0";
+    assert!(disk.sh(made).status.success());
+    let mut record = flashscope();
+    record.current_dir(disk.path()).args(["record", "-o", "t.dat", "--", "sh", "-c", DIRECT]);
+    stdout(&mut record);
+    let said = flashscope_tests::report(disk.path().join("t.dat"));
+    let rows = said["names"]["files"].as_array().expect("files");
+    let of = |name: &str| {
+        let path = disk.path().join(name);
+        let row = rows.iter().find(|row| row["who"] == "dd" && row["path"].as_str() == path.to_str());
+        row.map(|row| ["read_bytes", "written_bytes"].map(|what| row[what].as_u64().map(|bytes| bytes >> 10)))
+    };
+    assert_eq!((of("m/f"), of("m/g")), (Some([Some(192), Some(768)]), Some([Some(0), Some(128)])));
+    let written_back = said["block"]["originators"]["files"].as_array().expect("files");
+    let device = disk.device.number();
+    let written_back = written_back.iter().filter(|one| one["device"] == device.as_str());
+    assert_eq!(written_back.map(|one| one["written_bytes"].as_u64()).collect::<Vec<_>>(), [Some(256 << 10)]);
 }

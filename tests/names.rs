@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top};
+use flashscope_tests::{TempDir, flashscope, output, stdout, top};
 use flashscope_trace::Trace;
 use serde_json::Value;
 
@@ -69,11 +69,7 @@ fn check(one: &Value, [thread, process, app]: &[Written; 3], was_read: bool) -> 
 
 #[test]
 fn names_are_what_the_workload_logged() {
-    if !is_root() || !Path::new("/dev/loop-control").exists() {
-        skip("needs root and loop devices");
-        return;
-    }
-    let dir = TempDir::new("names");
+    let Some(dir) = TempDir::for_loops("names") else { return };
     let (image, mounted, program) = (dir.path().join("fs.img"), dir.path().join("mnt"), dir.path().join("workload"));
     stdout(Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(top().join("tests/names/workload.c")));
     std::fs::create_dir(&mounted).expect("a directory");

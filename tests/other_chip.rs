@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::{Booted, Plan, TempDir, flashscope, output, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, flashscope, nothing_lost, output, top, work};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn boot(board: &str) -> Booted {
 fn traces(booted: &Booted, dir: &Path, name: &str) -> Vec<PathBuf> {
     let of = |index: usize| {
         let trace = booted.recording(index);
-        assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
+        nothing_lost(&trace, "the recording");
         let path = dir.join(format!("{name}-{index}.dat"));
         write_filtered(&trace, &path, &|_| true).expect("a trace.dat");
         path

@@ -266,10 +266,7 @@ fn record(place: &Place, more: &[&str], out: &Path) -> Output {
 
 #[test]
 fn a_good_recording_is_kept_when_another_takes_its_name() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("outputs-record");
+    let Some(place) = Place::to_record("outputs-record") else { return };
     let out = place.at("t.dat");
     std::fs::write(&out, "the first").expect("a file");
     let ran = record(&place, &[], &out);
@@ -285,10 +282,7 @@ fn a_good_recording_is_kept_when_another_takes_its_name() {
 
 #[test]
 fn a_killed_recording_takes_no_good_one_s_place() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("outputs-killed");
+    let Some(place) = Place::to_record("outputs-killed") else { return };
     let out = place.at("t.dat");
     std::fs::write(&out, "good").expect("a file");
     for round in ["t.dat.incomplete", "t.dat.incomplete.2"] {
@@ -329,10 +323,7 @@ fn events(path: &Path) -> u64 {
 
 #[test]
 fn a_recording_ends_at_its_size() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("outputs-size");
+    let Some(place) = Place::to_record("outputs-size") else { return };
     for more in [&[][..], &["--no-convert"]] {
         let out = place.at("t.dat");
         let path = text(&out);
@@ -362,10 +353,7 @@ fn a_recording_ends_at_its_size() {
 
 #[test]
 fn a_recording_ends_before_its_disk_is_full() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("outputs-disk");
+    let Some(place) = Place::to_record("outputs-disk") else { return };
     let (small, kept) = (place.at("small"), place.at("kept"));
     for dir in [&small, &kept] {
         std::fs::create_dir(dir).expect("a directory");
@@ -666,7 +654,6 @@ fn a_trace_of_somebody_else_s_says_how_it_is_read() {
     }
     let place = Place::new("outputs-owner");
     let t = trace(&place, "t", "cat");
-    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
     std::fs::set_permissions(&t, std::fs::Permissions::from_mode(0o600)).expect("permissions");
     for command in ["report", "advise", "predict"] {
         let mut ours = place.command(&[command, &text(&t)]);
@@ -785,10 +772,7 @@ fn a_fifo_that_nobody_reads_is_said_to_be_waited_for() {
 /// A recording has a handler of signals of its own; it ends at the first one all the same while it waits for a reader.
 #[test]
 fn a_recording_that_waits_for_a_reader_ends_at_the_first_signal() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("outputs-fifo-record");
+    let Some(place) = Place::to_record("outputs-fifo-record") else { return };
     let fifo = place.at("fifo");
     stdout(Command::new("mkfifo").arg(&fifo));
     let path = text(&fifo);
@@ -815,10 +799,7 @@ fn a_recording_that_waits_for_a_reader_ends_at_the_first_signal() {
 /// What is no place for a recording is refused before it begins; a file of another user is kept beside it, as it was.
 #[test]
 fn a_recording_onto_what_is_not_its_own() {
-    if let Some(why) = cannot_record() {
-        return skip(why);
-    }
-    let place = Place::new("outputs-record-onto");
+    let Some(place) = Place::to_record("outputs-record-onto") else { return };
     std::fs::create_dir(place.at("dir")).expect("a directory");
     for (link, target) in [("a", "b"), ("b", "a")] {
         std::os::unix::fs::symlink(target, place.at(link)).expect("a link");

@@ -1,5 +1,6 @@
 //! Paths of files that a recording on this host finds, and how long it may look for them.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,10 +26,7 @@ fn names(dir: &Path, more: &[&str]) -> (Value, Duration) {
 /// The search has a second after two seconds of recording: this host's file systems hold more than it can read in that time.
 #[test]
 fn a_recording_ends_in_time() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("paths-time");
+    let Some(dir) = TempDir::for_loops("paths-time") else { return };
     let (names, took) = names(dir.path(), &["-d", "2"]);
     let search = &names["search"][0];
     assert_eq!(search["limit_ms"], 1000, "{search}");
@@ -93,8 +91,14 @@ impl Disk {
 
     /// Names, where the shell does `work` on the mounted file system, `$m`.
     fn names(&self, work: &str) -> Value {
+        self.names_of(&[], work)
+    }
+
+    /// The same, of some tasks alone.
+    fn names_of(&self, filter: &[&str], work: &str) -> Value {
         let work = format!("set -e; m={}; {work}", self.mount().display());
-        names(self.0.path(), &["--device", self.0.device.name(), "--", "sh", "-c", &work]).0
+        let device = ["--device", self.0.device.name()];
+        names(self.0.path(), &[&device, filter, &["--", "sh", "-c", &work]].concat()).0
     }
 
     /// Path below the mount and bytes written, of each file of the recording.
@@ -117,9 +121,6 @@ impl Disk {
 /// Files that nobody has open any more are found without a search, also those that are renamed or deleted later.
 #[test]
 fn a_closed_file_is_named_without_a_search() {
-    if !can_record_loops() {
-        return;
-    }
     let Some(disk) = Disk::new("paths-closed") else { return };
     let names = disk.names(
         "mkdir -p $m/a/b; for f in a/b/kept first dead; do dd if=/dev/zero of=$m/$f bs=64k count=2 conv=fsync status=none; done
@@ -137,9 +138,6 @@ fn a_closed_file_is_named_without_a_search() {
 /// ext4 gives the number of a deleted file to the next one.
 #[test]
 fn files_of_one_inode_number_are_told_apart() {
-    if !can_record_loops() {
-        return;
-    }
     let Some(disk) = Disk::new("paths-reused") else { return };
     let names = disk.names(
         "for n in 1 2 3; do dd if=/dev/zero of=$m/file$n bs=4k count=$n conv=fsync status=none; stat -c %i $m/file$n >>$m/../inodes
@@ -157,20 +155,178 @@ fn files_of_one_inode_number_are_told_apart() {
     }
 }
 
-/// Subvolumes of a btrfs number their inodes alike, and events do not say which one a file is of: no name stands for both.
+/// Files that are gone before the recorder looks for any: of one inode number one after the other, in directories that go with them,
+/// without a name, and replaced. The workload's own text says what each is called and how long it is. A recording of its tasks alone
+/// must say the same.
+fn files_that_are_gone(disk: &Disk) {
+    let program = disk.0.path().join("workload");
+    stdout(Command::new("cc").arg("-o").arg(&program).arg(top().join("tests/names/gone.c")));
+    let work = format!("rm -rf $m/*; {} $m >$m/../log", program.display());
+    for round in 0..3 {
+        let names = disk.names(&work);
+        assert_eq!(names["search"][0]["notify_overflows"], 0, "{}", names["search"]);
+        assert_as_logged(disk, &format!("round {round}"));
+    }
+    disk.names_of(&["--comm", "workload"], &work);
+    assert_as_logged(disk, "--comm");
+    let mut shell = Command::new("sh").args(["-c", "read line; exec sh -c \"$line\""]).stdin(Stdio::piped()).spawn();
+    let shell = shell.as_mut().expect("a process");
+    let (pid, pipe) = (shell.id().to_string(), disk.0.path().join("pipe"));
+    stdout(Command::new("mkfifo").arg(&pipe));
+    // The recorded command lets the process go on, and waits until it has no files open.
+    let line = format!("m={}; {work}; exec >{}", disk.mount().display(), pipe.display());
+    let begin = format!("echo '{line}' >/proc/{pid}/fd/0; cat $m/../pipe");
+    disk.names_of(&["--pid", &pid], &begin);
+    shell.wait().expect("its end");
+    assert_as_logged(disk, "--pid");
+    let Some(group) = Group::new(&format!("flashscope-paths-{}", std::process::id())) else {
+        return println!("--cgroup: no file system of cgroups is writable");
+    };
+    // The recorder looks for new tasks of the group at each drain.
+    let join = format!("echo 0 >{}/cgroup.procs; sleep 1; {work}", group.0.display());
+    disk.names_of(&["--cgroup", &group.0.display().to_string()], &join);
+    assert_as_logged(disk, "--cgroup");
+}
+
+/// A cgroup of its own, v2 or v1.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Option<Group> {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids"].map(Path::new);
+        let root = roots.into_iter().find(|root| root.join("cgroup.procs").exists())?;
+        let group = Group(root.join(name));
+        std::fs::create_dir(&group.0).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).unwrap_or_else(|error| println!("{}: {error}", self.0.display()));
+    }
+}
+
+/// The log of gone.c has bytes and name of each file.
+fn assert_as_logged(disk: &Disk, what: &str) {
+    let log = std::fs::read_to_string(disk.0.path().join("log")).expect("a log");
+    let mut wanted = BTreeMap::<String, u64>::new();
+    for line in log.lines() {
+        let (bytes, path) = line.split_once(' ').expect("bytes and a path");
+        *wanted.entry(path.replace(&disk.mount().display().to_string(), "")).or_default() +=
+            bytes.parse::<u64>().expect("bytes");
+    }
+    let mut shown = BTreeMap::<String, u64>::new();
+    for (path, bytes) in disk.written() {
+        let path = path.split(" (").next().expect("a path").to_owned();
+        let path = if path.starts_with("/#") { "/#".to_owned() } else { path };
+        *shown.entry(path).or_default() += bytes;
+    }
+    let wrong: Vec<_> = wanted.iter().filter(|(path, bytes)| shown.get(*path) != Some(*bytes)).collect();
+    assert!(wanted.len() > 200 && wrong.is_empty(), "{what}: {wrong:?} of {shown:?}");
+}
+
 #[test]
-fn files_of_two_subvolumes_with_one_number_are_both_named() {
+fn files_that_are_gone_at_once_have_their_own_names() {
     if !can_record_loops() {
         return;
+    }
+    if !Path::new("/proc/sys/fs/fanotify").exists() {
+        return skip("needs CONFIG_FANOTIFY");
+    }
+    let Some(disk) = Disk::new("paths-gone") else { return };
+    files_that_are_gone(&disk);
+}
+
+/// XFS frees inodes in a worker of the kernel, and gives their numbers to the next files.
+#[test]
+fn files_that_are_gone_at_once_on_xfs_have_their_own_names() {
+    if !can_record_loops() {
+        return;
+    }
+    let filesystems = std::fs::read_to_string("/proc/filesystems").expect("file systems");
+    let tool = output(Command::new("sh").args(["-c", "command -v mkfs.xfs"]));
+    if !Path::new("/proc/sys/fs/fanotify").exists() || !filesystems.contains("xfs") || !tool.status.success() {
+        return skip("needs CONFIG_FANOTIFY, XFS and its tools");
+    }
+    let Some(disk) = Disk::with("paths-gone-xfs", 320, "mkfs.xfs -q image") else { return };
+    files_that_are_gone(&disk);
+}
+
+/// A file that lies behind another mount at the end, and one that had no name when it was seen first: neither is deleted.
+#[test]
+fn files_that_no_path_leads_to_for_a_time_are_named() {
+    if !Path::new("/proc/sys/fs/fanotify").exists() {
+        return skip("needs CONFIG_FANOTIFY");
+    }
+    let Some(disk) = Disk::new("paths-hidden") else { return };
+    let (program, hidden) = (disk.0.path().join("workload"), disk.mount().join("hidden"));
+    stdout(Command::new("cc").arg("-o").arg(&program).arg(top().join("tests/names/linked_later.c")));
+    let names = disk.names(&format!(
+        "{} $m; mkdir $m/hidden; dd if=/dev/zero of=$m/hidden/file bs=4k count=4 conv=fsync status=none; mount -t tmpfs none $m/hidden",
+        program.display()
+    ));
+    stdout(Command::new("umount").arg(&hidden));
+    let written = disk.written();
+    assert!(written.contains(&("/linked".to_owned(), 8192)), "{written:?}");
+    let of_hidden = |file: &&Value| file["path"] == hidden.join("file").display().to_string();
+    let files = names["files"].as_array().expect("files");
+    let file = files.iter().find(of_hidden).unwrap_or_else(|| panic!("{names}"));
+    assert!(file["state"] != "deleted", "{file}");
+}
+
+/// A btrfs, or the reason why not.
+fn btrfs(label: &str) -> Option<Disk> {
+    if !can_record_loops() {
+        return None;
     }
     let tools =
         ["mkfs.btrfs", "btrfs"].map(|tool| output(Command::new("sh").args(["-c", &format!("command -v {tool}")])));
     if tools.iter().any(|tool| !tool.status.success())
         || !stdout(Command::new("cat").arg("/proc/filesystems")).contains("btrfs")
     {
-        return skip("needs btrfs and its tools");
+        skip("needs btrfs and its tools");
+        return None;
     }
-    let Some(disk) = Disk::with("paths-btrfs", 256, "mkfs.btrfs -q -f image") else { return };
+    Disk::with(label, 256, "mkfs.btrfs -q -f image")
+}
+
+/// btrfs gives a number to one file alone. Its first name may be another file's later: then it is not this one's.
+#[test]
+fn a_file_of_btrfs_has_its_last_name() {
+    if !Path::new("/proc/sys/fs/fanotify").exists() {
+        return skip("needs CONFIG_FANOTIFY");
+    }
+    let Some(disk) = btrfs("paths-renames") else { return };
+    let program = disk.0.path().join("workload");
+    stdout(Command::new("cc").arg("-o").arg(&program).arg(top().join("tests/names/renames.c")));
+    // Of files that are open longer than a round of the recorder, the first name is seen.
+    for (mode, open_us) in [("auto", "0"), ("auto", "130000"), ("seen", "0"), ("seen", "130000")] {
+        let work = format!("rm -rf $m/*; {} $m {open_us} >$m/../log", program.display());
+        let names = disk.names_of(&["--paths", mode], &work);
+        let log = std::fs::read_to_string(disk.0.path().join("log")).expect("a log");
+        let mount = format!("{}/", disk.mount().display());
+        let rows = names["files"].as_array().expect("files");
+        let (mut right, mut files) = (0, 0);
+        for (inode, last) in log.lines().filter_map(|line| line.split_once(' ')) {
+            let inode: u64 = inode.parse().expect("a number");
+            files += 1;
+            // Other file systems of this machine have such numbers, too.
+            let paths = rows.iter().filter(|row| row["inode"] == inode).filter_map(|row| row["path"].as_str());
+            for path in paths.filter_map(|path| path.strip_prefix(&mount)) {
+                assert_eq!(path, last, "{mode} {open_us}: inode {inode}");
+                right += 1;
+            }
+        }
+        println!("{mode}, open for {open_us} us: {right} of {files} files have their last name");
+        assert!(files == 80 && right >= files * 95 / 100, "{mode} {open_us}: {right} of {files}");
+    }
+}
+
+/// Subvolumes of a btrfs number their inodes alike, and events do not say which one a file is of: no name stands for both.
+#[test]
+fn files_of_two_subvolumes_with_one_number_are_both_named() {
+    let Some(disk) = btrfs("paths-btrfs") else { return };
     let names = disk.names(
         "btrfs -q subvolume create $m/a; btrfs -q subvolume create $m/b
         for f in a/one b/two a/alone; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; stat -c %i $m/$f >>$m/../inodes; done
@@ -220,9 +376,6 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
 /// Nothing of a report calls a device's page cache `0:3 inode 266338304`.
 #[test]
 fn a_devices_own_pages_are_named() {
-    if !can_record_loops() {
-        return;
-    }
     let Some(disk) = Disk::new("paths-own") else { return };
     // The inode table comes through the page cache of the device; so does a raw read of it.
     disk.names("umount $m; mount $(losetup -nO NAME -j $m/../image) $m; for n in 1 2 3; do echo $n >$m/$n; done; sync; dd if=$(losetup -nO NAME -j $m/../image) of=/dev/null bs=64k count=16 status=none");
@@ -238,9 +391,6 @@ fn a_devices_own_pages_are_named() {
 /// A file of an overlay's upper layer is what the overlay calls it, of a container's what the container does.
 #[test]
 fn files_of_an_overlay_are_named_in_it() {
-    if !can_record_loops() {
-        return;
-    }
     let Some(disk) = Disk::new("paths-overlay") else { return };
     // The second overlay is in a mount namespace of its own, which lives until the end.
     let names = disk.names(
@@ -270,9 +420,6 @@ fn files_of_an_overlay_are_named_in_it() {
 /// Calls name no device: those of files elsewhere are in the recording, and in no figure of a report of one device.
 #[test]
 fn calls_of_other_devices_are_in_no_figure() {
-    if !can_record_loops() {
-        return;
-    }
     let (Some(disk), Some(other)) = (Disk::new("paths-device"), Disk::new("paths-other-device")) else { return };
     let elsewhere = other.mount().join("elsewhere");
     disk.names(&format!(
@@ -296,4 +443,30 @@ fn calls_of_other_devices_are_in_no_figure() {
     assert!(calls["not_of_device_syncs"].as_u64() >= Some(3), "{calls}");
     let text = stdout(flashscope().arg("report").arg(&stream));
     assert!(text.contains("caused no event on the recorded device"), "{text}");
+}
+
+/// Of more files than fanotify's reports are kept for, those that have no path are counted, and the report says so.
+#[test]
+fn files_that_were_reported_and_forgotten_are_counted() {
+    if !Path::new("/proc/sys/fs/fanotify").exists() {
+        return skip("needs CONFIG_FANOTIFY");
+    }
+    let Some(disk) = Disk::new("paths-many") else { return };
+    let make = "for d in $(seq 100); do mkdir $m/$d; for f in $(seq 100); do echo >$m/$d/$f; done; done";
+    // 10,000 files that stay are found without a report.
+    let names = disk.names(make);
+    assert_eq!(names["search"][0]["notify_dropped"], 0, "{}", names["search"]);
+    // 10,000 are deleted while the recorder stands still: 8,192 reports are kept.
+    // Between two stops the recorder may have named them all: then again.
+    let gone = format!("rm -r $m/[0-9]*; {make}; kill -STOP $PPID; rm -r $m/[0-9]*; kill -CONT $PPID; sleep 1; {make}");
+    let count = |names: &Value| names["search"][0]["notify_dropped"].as_u64().expect("a count");
+    let all = (0..10).map(|_| disk.names(&gone)).inspect(|names| println!("{}", names["search"]));
+    let names = all.enumerate().find(|(at, names)| count(names) > 0 || *at == 9).expect("ten recordings").1;
+    let dropped = count(&names);
+    assert!(dropped > 0 && dropped <= 10_000, "{}", names["search"]);
+    let trace = Trace::open(&disk.0.path().join("t.stream")).expect("a stream");
+    assert_eq!(trace.losses().get(flashscope_trace::Loss::FileReportsDropped), dropped);
+    let text = stdout(flashscope().arg("report").arg(disk.0.path().join("t.stream")));
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains("the recorder forgot them"), "{text}");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
 use serde_json::Value;
 
 /// Reads, writes, growing files and a renamed one, copies in directories, and files that were dirty before. `$m` is the mount.
@@ -43,10 +43,7 @@ fn assert_named(what: &str, trace: &Path, device: Option<&str>) {
 
 /// A file system in a file of this host.
 fn on_host(kind: &str) {
-    if !is_root() || !Path::new("/dev/loop-control").exists() {
-        return skip("needs root and loop devices");
-    }
-    let dir = TempDir::new(&format!("paths-named-{kind}"));
+    let Some(dir) = TempDir::for_loops(&format!("paths-named-{kind}")) else { return };
     let work = match kind {
         "squashfs" => "cat $m/old* $m/sub/* >/dev/null".to_owned(),
         _ => format!("{WORK}; {DELETED}"),
@@ -89,10 +86,7 @@ fn bytes_on_squashfs_have_a_path() {
 /// A file that was made while the clock was ahead: its birth is later than all that is recorded. Renamed, it is the same file still.
 #[test]
 fn a_clock_that_was_set_makes_no_other_file_of_one() {
-    if !is_root() || !Path::new("/dev/loop-control").exists() {
-        return skip("needs root and loop devices");
-    }
-    let dir = TempDir::new("paths-named-clock");
+    let Some(dir) = TempDir::for_loops("paths-named-clock") else { return };
     let script = format!(
         "set -e; cd {}; truncate -s 16M img; mkfs.ext4 -qF -I 256 img; mkdir m; m=$PWD/m; export m; d=$(losetup -f --show img); \
          trap 'umount $m; losetup -d $d' EXIT; mount $d $m; head -c 16384 /dev/urandom >$m/first; umount $m; \

@@ -8,7 +8,7 @@ use flashscope_analysis::Analysis;
 use flashscope_analysis::cache::Accuracy;
 use flashscope_cachesim::Kernel;
 use flashscope_predict::{Collector, Predictor, Storage, Workload, request_bytes};
-use flashscope_tests::{Plan, TempDir, work};
+use flashscope_tests::{Plan, TempDir, nothing_lost, work};
 use flashscope_trace::{Device, FileId, Session, Trace};
 
 const WORKLOADS: [&str; 4] = ["sequential", "think", "random", "strided"];
@@ -106,7 +106,7 @@ fn sorted(mut pages: Vec<(FileId, u64)>) -> Vec<(FileId, u64)> {
 fn time_behind_a_block_queue_is_predicted_from_another_window() {
     let session = session();
     let trace = session.recording(0).expect("a recording");
-    assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
+    nothing_lost(&trace, "the recording");
     let storage = storage(&trace);
     println!("longest request: {} bytes", storage.request_bytes);
     let mut all = Vec::new();
@@ -189,7 +189,7 @@ fn a_file_in_pieces_is_asked_for_piece_by_piece() {
     let laid = &session.step("lay").expect("a step").stdout;
     assert_eq!(String::from_utf8_lossy(laid).trim(), (BYTES / (24 << 10)).to_string(), "pieces");
     let trace = session.recording(0).expect("a recording");
-    assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
+    nothing_lost(&trace, "the recording");
     let storage = storage(&trace);
     let of = |kib: u64| workload(&trace, span(&session, &format!("whole{kib}")));
     let recorded: Vec<(u64, Workload)> = WINDOWS_KIB.into_iter().map(|kib| (kib, of(kib))).collect();

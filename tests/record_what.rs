@@ -60,10 +60,7 @@ fn issued(trace: &Trace) -> std::collections::BTreeMap<u64, (u64, u64)> {
 
 #[test]
 fn a_device_filter_keeps_that_device_and_its_file_alone() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-device");
+    let Some(dir) = TempDir::for_loops("record-device") else { return };
     let (wanted, other) = (new_loop(dir.path(), "a.img"), new_loop(dir.path(), "b.img"));
     let write = |device: &str| format!("dd if=/dev/zero of={device} bs=64k count=50 oflag=direct status=none");
     let noise = format!("while :; do {}; done", write(&other.0));
@@ -98,10 +95,7 @@ fn a_device_filter_keeps_that_device_and_its_file_alone() {
 
 #[test]
 fn tasks_seconds_and_filters_without_a_match() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-tasks");
+    let Some(dir) = TempDir::for_loops("record-tasks") else { return };
     let path = dir.path().join("t.dat");
     let record = |more: &[&str]| {
         let mut command = flashscope();
@@ -160,10 +154,7 @@ fn tasks_seconds_and_filters_without_a_match() {
 
 #[test]
 fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-flight");
+    let Some(dir) = TempDir::for_loops("record-flight") else { return };
     let (sign, into) = (dir.path().join("sign"), dir.path().join("captures"));
     let trigger = format!("run test -e {0} && rm {0}", sign.display());
     let more = ["--trigger", &trigger, "--before", "2", "--after", "1", "--captures", "3"];
@@ -196,10 +187,7 @@ fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
 
 #[test]
 fn the_recorders_own_bios_are_counted_apart() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-own");
+    let Some(dir) = TempDir::for_loops("record-own") else { return };
     let device = new_loop(dir.path(), "own.img");
     ext4(&device, &[]);
     // Each write is on the device when it returns, so the writer queues the bios itself.
@@ -243,10 +231,7 @@ fn the_recorders_own_bios_are_counted_apart() {
 /// A file system that the recorded command mounts and unmounts: its options are known, though it is gone at the end.
 #[test]
 fn a_mount_that_is_gone_at_the_end_has_its_options() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-mounts");
+    let Some(dir) = TempDir::for_loops("record-mounts") else { return };
     let device = new_loop(dir.path(), "mounted.img");
     let mount = dir.path().join("mnt");
     std::fs::create_dir(&mount).expect("a directory");
@@ -334,11 +319,8 @@ fn sysfs(device: &LoopDevice, name: &str) -> Vec<u64> {
 /// for is the device's state, not the clock. Each stall lasts for half a second after a request is known to be stuck.
 #[test]
 fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
-    if !can_record_loops() {
-        return;
-    }
+    let Some(dir) = TempDir::for_loops("record-stalls") else { return };
     const STALL_NS: u64 = 500_000_000;
-    let dir = TempDir::new("record-stalls");
     let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory")).expect("mounted");
     let lower = loop_of(&memory.0, "lower.img", 32, &[]);
     ext4(&lower, &[]);
@@ -386,12 +368,9 @@ fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
 /// A journal's flushes are issued at one sector and end at another: none of them is a request that hangs.
 #[test]
 fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
-    if !can_record_loops() {
-        return;
-    }
+    let Some(dir) = TempDir::for_loops("record-ssh-stall") else { return };
     let Some(server) = crate::bad_input::Server::start() else { return };
     let cache = flashscope_tests::PrivateCache::new("record-ssh-stall-cache");
-    let dir = TempDir::new("record-ssh-stall");
     let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory")).expect("mounted");
     let lower = loop_of(&memory.0, "lower.img", 32, &[]);
     ext4(&lower, &["-E", "lazy_itable_init=0"]);
@@ -438,10 +417,7 @@ fn a_stall_is_captured_over_ssh_and_flushes_are_not() {
 /// Until then FIEMAP says that such blocks are at the begin of the disk, where other files lie.
 #[test]
 fn blocks_without_a_place_on_the_disk_are_no_other_ones() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-delayed");
+    let Some(dir) = TempDir::for_loops("record-delayed") else { return };
     let lower = new_loop(dir.path(), "lower.img");
     ext4(&lower, &["-E", "lazy_itable_init=0"]);
     let mounted = Mounted::new(&[], &lower.0, dir.path().join("mnt")).expect("mounted");
@@ -488,10 +464,7 @@ fn stuck_sync(script: &str, file: &Path, lower_mount: &Path, device: &LoopDevice
 /// Though the process has ended when the capture is written, and the second file is deleted.
 #[test]
 fn a_capture_names_the_file_and_the_process_of_its_sync() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-sync");
+    let Some(dir) = TempDir::for_loops("record-sync") else { return };
     let memory = Mounted::new(&["-t", "tmpfs"], "nodev", dir.path().join("memory")).expect("mounted");
     let lower = loop_of(&memory.0, "lower.img", 32, &[]);
     ext4(&lower, &[]);
@@ -566,10 +539,7 @@ fn pressure_on_io_can_be_armed() {
 /// Who names a directory or a file in the place of a device is told its device; a device's numbers are a name of it.
 #[test]
 fn a_device_is_named_by_its_directory_and_found_by_its_numbers() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-device-names");
+    let Some(dir) = TempDir::for_loops("record-device-names") else { return };
     let device = new_loop(dir.path(), "disk.img");
     ext4(&device, &[]);
     let mounted = Mounted::new(&[], &device.0, dir.path().join("mnt")).expect("mounted");
@@ -613,10 +583,7 @@ fn a_device_is_named_by_its_directory_and_found_by_its_numbers() {
 /// A file's name may have 255 bytes; a path that the kernel does not take is told before anything is recorded.
 #[test]
 fn long_names_of_the_output() {
-    if !can_record_loops() {
-        return;
-    }
-    let dir = TempDir::new("record-long-names");
+    let Some(dir) = TempDir::for_loops("record-long-names") else { return };
     let record = |path: &Path| {
         output(flashscope().args(["record", "-q", "--events", "block", "-o"]).arg(path).args(["--", "true"]))
     };

@@ -33,6 +33,7 @@ fn a_far_side_that_sends_anything_ends_with_one_line() {
         ("no directory, and no end", "echo flashscope nodir; while echo y; do :; done".to_owned(), doctor, "TMPDIR"),
         ("no answer of an agent", board("exit 0"), doctor, "cannot be read"),
         ("an answer without an end", board("while echo yyyyyyyyyyyyyyyyyyyyyyyyyyy; do :; done"), doctor, "16 MiB"),
+        ("no answer, and no end", "sleep 60".to_owned(), doctor, "did not answer within 45 s"),
         ("no recording, live", board("exit 0"), top, "ended before it sent"),
         ("no stream, live", board("echo nonsense; exit 0"), top, "ended before it sent"),
         ("no recording", board("exit 0"), record, "the recorder ended before it sent anything"),

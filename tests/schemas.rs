@@ -100,8 +100,7 @@ fn what_commands_print_without_a_trace_is_valid() {
     let [a, b] = ["emmc-fsync-spike", "io-errors"].map(|case| top().join("tests/cases").join(case));
     valid("diff", &parse(&stdout(flashscope().args(["diff", "--json"]).args([a.join("input"), b.join("input")]))));
     if !is_root() {
-        skip("bench on this host is run as root");
-        return;
+        return skip("bench on this host is run as root");
     }
     let dir = TempDir::new("schemas");
     let mut postmark = flashscope();
@@ -206,8 +205,7 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn examples_with_jq_work() {
     if Command::new("jq").arg("--version").output().is_err() {
-        skip("jq is not installed: the examples of the help were not run");
-        return;
+        return skip("jq is not installed: the examples of the help were not run");
     }
     let dir = TempDir::new("jq");
     let case = |name: &str| top().join("tests/cases").join(name).join("input");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::OwnWear;
 use flashscope_analysis::flash::{AmplificationFold, LayerBytes, UbiRegion, Wear, WearFold, WriteLayer};
-use flashscope_tests::{Booted, Plan, geometry, top};
+use flashscope_tests::{Booted, Plan, geometry, nothing_lost, top};
 
 /// The agent under another name: its task is then called so.
 fn writer(arch: &str) -> Vec<u8> {
@@ -43,9 +43,7 @@ fn plan<'a>(kernel: &'a str, modules: &'a [&'a str], mount: &[&str]) -> Plan<'a>
 
 fn wear(booted: &Booted) -> (Wear, Vec<LayerBytes>) {
     let trace = booted.recording(0);
-    for (loss, count) in trace.losses().iter() {
-        assert_eq!(count, 0, "{}", loss.name());
-    }
+    nothing_lost(&trace, "the recording");
     let mut fold = WearFold::new(&[(0, geometry(&trace), 2048)], |tid, time| trace.comm(tid, time));
     let ubi = UbiRegion::of_facts(trace.facts(), 0);
     let mut layers = AmplificationFold::new([(0, 2048)], &ubi, |tid, time| trace.comm(tid, time));

@@ -304,11 +304,6 @@ fn hostile_images_are_errors_and_no_oopses() {
     if !cfg!(target_arch = "x86_64") {
         return skip("User-mode Linux is built for x86_64 hosts");
     }
-    // PTRACE_SETREGSET takes the whole state of a processor's registers, for which User-mode Linux has no room (HOST_FP_SIZE,
-    // arch/x86/um/user-offsets.c of Linux 6.1): "ptrace set fp regs failed, errno = 14".
-    if std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" amx_tile ")) {
-        return skip("User-mode Linux 6.1 runs no programs on processors with AMX");
-    }
     // Each image is made of its number alone: FLASHSCOPE_TEST_SEED is the first.
     let (first, count) = (number("FLASHSCOPE_TEST_SEED", 1), number("FLASHSCOPE_TEST_IMAGES", 200));
     let mut command = Command::new(top().join("tests/yaffs2/hostile/run"));

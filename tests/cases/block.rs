@@ -1,6 +1,6 @@
 //! Times of bios and requests: what was lost, flushes, operations of other kinds, failures.
 
-use super::report;
+use super::{count, input, report};
 use flashscope_tests::{flashscope, top};
 use serde_json::Value;
 
@@ -30,10 +30,6 @@ fn unknown(report: &Value, what: &str) -> String {
     why.as_str().unwrap_or_else(|| panic!("{what} is known: {}", report["block"]["stages"][what])).to_owned()
 }
 
-fn count(report: &Value, what: &str) -> u64 {
-    report["block"]["stages"][what].as_u64().unwrap_or_else(|| panic!("no {what}"))
-}
-
 #[test]
 fn a_lost_completion_costs_one_bio_and_no_later_one() {
     for (path, bios, lost, d2c, q2c) in [
@@ -42,11 +38,7 @@ fn a_lost_completion_costs_one_bio_and_no_later_one() {
         ("lost-completion-uncounted", 20, 1, 1_000_000, 1_010_000),
         ("lost-completion-unmarked", 40, 2, 200_000, 202_000),
     ] {
-        let path = match path {
-            "lost-completion-blktrace" => top().join("tests/cases").join(path).join("input").display().to_string(),
-            path => path.to_owned(),
-        };
-        let report = report(&path);
+        let report = report(path);
         let n = bios - lost;
         assert_eq!(all(&report, "D2C"), [n, d2c, d2c, d2c], "{path}");
         assert_eq!(all(&report, "Q2C"), [n, q2c, q2c, q2c], "{path}");
@@ -216,7 +208,7 @@ fn an_io_through_a_stack_is_counted_once() {
 /// The filters choose what is shown. Who waits for whom, and when a bio ends, does not depend on them.
 #[test]
 fn filters_show_a_part_of_what_all_bios_tell() {
-    let input = top().join("tests/cases/waits-behind-another/input");
+    let input = input("waits-behind-another");
     let shown = |filters: &[&str]| -> Value {
         flashscope_tests::json(flashscope().args(["report", "--json"]).args(filters).arg(&input))
     };

@@ -1,19 +1,10 @@
 //! Traces in the forms that people have: each with the figures that it holds, and what is no trace by its name.
 
-use super::report;
+use super::{count, input, lost, report, stage};
 use flashscope_tests::{TempDir, flashscope, output, stdout, top};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
-
-/// Number, least and most of a stage, of all I/O.
-fn stage(report: &Value, name: &str) -> [u64; 3] {
-    let groups = report["block"]["groups"].as_array().expect("groups");
-    let all = groups.iter().find(|group| group["by"] == "all").expect("a group of all");
-    let times = all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == name);
-    let ns = times.map_or(&Value::Null, |times| &times["ns"]);
-    ["n", "min", "max"].map(|figure| ns[figure].as_u64().unwrap_or(0))
-}
 
 fn mean(report: &Value, name: &str) -> Option<String> {
     let groups = report["block"]["groups"].as_array().expect("groups");
@@ -22,12 +13,7 @@ fn mean(report: &Value, name: &str) -> Option<String> {
 }
 
 fn bios(report: &Value) -> [u64; 2] {
-    ["bios_queued", "bios_completed"].map(|what| report["block"]["stages"][what].as_u64().expect("a count"))
-}
-
-fn lost(report: &Value) -> Vec<String> {
-    let losses = report["losses"].as_array().expect("losses").iter().filter(|loss| loss["count"] != 0);
-    losses.map(|loss| format!("{} {}", loss["name"].as_str().expect("a name"), loss["count"])).collect()
+    ["bios_queued", "bios_completed"].map(|what| count(report, what))
 }
 
 fn originators(report: &Value) -> Vec<&str> {
@@ -68,7 +54,7 @@ fn a_page_of_systrace() {
 #[test]
 fn packed_cut_and_pasted_ones_hold_the_same() {
     let dir = TempDir::new("formats-packed");
-    let input = top().join("tests/cases/blkparse-text/input");
+    let input = input("blkparse-text");
     let whole = stdout(flashscope().args(["report", "--json"]).arg(&input));
     for (packer, argv) in [("gzip", &["-c"][..]), ("xz", &["-c"]), ("zstd", &["-qc"])] {
         let Ok(packed) = Command::new(packer).args(argv).arg(&input).output() else {
@@ -83,7 +69,7 @@ fn packed_cut_and_pasted_ones_hold_the_same() {
     let paste = format!("$ blkparse -i sdb\nhello,\n{}\nbye\n", std::fs::read_to_string(&input).expect("the input"));
     let path = dir.path().join("paste");
     std::fs::write(&path, paste).expect("a file");
-    let report = report(path.to_str().expect("a name"));
+    let report = report(&path);
     assert_eq!((bios(&report), lost(&report)), ([2, 2], vec!["lines_malformed 2".to_owned()]));
 }
 
@@ -100,7 +86,7 @@ fn one_recording_as_files_as_a_dump_and_as_text() {
             return;
         };
         std::fs::write(&text, printed.stdout).expect("a file");
-        let [of_files, of_dump, of_text] = [&set, &dump, &text].map(|path| report(path.to_str().expect("a name")));
+        let [of_files, of_dump, of_text] = [&set, &dump, &text].map(report);
         for (way, other) in [("-d", &of_dump), ("text", &of_text)] {
             assert_eq!(bios(other), bios(&of_files), "{board} {way}");
             for name in ["Q2G", "D2C", "Q2C", "Q2D"] {
@@ -137,7 +123,7 @@ fn files_of_one_run_named_one_by_one() {
 #[test]
 fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
     let dir = TempDir::new("formats-refused");
-    let lba = top().join("tests/cases/lba-size-time/input");
+    let lba = input("lba-size-time");
     let mut cases = vec![(lba, "table of numbers")];
     for (name, text, says) in [
         (
@@ -228,7 +214,7 @@ fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
 #[test]
 fn an_export_of_nothing_fails_in_every_format() {
     let dir = TempDir::new("formats-nothing");
-    let input = top().join("tests/cases/blkparse-text/input");
+    let input = input("blkparse-text");
     let path = dir.path().join("log");
     let output = output(flashscope().args(["export", "--to", "flashmon", "-o"]).arg(&path).arg(&input));
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -293,14 +279,14 @@ fn lines_that_were_broken_are_joined() {
         "scsi-commands-3.10", "perf-script-text", "blkparse-text", "text-buffered-writer", "external-journal",
         "readahead-part-used",
     ] {
-        let text = std::fs::read_to_string(top().join("tests/cases").join(case).join("input")).expect("the input");
+        let text = std::fs::read_to_string(input(case)).expect("the input");
         // Sums behind the steps are no lines of the trace.
         let text: String =
             text.lines().take_while(|line| !line.starts_with("CPU")).map(|line| format!("{line}\n")).collect();
         let of = |text: &str| {
             let path = dir.path().join("input");
             std::fs::write(&path, text).expect("a file");
-            let report = report(path.to_str().expect("a name"));
+            let report = report(&path);
             [report["block"].clone(), report["readahead"].clone(), report["calls"].clone(), report["names"].clone()]
         };
         let whole = of(&text);
@@ -336,7 +322,7 @@ fn a_trace_in_a_mail_is_read_between_its_prose() {
     for (name, text) in [("mail", mail.clone()), ("reply", mail.lines().map(|line| format!("> {line}\n")).collect())] {
         let path = dir.path().join(name);
         std::fs::write(&path, text).expect("a file");
-        let found = report(path.to_str().expect("a name"));
+        let found = report(&path);
         assert_eq!((bios(&found), stage(&found, "Q2C")), ([1, 1], [1, 900_000, 900_000]), "{name}");
         assert_eq!(originators(&found), ["reader-of-pages (77)"], "{name}");
     }
@@ -347,7 +333,7 @@ fn a_trace_in_a_mail_is_read_between_its_prose() {
 fn what_stands_before_a_line_is_no_name() {
     let dir = TempDir::new("formats-before");
     let whole = report("scsi-commands-3.10");
-    let text = std::fs::read_to_string(top().join("tests/cases/scsi-commands-3.10/input")).expect("the input");
+    let text = std::fs::read_to_string(input("scsi-commands-3.10")).expect("the input");
     assert!(originators(&whole).contains(&"dd (500)"));
     for (way, before) in [("cat -n", "     7\t"), ("a table", "| "), ("grep -n", "12:"), ("the log", "[   20.000001] ")]
     {
@@ -355,7 +341,7 @@ fn what_stands_before_a_line_is_no_name() {
             text.lines().enumerate().map(|(at, line)| format!("{}{line}\n", before.replace('7', &at.to_string())));
         let path = dir.path().join("input");
         std::fs::write(&path, lines.collect::<String>()).expect("a file");
-        let found = report(path.to_str().expect("a name"));
+        let found = report(&path);
         assert_eq!((bios(&found), originators(&found)), (bios(&whole), originators(&whole)), "{way}");
     }
 }

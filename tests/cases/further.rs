@@ -1,28 +1,12 @@
 //! Further inputs of each kind: devices, names, kernels and line ends differ, the right figures are by hand.
 
-use super::report;
+use super::{input, lost, report, rows, stage, text};
 use crate::perfetto::{ask, processor};
-use flashscope_tests::{TempDir, flashscope, skip, stdout, top};
+use flashscope_tests::{TempDir, flashscope, skip, stdout};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 /// Number, least and most of a stage, in nanoseconds.
 type Stage = [u64; 3];
-
-fn stage(report: &Value, name: &str) -> Stage {
-    let stages = report["block"]["groups"][0]["stages"].as_array().expect("stages");
-    let times = stages.iter().find(|one| one["stage"] == name).map_or(&Value::Null, |times| &times["ns"]);
-    ["n", "min", "max"].map(|figure| times[figure].as_u64().unwrap_or(0))
-}
-
-fn input(case: &str) -> PathBuf {
-    top().join("tests/cases").join(case).join("input")
-}
-
-fn rows(case: &str, of: &str) -> Vec<Value> {
-    let text = stdout(flashscope().arg("export").arg(input(case)).args(["--rows", of, "--to", "json", "-o", "-"]));
-    text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
-}
 
 /// Number, least and most of what rows have.
 fn of_rows(rows: &[Value], column: &str) -> Stage {
@@ -63,9 +47,7 @@ fn figures(case: &str) -> String {
         times.map(|figure| figure.to_string()).join(" ")
     };
     let q2c = if of_bios { times("Q2C", "q2c_ns") } else { "-".to_owned() };
-    let losses = report["losses"].as_array().expect("losses").iter().filter(|loss| loss["count"] != 0);
-    let losses = losses.map(|loss| format!("{} {}", loss["name"].as_str().expect("a name"), loss["count"]));
-    let losses = Some(losses.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty());
+    let losses = Some(lost(&report).join("; ")).filter(|all| !all.is_empty());
     let (counts, d2c, owners) = (counts.join(" "), times("D2C", "d2c_ns"), owners(&report, of_bios));
     format!("{case} | {of} {counts} | {q2c} | {d2c} | {owners} | {}", losses.as_deref().unwrap_or("-"))
 }
@@ -143,8 +125,7 @@ fn a_long_sync_has_its_time_and_its_cause() {
         let times = ["data_ns", "journal_ns", "flush_ns", "rest_ns"].map(|figure| call["waits"][figure].as_u64());
         assert_eq!(times, waits.map(Some), "{case}");
     }
-    let input = input("sync-waits-for-flush");
-    let text = stdout(flashscope().arg("report").arg(input)).replace("\n     ", " ");
+    let text = text("sync-waits-for-flush").replace("\n     ", " ");
     let says = "but a call waited for them: postgres: wal w (2210) took 91.20 ms in ext4_sync_file, 90.91 ms of it for a flush";
     assert!(text.contains(says) && !text.contains("not the cause of slowness"), "{text}");
 }
@@ -152,8 +133,7 @@ fn a_long_sync_has_its_time_and_its_cause() {
 /// A line that older pages of systrace add at time 0 is no part of the trace.
 #[test]
 fn an_older_page_of_systrace_begins_with_its_first_event() {
-    let input = input("systrace-html-older");
-    let text = stdout(flashscope().arg("report").arg(input));
+    let text = text("systrace-html-older");
     assert!(text.contains("4 block events in 11.00 ms"), "{text}");
 }
 
@@ -201,7 +181,7 @@ fn requests_without_their_bios_do_not_say_whether_a_device_above_queued_them() {
         assert!(rows.iter().all(|row| row["below"].is_null()), "{case}: {rows:?}");
     }
     assert!(rows("dm-flush-of-two-disks", "bios").iter().all(|row| row["below"] == false));
-    let text = stdout(flashscope().arg("report").arg(input("dm-flush-of-two-disks")));
+    let text = text("dm-flush-of-two-disks");
     assert!(text.contains("2 flush requests for 7.00 ms in all"), "{text}");
     assert!(text.contains("no issued request beside flushes of devices"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Stacked devices without remaps, events that are there twice, and traces that lack a kind of event.
 
-use super::report;
-use flashscope_tests::{flashscope, stdout, top};
+use super::{report, stage, text};
+use flashscope_tests::{flashscope, top};
 use serde_json::Value;
 
 fn counts<const N: usize>(report: &Value, names: [&str; N]) -> [Option<u64>; N] {
@@ -15,10 +15,6 @@ fn why(report: &Value, name: &str) -> String {
 fn loss(report: &Value, name: &str) -> u64 {
     let losses = report["losses"].as_array().expect("losses");
     losses.iter().find(|one| one["name"] == name).and_then(|one| one["count"].as_u64()).expect("a count")
-}
-
-fn text(path: &str) -> String {
-    stdout(flashscope().arg("report").arg(top().join("tests/cases").join(path).join("input")))
 }
 
 /// Sentences in one line each.
@@ -204,8 +200,8 @@ fn what_a_split_leaves_is_no_other_bio() {
     assert_eq!(report["block"]["stages"]["given_up"]["issue_lost"], 0);
     let all = &report["block"]["groups"][0];
     assert_eq!((&all["by"], &all["bytes"]), (&"all".into(), &(3u64 * 512 * 1024).into()));
-    assert_eq!(figures(&report, "D2C"), [3, 400_000, 400_000]);
-    assert_eq!(figures(&report, "Q2C"), [3, 430_000, 430_000]);
+    assert_eq!(stage(&report, "D2C"), [3, 400_000, 400_000]);
+    assert_eq!(stage(&report, "Q2C"), [3, 430_000, 430_000]);
     assert_eq!(report["block"]["originators"]["originators"][0]["read_bytes"], 3 * 512 * 1024);
 }
 
@@ -213,16 +209,16 @@ fn what_a_split_leaves_is_no_other_bio() {
 fn a_flush_below_ends_with_its_upper_bio() {
     let report = report("dm-fua-blkparse");
     assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(3), Some(3), Some(6)]);
-    assert_eq!(figures(&report, "Q2D"), [3, 4_000, 4_000]);
-    assert_eq!(figures(&report, "D2C"), [3, 1_111_000, 1_111_000]);
-    assert_eq!(figures(&report, "Q2C"), [3, 1_120_000, 1_120_000]);
+    assert_eq!(stage(&report, "Q2D"), [3, 4_000, 4_000]);
+    assert_eq!(stage(&report, "D2C"), [3, 1_111_000, 1_111_000]);
+    assert_eq!(stage(&report, "Q2C"), [3, 1_120_000, 1_120_000]);
 }
 
 #[test]
 fn what_did_not_end_below_leaves_the_time_below_unknown() {
     let report = report("dm-lost-completion-below");
-    assert_eq!(figures(&report, "Q2C"), [6, 212_000, 212_000]);
-    assert_eq!(figures(&report, "D2C"), [5, 200_000, 200_000]);
+    assert_eq!(stage(&report, "Q2C"), [6, 212_000, 212_000]);
+    assert_eq!(stage(&report, "D2C"), [5, 200_000, 200_000]);
     let level = &report["block"]["stack"][0];
     let means =
         ["upper_bios", "mean_down_ns", "mean_below_ns", "mean_up_ns", "mean_q2c_ns"].map(|name| level[name].as_u64());
@@ -233,7 +229,7 @@ fn what_did_not_end_below_leaves_the_time_below_unknown() {
 fn halves_of_a_mirror_that_do_the_same_at_one_time_are_two() {
     let report = report("md-mirror-same-times");
     assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(3), Some(3), Some(6)]);
-    assert_eq!((loss(&report, "events_repeated"), figures(&report, "D2C")), (0, [3, 100_000, 100_000]));
+    assert_eq!((loss(&report, "events_repeated"), stage(&report, "D2C")), (0, [3, 100_000, 100_000]));
     assert_eq!(report["block"]["stack"][0]["lower_bytes"], 6 * 4096);
 }
 
@@ -241,8 +237,8 @@ fn halves_of_a_mirror_that_do_the_same_at_one_time_are_two() {
 fn a_request_of_an_upper_device_ends_with_its_own_completion() {
     let report = report("dm-multipath-requests");
     assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(4), Some(4), Some(4)]);
-    assert_eq!(figures(&report, "D2C"), [4, 207_000, 207_000]);
-    assert_eq!(figures(&report, "Q2C"), [4, 212_000, 212_000]);
+    assert_eq!(stage(&report, "D2C"), [4, 207_000, 207_000]);
+    assert_eq!(stage(&report, "Q2C"), [4, 212_000, 212_000]);
     assert_eq!(report["block"]["stages"]["unmatched"]["completed"], 0);
     let level = &report["block"]["stack"][0];
     let means = ["mean_down_ns", "mean_below_ns", "mean_up_ns"].map(|name| level[name].as_u64());
@@ -263,8 +259,8 @@ fn what_a_loop_devices_thread_does_counts_once() {
     let report = report("loop-thread");
     assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(5), Some(5), Some(5)]);
     assert_eq!(report["block"]["groups"][0]["bytes"], 5 * 4096);
-    assert_eq!(figures(&report, "D2C"), [5, 217_000, 217_000]);
-    assert_eq!(figures(&report, "Q2C"), [5, 220_000, 220_000]);
+    assert_eq!(stage(&report, "D2C"), [5, 217_000, 217_000]);
+    assert_eq!(stage(&report, "Q2C"), [5, 220_000, 220_000]);
     assert_eq!(report["block"]["originators"]["originators"][0]["read_bytes"], 5 * 4096);
     assert!(!text("loop-thread").contains("counts as I/O of its own"));
 }
@@ -288,7 +284,7 @@ fn what_lies_on_partitions_counts_once() {
     let report = report("stack-on-partition");
     assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(7), Some(7), Some(7)]);
     assert_eq!(report["block"]["groups"][0]["bytes"], 7 * 4096);
-    assert_eq!((figures(&report, "Q2C"), figures(&report, "D2C")[0]), ([7, 102_000, 330_000], 7));
+    assert_eq!((stage(&report, "Q2C"), stage(&report, "D2C")[0]), ([7, 102_000, 330_000], 7));
     let bytes = |owner: &str, what: &str| {
         let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
         owners.iter().find(|one| one["name"] == owner).expect(owner)[what].as_u64()
@@ -339,11 +335,4 @@ fn distances_to_a_zone_append_are_to_where_it_was_written() {
         let windows = load["windows"].as_array().expect("windows").iter().filter_map(|window| window["seeks"].as_u64());
         assert_eq!(windows.sum::<u64>(), load["seek_sectors"]["n"].as_u64().expect("n"), "{case}");
     }
-}
-
-/// Number, minimum and maximum of a stage over all bios.
-fn figures(report: &Value, stage: &str) -> [u64; 3] {
-    let all = &report["block"]["groups"][0];
-    let times = all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == stage).expect("a stage");
-    ["n", "min", "max"].map(|name| times["ns"][name].as_u64().expect("a figure"))
 }

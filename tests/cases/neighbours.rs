@@ -19,10 +19,8 @@ fn counts(report: &Value) -> [u64; 5] {
 
 /// Number, least and most of a stage, of all I/O, in microseconds.
 fn stage(report: &Value, name: &str) -> [u64; 3] {
-    let stages = report["block"]["groups"][0]["stages"].as_array().expect("stages");
-    let times = stages.iter().find(|one| one["stage"] == name).map_or(&Value::Null, |times| &times["ns"]);
-    let figure = |name: &str| times[name].as_u64().unwrap_or(0);
-    [figure("n"), figure("min") / 1000, figure("max") / 1000]
+    let [n, least, most] = super::stage(report, name);
+    [n, least / 1000, most / 1000]
 }
 
 #[test]

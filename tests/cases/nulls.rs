@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::input;
 use flashscope_tests::{TempDir, flashscope, is_root, json, output, skip, stdout, top};
 use serde_json::Value;
 
 /// A case without the lines that have one of these words.
 fn without(dir: &TempDir, case: &str, words: &[&str]) -> PathBuf {
-    let whole = std::fs::read_to_string(top().join("tests/cases").join(case).join("input")).expect("the input");
+    let whole = std::fs::read_to_string(input(case)).expect("the input");
     let kept = whole.lines().filter(|line| !words.iter().any(|word| line.contains(word)));
     let path = dir.path().join(format!("{case}-{}", words.join("-").replace(':', "")));
     std::fs::write(&path, kept.map(|line| line.to_owned() + "\n").collect::<String>()).expect("written");
@@ -32,7 +33,7 @@ fn compared(before: &Path, after: &Path) -> (Vec<String>, Vec<String>) {
 #[test]
 fn diff_compares_what_both_traces_show() {
     let dir = TempDir::new("nulls-diff");
-    let whole = top().join("tests/cases/sync-waits-for-data-f2fs/input");
+    let whole = input("sync-waits-for-data-f2fs");
     let case = "sync-waits-for-data-f2fs";
     for (words, lacks, has) in [
         (
@@ -276,7 +277,7 @@ fn how_io_ended_is_unknown_without_completions() {
         ("issue-complete-only", "requests", &["completed"; 4], true),
         ("latency-cut", "bios", &["completed", "unfinished"], true),
     ] {
-        let input = top().join("tests/cases").join(case).join("input");
+        let input = input(case);
         let text = stdout(flashscope().arg("export").arg(&input).args(["--rows", rows, "--to", "json", "-o", "-"]));
         let status = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["status"].clone();
         assert_eq!(text.lines().map(status).collect::<Vec<_>>(), wanted, "{case}");

@@ -85,6 +85,14 @@ fn a_process_that_executes_another_program_is_one() {
     let input = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/exec-renames/input");
     let text = stdout(flashscope().args(["report", input]));
     assert!(text.contains("dd (18), before: sh"), "{text}");
+    // 4 KiB of the 12 are the shell's, whose name the task had then.
+    assert!(text.contains("dd (18), before: sh (wrote 4 KiB)"), "{text}");
+    assert!(text.contains("2 tasks named sh write most: 20 KiB of 36 KiB"), "{text}");
+    let json = flashscope_tests::report(input);
+    let originators = json["block"]["originators"]["originators"].as_array().expect("originators");
+    let dd = originators.iter().find(|one| one["name"] == "dd (18)").expect("dd");
+    let former = serde_json::json!([{"name": "sh", "read_bytes": 0, "written_bytes": 4096}]);
+    assert_eq!(dd["under_former_names"], former);
     let of_dd = stdout(flashscope().args(["report", input, "--process", "dd"]));
     assert!(of_dd.starts_with("input\n2 bios queued"), "{of_dd}");
     let of_sh = stdout(flashscope().args(["report", input, "--process", "sh"]));
@@ -185,7 +193,7 @@ fn text_of_a_recording_gives_the_owners_of_the_recording() {
         let printed = output(Command::new("trace-cmd").args(["report", "-t"]).arg(&dat));
         let text = dir.path().join("text");
         std::fs::write(&text, printed.stdout).expect("a file");
-        let findings = |path: &std::path::Path| report(path.to_str().expect("UTF-8"))["block"].clone();
+        let findings = |path: &std::path::Path| report(path)["block"].clone();
         let (binary, text) = (findings(&dat), findings(&text));
         assert!(binary["originators"]["files"].as_array().is_some_and(|files| files.len() >= 3), "{binary}");
         for part in ["written_one_bytes", "written_shared_bytes", "written_kernel_bytes", "written_unknown_bytes"] {

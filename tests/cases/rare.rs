@@ -1,21 +1,8 @@
 //! What is rare: merges without an event, parts, copies of a device's own, waits for another's flush.
 
-use super::report;
-use flashscope_tests::{TempDir, flashscope, output, stdout, top};
+use super::{count, input, report, rows, stage};
+use flashscope_tests::{TempDir, flashscope, output};
 use serde_json::Value;
-
-/// Number, least and most of a stage, of all I/O.
-fn stage(report: &Value, name: &str) -> [u64; 3] {
-    let groups = report["block"]["groups"].as_array().expect("groups");
-    let all = groups.iter().find(|group| group["by"] == "all").expect("a group of all");
-    let times = all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == name);
-    let ns = times.map_or(&Value::Null, |times| &times["ns"]);
-    ["n", "min", "max"].map(|figure| ns[figure].as_u64().unwrap_or(0))
-}
-
-fn count(report: &Value, what: &str) -> u64 {
-    report["block"]["stages"][what].as_u64().unwrap_or_else(|| panic!("no {what}"))
-}
 
 /// Bios that were queued and completed, requests that nobody queued, and those that were given back.
 fn counts(report: &Value) -> [u64; 4] {
@@ -89,9 +76,7 @@ fn requests_that_are_merged_behind_their_requeue_are_one() {
     let groups = report["block"]["groups"].as_array().expect("groups").iter();
     let issuers = groups.filter(|group| group["by"] == "owner").map(|group| (group["name"].as_str(), &group["bytes"]));
     assert_eq!(issuers.collect::<Vec<_>>(), [(Some("app (730)"), &Value::from(5 * 8192))]);
-    let export = ["--rows", "requests", "--to", "json", "-o", "-"];
-    let text = stdout(flashscope().arg("export").arg(top().join("tests/cases").join(case).join("input")).args(export));
-    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let rows = rows(case, "requests");
     assert_eq!(rows.len(), 5);
     for row in &rows {
         assert_eq!(
@@ -105,13 +90,9 @@ fn requests_that_are_merged_behind_their_requeue_are_one() {
 #[test]
 fn rows_of_devices_that_another_may_lie_on_leave_it_open() {
     assert!(report("bcache-hits")["block"]["stages"]["bios_queued"]["unknown"].is_string());
-    let input = |case: &str| top().join("tests/cases").join(case).join("input");
-    let below = |rows: &str, device: &str| {
-        let export = ["--rows", rows, "--to", "json", "-o", "-"];
-        let text = stdout(flashscope().arg("export").arg(input("bcache-hits")).args(export));
-        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        let of = rows.filter(|row| row["device"] == device).map(|row| row["below"].clone());
-        of.collect::<Vec<_>>()
+    let below = |of: &str, device: &str| -> Vec<Value> {
+        let rows = rows("bcache-hits", of).into_iter().filter(|row| row["device"] == device);
+        rows.map(|row| row["below"].clone()).collect()
     };
     assert_eq!(below("bios", "252:0"), vec![Value::from(false); 12]);
     assert_eq!((below("bios", "259:0"), below("bios", "8:0")), (vec![Value::Null; 10], vec![Value::Null; 2]));
@@ -120,13 +101,6 @@ fn rows_of_devices_that_another_may_lie_on_leave_it_open() {
 
 #[test]
 fn a_discards_request_holds_the_bios_that_were_merged_into_it() {
-    let dir = TempDir::new("rare-discards");
-    let rows = |case: &str, of: &str| -> Vec<Value> {
-        let (input, path) = (top().join("tests/cases").join(case).join("input"), dir.path().join(of));
-        stdout(flashscope().args(["export", "--rows", of, "--to", "json", "-o"]).arg(&path).arg(input));
-        let text = std::fs::read_to_string(path).expect("rows");
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    };
     for case in ["discard-ranges", "discard-ranges-requeued"] {
         let requests = rows(case, "requests");
         assert_eq!(requests.len(), 6, "{case}");
@@ -183,7 +157,7 @@ fn an_fsync_waits_for_the_disk_of_the_files_and_for_the_one_of_the_journal() {
 #[test]
 fn a_text_with_tabs_blanks_or_colours_is_read() {
     let dir = TempDir::new("rare-pasted");
-    let plain = std::fs::read_to_string(top().join("tests/cases/partial-completions/input")).expect("the input");
+    let plain = std::fs::read_to_string(input("partial-completions")).expect("the input");
     let tabs = |line: &str| line.splitn(6, char::is_whitespace).collect::<Vec<_>>().join("\t");
     let columns: String = plain
         .lines()
@@ -201,7 +175,7 @@ fn a_text_with_tabs_blanks_or_colours_is_read() {
     ] {
         let path = dir.path().join(way);
         std::fs::write(&path, text).expect("a file");
-        assert_eq!(report(path.to_str().expect("UTF-8"))["block"], whole, "{way}");
+        assert_eq!(report(&path)["block"], whole, "{way}");
     }
 }
 
@@ -272,4 +246,30 @@ fn a_refusal_to_wait_is_no_failing_device() {
     assert!(!findings.is_empty() && findings.iter().all(|one| one["rule"] != "errors"), "{findings:?}");
     let d2c = &report["block"]["stages"]["all"][6];
     assert_eq!([&d2c["n"], &d2c["mean_ns"]], [1, 100_000]);
+}
+
+/// Bios of 400 us each: in jiffies of 10 ms their steps have one time, and no duration follows.
+#[test]
+fn a_text_in_jiffies_is_refused() {
+    let dir = TempDir::new("cases-jiffies");
+    let path = dir.path().join("input");
+    let text = |jiffies: bool| -> String {
+        let mut text = String::new();
+        for n in 0..5 {
+            let steps = ["bio_queue: 8,0 R", "getrq: 8,0 R", "rq_issue: 8,0 R 4096 ()", "rq_complete: 8,0 R ()"];
+            for (step, us) in steps.iter().zip([0, 10, 20, 400]) {
+                let us = 20_000 * n + if jiffies { 0 } else { us };
+                let by = if step.starts_with("rq_complete") { "[0]" } else { "[dd]" };
+                text += &format!("  dd-512 [000] ..... 5.{us:06}: block_{step} {} + 8 {by}\n", 800 + 8 * n);
+            }
+        }
+        text
+    };
+    std::fs::write(&path, text(true)).expect("written");
+    let refused = output(flashscope().args(["report", "--json"]).arg(&path));
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("in whole jiffies"), "{refused:?}");
+    std::fs::write(&path, text(false)).expect("written");
+    let json = flashscope_tests::json(flashscope().args(["report", "--json"]).arg(&path));
+    assert_eq!(count(&json, "bios_queued"), 5);
 }

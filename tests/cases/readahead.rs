@@ -1,7 +1,7 @@
 //! What of read-ahead is used: where the kernel has kprobes, and where it has its own events alone.
 
-use super::report;
-use flashscope_tests::{TempDir, flashscope, output, stdout, top};
+use super::{input, report};
+use flashscope_tests::{TempDir, flashscope, output, stdout};
 use flashscope_trace::Trace;
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn without_an_event_that_shows_reads_use_is_unknown() {
 /// Sixteen pages in one go, and all of them used: each setting of read-ahead gives so many, and none is known to have been there.
 #[test]
 fn a_setting_that_nothing_shows_is_unknown() {
-    let input = top().join("tests/cases/readahead-any-setting/input");
+    let input = input("readahead-any-setting");
     let advise = |more: &[&str]| -> serde_json::Value {
         flashscope_tests::json(flashscope().args(["advise", "--json", "--kernel-model", "6.12"]).args(more).arg(&input))
     };
@@ -96,7 +96,7 @@ fn pages_that_may_have_been_written_are_not_read_ahead() {
     let counts = ["requested", "ahead", "ahead_used", "ahead_left_unused", "mapped", "origin_unknown"].map(number);
     assert_eq!(counts, [1, 3, 1, 0, 2, 17], "{readahead}");
     assert!(total["ahead_late"].is_null() && total["ahead_evicted_unused"] == 0, "{readahead}");
-    let input = top().join("tests/cases/readahead-writes-not-shown/input");
+    let input = input("readahead-writes-not-shown");
     let text = stdout(flashscope().arg("report").arg(&input)).replace('\n', " ");
     for event in ["writeback:writeback_dirty_folio", "filemap:mm_filemap_fault"] {
         assert!(text.contains(event), "{event}: {text}");

@@ -1,6 +1,6 @@
 //! In no JSON a figure is 0 where it is unknown: every case, ours and the shared ones.
 
-use super::report;
+use super::{input, report};
 use flashscope_tests::top;
 use serde_json::Value;
 
@@ -168,7 +168,7 @@ fn a_second_boot_in_the_stream_ends_the_first() {
 #[test]
 fn nobody_is_alone_where_a_cpus_file_is_missing() {
     let path = top().join("tests/cases/cpu-file-missing");
-    let report = report(path.to_str().expect("UTF-8"));
+    let report = report(&path);
     let owners = report["block"]["interference"]["owners"].as_array().expect("owners");
     assert_eq!(owners.len(), 2);
     for owner in owners {
@@ -231,7 +231,7 @@ fn what_failed_is_unknown_where_an_end_is_lost() {
     assert_eq!(block["errors"]["failures"].as_array().map(Vec::len), Some(1));
     assert_eq!(block["stages"]["all"][6]["mean_ns"], 90_000);
     assert!(block["missing"].as_array().is_none_or(Vec::is_empty), "the trace has completions");
-    let input = top().join("tests/cases/lost-and-failed/input");
+    let input = input("lost-and-failed");
     let run = |args: &[&str]| flashscope_tests::flashscope().args(args).arg(&input).output().expect("it runs");
     let text = String::from_utf8_lossy(&run(&["report"]).stdout).into_owned();
     assert!(text.contains("At least 1 bio ended with an error (-5 EIO)"), "{text}");
@@ -283,9 +283,8 @@ fn a_device_that_tells_no_end_leaves_completions_unknown() {
         [d2c("8:0"), d2c("8:16"), d2c("9:0")],
         [[Some(5), Some(100_000)], [Some(5), Some(150_000)], [Some(0), None]]
     );
-    let text = flashscope_tests::stdout(
-        flashscope_tests::flashscope().arg("report").arg(top().join("tests/cases/md-without-completions/input")),
-    );
+    let text =
+        flashscope_tests::stdout(flashscope_tests::flashscope().arg("report").arg(input("md-without-completions")));
     let text = text.replace("\n  ", " ");
     assert!(text.contains("5 bios queued; 45 block events") && !text.contains("No bio was completed"), "{text}");
     let why = "How many bios were completed is unknown: the trace has no completion of 9:0, whose driver takes bios without requests. \
@@ -301,7 +300,7 @@ fn odd_names_and_far_sectors_are_the_same_in_every_format() {
     ];
     for input in ["ftrace", "ftrace-plain", "perf", "blkparse", "blktrace"] {
         let path = top().join("tests/cases/odd-names").join(input);
-        let report = report(path.to_str().expect("UTF-8"));
+        let report = report(&path);
         let block = &report["block"];
         let owners = block["originators"]["originators"].as_array().expect("owners");
         let owners: Vec<&str> = owners.iter().filter_map(|one| one["name"].as_str()).collect();
@@ -346,7 +345,7 @@ fn what_the_page_cache_alone_does_not_show_is_not_0() {
 fn without_issues_nobody_waits_0() {
     let dir = flashscope_tests::TempDir::new("without-issues");
     let input = dir.path().join("input");
-    let whole = std::fs::read_to_string(top().join("tests/cases/two-direct-writers/input")).expect("read");
+    let whole = std::fs::read_to_string(super::input("two-direct-writers")).expect("read");
     let kept = whole
         .lines()
         .filter(|line| !["block_rq_issue", "block_getrq", "merge:"].iter().any(|step| line.contains(step)));

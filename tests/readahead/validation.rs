@@ -101,12 +101,7 @@ impl Recorded {
     fn of(set: &Set, cells: &[Cell], kept: Option<&Path>) -> Recorded {
         let session = set.session(cells, kept);
         let trace = session.recording(0).expect("a recording");
-        assert_eq!(
-            trace.losses().iter().map(|(_, count)| count).sum::<u64>(),
-            0,
-            "{}: the recording is whole",
-            set.id()
-        );
+        flashscope_tests::nothing_lost(&trace, &set.id());
         let (mut workloads, layout) = workloads(&session, &trace, cells);
         let mut storage = Storage::new(Kernel::nearest(&set.kernel).expect("a model").kernel);
         let Mounted { device, block, bulk_read, .. } = mounted(&trace);
