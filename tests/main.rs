@@ -44,6 +44,7 @@ mod names;
 mod nothing_there;
 mod other_chip;
 mod outputs;
+mod outputs_matrix;
 mod overrun;
 mod page;
 mod paths;
