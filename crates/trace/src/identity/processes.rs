@@ -124,18 +124,25 @@ impl Processes {
     }
 
     fn pid(&self, tid: TaskId, time: u64) -> Option<ProcessId> {
-        if let Some(list) = self.threads.get(&tid) {
+        // Before a thread had the number, a process may have had it.
+        let before = self.threads.get(&tid).and_then(|list| {
             let after = list.partition_point(|&(from, _)| from <= time);
-            return list.get(after.saturating_sub(1)).map(|&(_, pid)| pid);
+            list.get(after.checked_sub(1)?)
+        });
+        if let Some(&(_, pid)) = before {
+            return Some(pid);
         }
         let pid = ProcessId::from(tid);
         self.lives.contains_key(&pid).then_some(pid)
     }
 
-    /// The first entry also holds for earlier times: the process existed before it was read.
+    /// The first entry also holds for earlier times, where the process existed before it was read; not if the entry is of its clone.
     fn life(&self, pid: ProcessId, time: u64) -> Option<&Life> {
         let list = self.lives.get(&pid)?;
-        list.get(list.partition_point(|life| life.from <= time).saturating_sub(1))
+        match list.partition_point(|life| life.from <= time) {
+            0 => list.first().filter(|life| life.is_change),
+            after => list.get(after - 1),
+        }
     }
 
     /// The last entry of the process: after an `exec` it is still the same process.
@@ -433,6 +440,30 @@ mod tests {
         assert_eq!(of(TaskId(300), 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
         assert_eq!(of(TaskId(1), 5).app, None);
         assert_eq!(found.get(&names, TaskId(4711), TimeNs(5)), None);
+    }
+
+    #[test]
+    fn a_number_is_of_a_process_and_then_of_a_thread() {
+        let facts = json!({"names": {"processes": [
+            {"at_ns": 5, "pid": 100, "parent": 1, "name": "workload", "command": "/bin/workload", "cgroup": "/system.slice/w.service"},
+            {"at_ns": 5, "pid": 200, "parent": 1, "name": "cc", "command": "/bin/cc", "cgroup": "/system.slice/cc.service"},
+        ]}});
+        let mut reader = ProcessReader::new(&facts, None);
+        reader.until(10);
+        reader.found.forked(TaskId(300), TaskId(100), false, 20);
+        reader.found.forked(TaskId(300), TaskId(200), true, 40);
+        reader.found.forked(TaskId(300), TaskId(100), false, 60);
+        reader.found.forked(TaskId(400), TaskId(200), true, 40);
+        let (found, names) = (reader.finish(), Names::default());
+        let of = |tid, time| {
+            let process = found.get(&names, TaskId(tid), TimeNs(time));
+            process.map(|process| (process.pid, process.app.map(|app| app.name.as_str())))
+        };
+        assert_eq!(of(300, 30), Some((ProcessId(300), Some("w.service"))));
+        assert_eq!(of(300, 50), Some((ProcessId(200), Some("cc.service"))));
+        assert_eq!(of(300, 70), Some((ProcessId(300), Some("w.service"))));
+        assert_eq!(of(300, 15).and_then(|(_, app)| app), None, "of an earlier process that nothing tells of");
+        assert_eq!((of(400, 30), of(400, 50)), (None, Some((ProcessId(200), Some("cc.service")))));
     }
 
     #[test]
