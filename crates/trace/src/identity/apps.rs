@@ -65,6 +65,11 @@ impl App {
     pub(super) fn is_nameless(&self) -> bool {
         self.kind == AppKind::Container && is_id(&self.name)
     }
+
+    /// Whether a unit's name holds this application's id.
+    pub(super) fn has_id(&self, wanted: &str) -> bool {
+        self.kind == AppKind::Unit && application_id(&self.name).as_deref() == Some(wanted)
+    }
 }
 
 /// systemd writes a dash of a machine's name as `\x2d` (systemd.unit(5)).
@@ -72,28 +77,36 @@ fn unescaped(name: &str) -> String {
     name.replace("\\x2d", "-")
 }
 
-/// The container in a control group's path, which has one of these forms:
-///
-/// - `/docker/ID`, `/system.slice/docker-ID.scope`, `/kubepods/…/ID`, `…/cri-containerd-ID.scope`, `…/crio-ID.scope`
-/// - `/machine.slice/libpod-ID.scope`, `/user.slice/…/libpod-ID.scope/container`
-/// - `/lxc/NAME`, `/lxc.payload.NAME`, `/machine.slice/machine-NAME.scope` (systemd-nspawn), `lxc.payload.NAME`
+/// The id in the name of a container's control group, which container managers write in hexadecimal. Other units begin with the
+/// same words (`docker-prune.service`, `crio-wipe.service`, `libpod-conmon-ID.scope`).
+fn container_id(part: &str) -> Option<&str> {
+    let scope = part.strip_suffix(".scope").unwrap_or(part);
+    let after_prefix = ["docker-", "libpod-", "cri-containerd-", "crio-", "nerdctl-"]
+        .iter()
+        .find_map(|prefix| scope.strip_prefix(prefix))
+        .filter(|id| id.len() >= 12 && id.bytes().all(|b| b.is_ascii_hexdigit()));
+    // Without a prefix it is an id only where it is as long as one.
+    after_prefix.map(short).or_else(|| Some(short(part)).filter(|id| id.len() < part.len()))
+}
+
+/// The container in a control group's path. docs/reference/applications.md has the forms and where each comes from.
 pub(super) fn container(cgroup: &str) -> Option<&str> {
     let mut before = "";
-    for part in cgroup.split('/') {
-        let scope = part.strip_suffix(".scope").unwrap_or(part);
-        for prefix in ["docker-", "libpod-", "cri-containerd-", "crio-", "lxc.payload."] {
-            if let Some(id) = scope.strip_prefix(prefix).filter(|id| !id.is_empty() && !id.starts_with("conmon")) {
-                return Some(short(id));
-            }
-        }
-        if let Some(name) = scope.strip_prefix("machine-").filter(|_| part.ends_with(".scope")) {
+    for part in cgroup.split('/').filter(|part| !part.is_empty()) {
+        let after = |prefix: &str, end: &str| part.strip_prefix(prefix)?.strip_suffix(end);
+        if let Some(name) = after("machine-", ".scope").or_else(|| after("systemd-nspawn@", ".service")) {
             return Some(name);
         }
-        if matches!(before, "docker" | "lxc") && !part.is_empty() {
+        if let Some(name) = part.strip_prefix("lxc.payload.").filter(|name| !name.is_empty()) {
+            return Some(name);
+        }
+        if matches!(before, "docker" | "lxc" | "lxc.payload") {
             return Some(short(part));
         }
-        if part.len() == 64 && short(part).len() == 12 {
-            return Some(short(part));
+        // A slice, a prefix and an id that runc took for a path: `kubepods-pod1.slice:cri-containerd:ID`.
+        let last = part.rsplit_once(':').filter(|(front, _)| front.contains(".slice:")).map_or(part, |(_, id)| id);
+        if let Some(id) = container_id(last) {
+            return Some(id);
         }
         before = part;
     }
@@ -107,12 +120,41 @@ fn unit(cgroup: &str) -> Option<(&str, bool)> {
     let named = parts().rev().find(|part| {
         [".service", ".scope", ".socket", ".mount"].iter().any(|end| part.ends_with(end)) && *part != "init.scope"
     });
-    match named {
-        Some(name) => Some((name, name.starts_with("session-") || name.starts_with("user@"))),
-        None => parts()
-            .next_back()
-            .filter(|part| !part.ends_with(".slice") && *part != "init.scope" && !is_id(part))
-            .map(|part| (part, true)),
+    if let Some(name) = named {
+        return Some((name, name.starts_with("session-") || name.starts_with("user@")));
+    }
+    match *parts().collect::<Vec<_>>() {
+        // OpenWrt's procd: most instances have the name instance1.
+        ["services", service, _] => Some((service, true)),
+        // Android: the process's own name says more.
+        [.., user, process] if user.starts_with("uid_") && process.starts_with("pid_") => None,
+        [.., last] if !last.ends_with(".slice") && last != "init.scope" && !is_id(last) => Some((last, true)),
+        _ => None,
+    }
+}
+
+/// The application's id in a unit's name: `org.gnome.Nautilus` in `app-gnome-org.gnome.Nautilus-4321.scope`, `firefox` in
+/// `snap.firefox.firefox-UUID.scope`. Its last part differs at each start.
+fn application_id(unit: &str) -> Option<String> {
+    let (stem, is_scope) = match (unit.strip_suffix(".scope"), unit.strip_suffix(".service")) {
+        (Some(stem), _) => (stem, true),
+        (None, stem) => (stem?, false),
+    };
+    if let Some(snap) = stem.strip_prefix("snap.") {
+        return snap.split('.').next().filter(|name| !name.is_empty()).map(str::to_owned);
+    }
+    let without_instance = stem.split('@').next().unwrap_or(stem);
+    if let Some((_, name)) = without_instance.strip_prefix("dbus-:").and_then(|bus| bus.split_once('-')) {
+        return Some(unescaped(name));
+    }
+    let parts: Vec<&str> = without_instance.strip_prefix("app-")?.split('-').collect();
+    let is_random =
+        |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric()) && part.bytes().any(|b| b.is_ascii_digit());
+    match (is_scope, &*parts) {
+        (true, [id, random] | [_, id, random]) if is_random(random) => Some(unescaped(id)),
+        (_, [id] | [_, id]) => Some(unescaped(id)),
+        // A dash of an id is written as \x2d: with more parts it is not known which of them are the id.
+        _ => None,
     }
 }
 
@@ -164,6 +206,28 @@ mod tests {
             ("/sandbox/e3dbc02ee854bc394f38785e6ae3aa66", None),
             ("/jobs/0e984725-c51c-4bf4-9960-e1c80e27aba0", None),
             ("/jobs/facade", Some("facade")),
+            // systemd's own template, as a service; what runs in it is not a service of the host.
+            ("/machine.slice/systemd-nspawn@web.service/payload/system.slice/nginx.service", Some("container web")),
+            ("/machine.slice/systemd-nspawn@web\\x2d2.service/supervisor", Some("container web-2")),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/machine.slice/systemd-nspawn@deb.service/payload",
+                Some("container deb"),
+            ),
+            ("/lxc.payload/web/init.scope", Some("container web")),
+            ("/lxc/101/ns/system.slice/cron.service", Some("container 101")),
+            ("/lxc.monitor.web", Some("lxc.monitor.web")),
+            ("/docker/buildkit/n4eu0udvbz9vfzjy71jkvgkwh", Some("container buildkit")),
+            // Units of container managers are no containers.
+            ("/system.slice/docker-prune.service", Some("docker-prune.service")),
+            ("/system.slice/crio-wipe.service", Some("crio-wipe.service")),
+            ("/system.slice/docker.service", Some("docker.service")),
+            ("/libpod_parent/conmon", Some("conmon")),
+            // procd, OpenRC, Android.
+            ("/services/dropbear/instance1", Some("dropbear")),
+            ("/openrc.sshd", Some("openrc.sshd")),
+            ("/uid_1000/pid_812", None),
+            ("/apps/uid_10123/pid_4567", None),
+            ("/system.slice/snap.lxd.daemon.service", Some("snap.lxd.daemon.service")),
         ] {
             assert_eq!(of(cgroup).as_deref(), want, "{cgroup}");
         }
@@ -173,8 +237,48 @@ mod tests {
             format!("/kubepods/burstable/pod12ab/{id}"),
             format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope"),
             format!("/machine.slice/libpod-{id}.scope/container"),
+            format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{id}.scope/container"),
+            format!("/machine.slice/machine-libpod_pod_{pod}.slice/libpod-{id}.scope", pod = "7".repeat(64)),
+            format!("/libpod_parent/libpod-{id}/ctr"),
+            format!("/kubepods/burstable/pod12ab/crio-{id}"),
+            format!(
+                "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/crio-{id}.scope/container"
+            ),
+            format!("/kubepods.slice/kubepods-pod1.slice/docker-{id}.scope"),
+            format!("/system.slice/containerd.service/kubepods-burstable-pod1_2.slice:cri-containerd:{id}"),
+            format!("/system.slice/nerdctl-{id}.scope"),
+            format!("/default/{id}"),
+            format!("/ecs/6f1e0a4d/{id}"),
         ] {
             assert_eq!(of(&cgroup).as_deref(), Some("container 444444444444"), "{cgroup}");
+        }
+        // Quadlet: the container runs in its service, whose name says more than its id.
+        let quadlet = format!("/system.slice/jellyfin.service/libpod-payload-{id}");
+        assert_eq!(of(&quadlet).as_deref(), Some("jellyfin.service"));
+        for monitor in [format!("libpod-conmon-{id}.scope"), format!("crio-conmon-{id}.scope")] {
+            assert_eq!(of(&format!("/machine.slice/{monitor}")), Some(monitor));
+        }
+    }
+
+    #[test]
+    fn units_of_desktops_hold_the_id_of_their_application() {
+        for (unit, id) in [
+            ("app-vlc-77.scope", Some("vlc")),
+            ("app-gnome-org.gnome.Nautilus-4321.scope", Some("org.gnome.Nautilus")),
+            ("app-flatpak-org.mozilla.firefox-2891.scope", Some("org.mozilla.firefox")),
+            ("app-gnome-google\\x2dchrome-2522777.scope", Some("google-chrome")),
+            ("app-flatpak-com.valvesoftware.Steam.scope", Some("com.valvesoftware.Steam")),
+            ("app-org.kde.dolphin@5c2e8d.service", Some("org.kde.dolphin")),
+            ("app-gnome\\x2dkeyring\\x2dpkcs11@autostart.service", Some("gnome-keyring-pkcs11")),
+            ("dbus-:1.2-org.gnome.Nautilus@0.service", Some("org.gnome.Nautilus")),
+            ("snap.firefox.firefox-4706fe54-7802-4808-aa7e-ae8b567239e0.scope", Some("firefox")),
+            ("snap.chromium.chromium.82bbbfd7-c79b-4b57-b425-e543631ca054.scope", Some("chromium")),
+            ("snap.lxd.daemon.service", Some("lxd")),
+            ("app-gnome-yandex-browser-1.scope", None),
+            ("session-3.scope", None),
+            ("ssh.service", None),
+        ] {
+            assert_eq!(application_id(unit).as_deref(), id, "{unit}");
         }
     }
 

@@ -55,7 +55,7 @@ impl Process<'_> {
             let service = app.kind == AppKind::Unit && app.name.strip_suffix(".service") == Some(wanted);
             let container = app.kind == AppKind::Container && wanted.len() >= 4 && app.name.starts_with(wanted);
             let is_label = self.app_program.is_some() && self.app_label().as_deref() == Some(wanted);
-            app.name == wanted || service || container || app.to_string() == wanted || is_label
+            app.name == wanted || service || container || app.has_id(wanted) || app.to_string() == wanted || is_label
         };
         [self.name, self.command, program, file].contains(&Some(wanted)) || self.app.is_some_and(of_app)
     }

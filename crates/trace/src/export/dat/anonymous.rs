@@ -36,11 +36,11 @@ struct Known {
 }
 
 /// Directories that every system has (Filesystem Hierarchy Standard 3.0), and those of control groups.
-const DIRECTORIES: [&str; 44] = [
+const DIRECTORIES: [&str; 46] = [
     "bin", "boot", "cgroup", "data", "dev", "disk", "docker", "etc", "home", "init.scope", "kubepods",
     "kubepods.slice", "lib", "lib32", "lib64", "local", "log", "lxc", "machine.slice", "mapper", "media", "mnt", "opt",
     "proc", "root", "run", "sbin", "self", "share", "shm", "srv", "sys", "system.slice", "tmp", "user.slice", "usr",
-    "var", "block", "cache", "spool", "kernel", "tracing", "fs", "pts",
+    "var", "block", "cache", "spool", "kernel", "tracing", "fs", "pts", "services", "lxc.payload",
 ];
 /// The kernel's own file systems (fs/, and those that it mounts by itself).
 const FILE_SYSTEMS: [&str; 39] = [
@@ -135,8 +135,10 @@ impl Anonymizer {
             Ok(text) => {
                 // Prefixes and suffixes of systemd units and containers stay, because they identify the kind of a group.
                 let ends = [".service", ".scope", ".slice", ".socket", ".mount"];
-                let begins =
-                    ["docker-", "libpod-", "cri-containerd-", "crio-", "lxc.payload.", "machine-", "session-", "user@"];
+                let begins = [
+                    "docker-", "libpod-", "cri-containerd-", "crio-", "nerdctl-", "lxc.payload.", "machine-",
+                    "systemd-nspawn@", "session-", "user@", "uid_", "pid_",
+                ];
                 let end = ends.iter().find(|end| text.ends_with(**end)).map_or("", |end| end);
                 let begin = begins.iter().find(|begin| text.starts_with(**begin)).map_or("", |begin| begin);
                 match text.len().checked_sub(begin.len() + end.len()) {
