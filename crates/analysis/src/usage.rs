@@ -100,6 +100,11 @@ pub struct TaskReads {
     pub active_ns: u64,
     /// Times between the queueing of a read and the one before: how many in `2^n .. 2^(n+1)` nanoseconds.
     pub gaps: Vec<u64>,
+    /// Files of the device that the thread read, as far as they are followed; below: reads of the one that was read most.
+    #[serde(skip)]
+    pub files: u64,
+    #[serde(skip)]
+    pub most_of_file: u64,
 }
 
 impl TaskReads {
@@ -439,6 +444,28 @@ impl Usage {
 }
 
 impl Usage {
+    /// By thread and device: number of files that it read, and the most reads of one of them. Files of btrfs and overlays name a device
+    /// without a disk (major number 0), and stand for the device that the thread reads.
+    fn files_by_thread(&self) -> HashMap<(TaskId, Device), (u64, u64)> {
+        let mut by: HashMap<(TaskId, Device), (u64, u64)> = HashMap::new();
+        for (file, of) in &self.files {
+            let Some(device) = file.device else { continue };
+            for &tid in of.last.keys() {
+                let sums = by.entry((tid, device)).or_default();
+                *sums = (sums.0 + 1, sums.1.max(of.reads));
+            }
+        }
+        let without_disk: Vec<_> = by.iter().filter(|((_, of), _)| of.major() == 0).map(|(of, n)| (of.0, *n)).collect();
+        for (tid, files) in without_disk {
+            for &(_, device) in self.readers.keys().filter(|(reader, _)| *reader == tid) {
+                by.entry((tid, device)).or_insert(files);
+            }
+        }
+        by
+    }
+}
+
+impl Usage {
     /// Nothing is counted before the first fault of a file that had to read: its pages came in otherwise.
     fn mapped(&mut self, file: &flashscope_trace::FileEvent) {
         self.shows_mapped = true;
@@ -495,6 +522,7 @@ impl Analysis for Usage {
     }
 
     fn finish(self) -> UsageFound {
+        let read_by = self.files_by_thread();
         let mut files: Vec<FileReads> = self
             .files
             .into_iter()
@@ -542,6 +570,8 @@ impl Analysis for Usage {
             extent_reads: often(key).1,
             active_ns: of.last_at.saturating_sub(of.first_at),
             gaps: of.gaps.clone(),
+            files: read_by.get(key).map_or(0, |files| files.0),
+            most_of_file: read_by.get(key).map_or(0, |files| files.1),
         };
         let readers = readers.into_iter().map(reader).collect();
         let mut not_followed = self.not_followed;
@@ -664,6 +694,21 @@ mod tests {
         // Behind one another by 1, 598 and 2.5 µs, whose powers of two are 512, 524,288 and 2,048 ns.
         assert_eq!([1, 513, 2_048, 524_288, 524_289].map(|ns| reader.apart(ns)), [3, 2, 2, 1, 0]);
         assert_eq!(found.readers[1].bios, 1);
+    }
+
+    /// Files of btrfs name a device without a disk.
+    #[test]
+    fn files_that_a_thread_reads_are_counted() {
+        for device in [DISK, Device::new(0, 44)] {
+            let mut usage = Usage::default();
+            usage.event(&event(1, 7, bio(0, 4096)));
+            usage.event(&event(1, 8, bio(8, 4096)));
+            for inode in [12, 13, 13, 14] {
+                usage.event(&event(2, 7, EventKind::File(file(FileStep::Read, Some(device), inode, 0, 4096))));
+            }
+            let readers = usage.finish().readers;
+            assert_eq!([(3, 2), (0, 0)], [0, 1].map(|i| (readers[i].files, readers[i].most_of_file)), "{device}");
+        }
     }
 
     #[test]

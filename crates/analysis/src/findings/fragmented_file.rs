@@ -107,7 +107,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             measure("bios of its data", bios as f64, MeasureUnit::Count, source),
             measure("of all where the one before ended", reader.sequential as f64, MeasureUnit::Count, source),
             measure("reads of the file", file.reads as f64, MeasureUnit::Count, source),
-            measure("of them where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
+            measure("reads that begin where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
         ],
         lost_ns: waits.min(seen.span_ns).into(),
         advice: vec![Remedy {

@@ -49,7 +49,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             cause: "Each small read is a request of its own; in order they would be a few large ones.".to_owned(),
             evidence: vec![
                 measure("reads", file.reads as f64, MeasureUnit::Count, source),
-                measure("of them where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
+                measure(
+                    "reads that begin where the one before ended",
+                    file.sequential as f64,
+                    MeasureUnit::Count,
+                    source,
+                ),
                 measure("of them where the one before began", file.backward as f64, MeasureUnit::Count, source),
                 measure("of the file needed", file.covered_bytes as f64, MeasureUnit::Bytes, source),
             ],

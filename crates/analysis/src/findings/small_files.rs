@@ -85,6 +85,16 @@ fn writer<'a>(seen: &Seen<'a>, is_write: fn(&str) -> bool) -> Option<Writer<'a>>
     })
 }
 
+/// What the files cost, with the bytes of data and those that were written for them.
+fn cause_of(seen: &Seen<'_>, device: &str, data: u64, written: u64) -> String {
+    let each = "Each file takes a block of its own, an inode and an entry of a directory, however little is in it.";
+    if written <= data {
+        return each.to_owned();
+    }
+    let device = seen.storage.device_name(device);
+    format!("{each} {} were written to {device} for {} of data.", size(written), size(data))
+}
+
 fn one(seen: &Seen<'_>) -> Option<Finding> {
     // A copy call is listed with the file that it reads. Each such file stands for one written file of the same file system.
     of_calls(seen, is_write).or_else(|| of_calls(seen, is_copy))
@@ -133,15 +143,10 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
         return None;
     }
     let written = seen.device_group(&device, "writes").map_or(0, |group| group.bytes);
-    let mut cause =
-        "Each file takes a block of its own, an inode and an entry of a directory, however little is in it.".to_owned();
-    if written > data {
-        cause += &format!(
-            " {} were written to {} for {} of data.",
-            size(written),
-            seen.storage.device_name(&device),
-            size(data)
-        );
+    let mut cause = cause_of(seen, &device, data, written);
+    let reads = reads_ns(seen, |name| writer.is(name)).min(waited);
+    if is_write("copy_file_range") && percent(reads, waited) >= MOST_PERCENT {
+        cause += &format!(" Of this time {} are waits for reads of the files that it copies.", duration(reads));
     }
     let source = "syscalls:sys_enter_*, sys_exit_*; events of the page cache within them";
     let mut evidence = vec![
@@ -161,7 +166,7 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
     let gain = gain_of(seen, &device, data, written);
     Some(Finding {
         rule: Rule::SmallFiles,
-        weight: match reads_ns(seen) >= waited.saturating_mul(MOSTLY_READS) {
+        weight: match reads_ns(seen, |_| true) >= waited.saturating_mul(MOSTLY_READS) {
             true => Weight::Overview,
             false => Weight::Cost,
         },
@@ -218,9 +223,11 @@ fn gain_of(seen: &Seen<'_>, device: &str, bytes: u64, written: u64) -> Evidence<
     }
 }
 
-/// The program's wait for small reads, for example while it copies a tree. Then the written files are not the main cause.
-fn reads_ns(seen: &Seen<'_>) -> u64 {
-    small_reads::find(seen).iter().filter_map(|finding| finding.lost_ns.known().copied()).max().unwrap_or(0)
+/// A program's wait for small reads, for example while it copies a tree. Then the written files are not the main cause.
+fn reads_ns(seen: &Seen<'_>, is_of: impl Fn(&str) -> bool) -> u64 {
+    let found = small_reads::find(seen);
+    let of = found.iter().filter(|finding| finding.processes.iter().any(|name| is_of(name)));
+    of.filter_map(|finding| finding.lost_ns.known().copied()).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -343,6 +350,42 @@ mod tests {
         let finding = script(900);
         assert_eq!(finding.processes, ["cp (100)"]);
         assert!(finding.what.starts_with("cp (100) writes most of 800 files"), "{}", finding.what);
+    }
+
+    /// `cp -r` of files that are not in memory: most of the time in its calls is their reads.
+    #[test]
+    fn copies_say_what_they_wait_for_reads() {
+        use crate::usage::TaskReads;
+        use flashscope_trace::TaskId;
+        let cause = |ns: u64| {
+            let mut work = work(800, 2000, 1, 800_000_000);
+            for group in work.calls.by_process.iter_mut().chain(&mut work.calls.by_file) {
+                if group.call == "write" {
+                    group.call = "copy_file_range".to_owned();
+                }
+            }
+            work.bios_of("tar", 800, "R", 1_000, ns);
+            let mut gaps = vec![0; 21];
+            gaps[20] = 799;
+            let (device, tid, active_ns) = ("8:0".to_owned(), TaskId(7), 799 * (ns + 1_001));
+            let bytes = 800 * 4096;
+            work.usage.readers.push(TaskReads {
+                device,
+                tid,
+                bios: 800,
+                bytes,
+                active_ns,
+                gaps,
+                ..TaskReads::default()
+            });
+            only(find(&work.seen())).cause
+        };
+        assert!(
+            cause(600_000).contains("480.80 ms are waits for reads of the files that it copies."),
+            "{}",
+            cause(600_000)
+        );
+        assert!(!cause(300_000).contains("it copies"));
     }
 
     #[test]

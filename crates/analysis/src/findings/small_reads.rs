@@ -63,7 +63,9 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     // The median, because a few long reads say nothing about the others.
     let apart = percent(reader.apart(d2c.ns.p50.min(d2c.ns.mean) / 2), reader.bios - 1);
     // If their sum is longer than the time in which they came, several were in flight at once.
-    let beside = q2c.total_ns.saturating_sub(q2c.ns.mean) > reader.active_ns.saturating_add(reader.active_ns / 10);
+    // The median counts for all: tables of inodes are read ahead, dozens at once, and wait long.
+    let sum = q2c.total_ns.saturating_sub(q2c.ns.mean).min(q2c.ns.p50.saturating_mul(reader.bios));
+    let beside = sum > reader.active_ns.saturating_add(reader.active_ns / 10);
     // The share of other programs is a finding of its own.
     let load =
         found.interference.owners.iter().find(|load| load.device == reader.device && task.is_called(&load.owner));
@@ -74,12 +76,14 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let level = level.and_then(|level| level.alone.as_ref());
     let layer = level.map_or(0, |alone| alone.mean_own_ns.saturating_mul(reader.bios));
     let lie = lie(seen, reader, &own.name);
+    // Where a few were in flight at once, their sum is longer than the wait.
+    let of_bios = q2c.total_ns.min(reader.active_ns.saturating_add(q2c.ns.max)).min(seen.span_ns);
     // Where each call waits for a bio or so, the program waits for its calls: it has to be woken for each, too.
     let waited = match lie {
         // Without read-ahead each page that a call reads is a request of its own, however much it asks for.
-        Lie::InOrder if is_off(seen, &reader.device) => of_calls(seen, &own.name, None).unwrap_or(0).max(q2c.total_ns),
-        Lie::InOrder | Lie::AllOfARange => of_calls(seen, &own.name, Some(reader.bios)).unwrap_or(0).max(q2c.total_ns),
-        Lie::Files(_) | Lie::HereAndThere => q2c.total_ns,
+        Lie::InOrder if is_off(seen, &reader.device) => of_calls(seen, &own.name, None).unwrap_or(0).max(of_bios),
+        Lie::InOrder | Lie::AllOfARange => of_calls(seen, &own.name, Some(reader.bios)).unwrap_or(0).max(of_bios),
+        Lie::Files(_) | Lie::HereAndThere => of_bios,
     };
     let lost = waited.saturating_sub(behind).saturating_sub(layer);
     if each > MAX_BYTES || beside || apart < MIN_APART_PERCENT || seen.of_span(lost) < MIN_SPAN_PERCENT {
@@ -88,14 +92,14 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     if matches!(lie, Lie::AllOfARange) && !random_reads::find(seen).is_empty() {
         return None;
     }
-    let woken = match waited > q2c.total_ns {
+    let woken = match waited > q2c.total_ns.max(of_bios) {
         true => format!("; until the program goes on, {}", duration(waited / reader.bios)),
         false => String::new(),
     };
     let device = seen.storage.device_name(&reader.device);
     let source = "block:block_bio_queue, block_rq_issue, block_rq_complete";
     let how = match &lie {
-        Lie::Files(opened) => format!("in {} files that it opens", grouped(*opened)),
+        Lie::Files(opened) => format!("in {} files", grouped(*opened)),
         Lie::InOrder => "in order".to_owned(),
         Lie::AllOfARange => "at random, and of nearly all of their range in the end".to_owned(),
         Lie::HereAndThere => "here and there".to_owned(),
@@ -123,7 +127,12 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         evidence: vec![
             measure("reads", reader.bios as f64, MeasureUnit::Count, source),
             measure("their time", lost as f64, MeasureUnit::Ns, source),
-            measure("of them where the one before ended", reader.sequential as f64, MeasureUnit::Count, source),
+            measure(
+                "reads that begin where the one before ended",
+                reader.sequential as f64,
+                MeasureUnit::Count,
+                source,
+            ),
             measure("read for the first time", reader.first_bytes as f64, MeasureUnit::Bytes, source),
         ],
         lost_ns: lost.into(),
@@ -157,6 +166,9 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
     let reads = || seen.calls.by_file.iter().filter(|group| is_read(&group.call));
     let there = reads_there(seen, &reader.device);
     let opened = match there.len() as u64 {
+        // No reads were recorded, or none are made, as by a copy within the kernel: the page cache shows which files are read.
+        0 if opened == 0 => reader.files,
+        0 if reader.files > 0 => opened.min(reader.files),
         0 => opened,
         read if opened == 0
             || seen.calls.not_of_device.is_some_and(|n| n > 0)
@@ -167,7 +179,8 @@ fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
         read => opened.min(read),
     };
     // Most of its reads are of one file: an interpreter opens hundreds of files when it starts, and then reads one.
-    let is_one_file = there.values().max().is_some_and(|most| most * 2 >= reader.bios);
+    let most = there.values().max().copied().unwrap_or(reader.most_of_file);
+    let is_one_file = most * 2 >= reader.bios;
     let sequential = percent(reader.sequential, reader.bios);
     if opened * READS_A_FILE >= reader.bios && !is_one_file {
         Lie::Files(opened)
@@ -303,6 +316,36 @@ mod tests {
             ..TaskReads::default()
         });
         work
+    }
+
+    /// A recording of one device has no calls of `cp -r`: the page cache shows that it reads many files.
+    #[test]
+    fn without_calls_the_page_cache_tells_how_many_files_are_read() {
+        let of = |files: u64, most_of_file: u64| {
+            let mut work = work(900, 880, 900 * 4096, 4 << 20);
+            (work.usage.readers[0].files, work.usage.readers[0].most_of_file) = (files, most_of_file);
+            only(find(&work.seen()))
+        };
+        let finding = of(800, 1);
+        assert_eq!(finding.weight, Weight::Overview);
+        assert!(finding.what.ends_with("in 800 files, one after another."), "{}", finding.what);
+        // Most is read of one, and the rest of libraries.
+        assert!(of(300, 600).what.ends_with("in order, one after another."));
+        assert!(of(1, 900).what.ends_with("in order, one after another."));
+    }
+
+    /// Tables of inodes are read ahead, dozens at once: their sum is no wait, and the other reads still come one after another.
+    #[test]
+    fn a_few_reads_at_once_add_no_time() {
+        let mut work = work(900, 880, 900 * 4096, 4 << 20);
+        for group in &mut work.block().groups {
+            for stage in group.stages.iter_mut().filter(|stage| stage.stage == "Q2C") {
+                stage.total_ns += 600_000_000;
+            }
+        }
+        let active_ns = work.usage.readers[0].active_ns;
+        let lost = only(find(&work.seen())).lost_ns.known().copied().expect("a time");
+        assert!(lost >= active_ns && lost < active_ns + 2_000_000, "{lost} {active_ns}");
     }
 
     #[test]
