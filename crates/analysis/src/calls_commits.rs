@@ -2,7 +2,8 @@
 //!
 //! Input: bios of the file system's own threads, and completions. A sync counts as one of the recorded device if such a bio was queued
 //! within the call, and it, or a flush of its device after it, completed right before the call's end. No event links the two. `sync`
-//! goes on to other file systems, so it may end later.
+//! goes on to other file systems, so it may end later. Another sync waits for the commit under way and its own at most: one within
+//! which more commits end waits for another device.
 
 use crate::bounded::{BoundedMap, Full};
 use crate::calls_unseen::MAX_RETURN_NS;
@@ -11,6 +12,8 @@ use flashscope_trace::{BlockEvent, Device, TaskId, TimeNs};
 /// Most bios of journals in flight; below: most devices with a commit.
 const MAX_UNDER_WAY: usize = 1 << 10;
 const MAX_DEVICES: usize = 1 << 8;
+/// Commits that end within a sync of the same journal: the one under way, its own, and one more where it returns late.
+const MAX_WITHIN: usize = 3;
 
 #[derive(Clone, Copy)]
 struct Done {
@@ -25,6 +28,8 @@ pub(crate) struct Commits {
     under_way: BoundedMap<(Device, u64), (TaskId, u64)>,
     /// The last commit of each device.
     last: BoundedMap<Device, Done>,
+    /// By journal's thread: ends of its latest commits, the latest first; 0 before there were so many.
+    ends: BoundedMap<TaskId, [u64; MAX_WITHIN + 1]>,
 }
 
 impl Default for Commits {
@@ -32,6 +37,7 @@ impl Default for Commits {
         Commits {
             under_way: BoundedMap::new(MAX_UNDER_WAY, Full::ForgetOldest),
             last: BoundedMap::new(MAX_DEVICES, Full::ForgetOldest),
+            ends: BoundedMap::new(MAX_DEVICES, Full::ForgetOldest),
         }
     }
 }
@@ -56,6 +62,10 @@ impl Commits {
     /// `jbd2_end_commit`: on busy processors the journal's thread goes on long after its last bio. The journals of other devices have
     /// threads of their own.
     pub fn ended(&mut self, tid: TaskId, time: TimeNs) {
+        if let Some(ends) = self.ends.entry(tid, Default::default) {
+            ends.rotate_right(1);
+            ends[0] = time.0;
+        }
         let devices: Vec<Device> =
             self.last.iter().filter(|(_, last)| last.tid == tid).map(|(device, _)| *device).collect();
         for device in devices {
@@ -67,7 +77,11 @@ impl Commits {
 
     /// Whether a call that syncs waited for a commit.
     pub fn is_awaited(&self, call: &str, begin: u64, end: u64) -> bool {
-        let near = |last: &Done| last.completed <= end && (call == "sync" || end - last.completed <= MAX_RETURN_NS);
+        let is_of_other = |tid| self.ends.get(&tid).is_some_and(|ends| ends[MAX_WITHIN] > begin);
+        let near = |last: &Done| {
+            let returns = || end - last.completed <= MAX_RETURN_NS && !is_of_other(last.tid);
+            last.completed <= end && (call == "sync" || returns())
+        };
         self.last.iter().any(|(_, last)| last.queued >= begin && near(last))
     }
 }
@@ -158,5 +172,29 @@ mod tests {
         let waited = waited.map(|(name, ns)| (name.to_owned(), ns));
         assert_eq!(of("jbd2/loop0-8"), (waited.into(), Some(5), Some(4)));
         assert_eq!(of("dd"), (Vec::new(), Some(8), Some(7)));
+    }
+
+    /// A journal commits every 4 ms. A sync of another device takes 33 ms, and ends by chance right after one of these commits.
+    #[test]
+    fn a_sync_within_which_many_commits_end_is_of_another_device() {
+        let of = |begin: u64| {
+            let mut calls = Calls::new(|tid, _| Some(["dd", "jbd2/loop0-8"][usize::from(tid == TaskId(9))]));
+            calls = calls.of_device(true);
+            let mut step = |time, tid, kind| calls.event(&event(time, tid, kind));
+            let bio =
+                |action: BlockAction, sector| EventKind::Block(block(action, Device::new(7, 0), "WFS", sector, 1024));
+            for commit in 0..10 {
+                let at = commit * 4 * MS;
+                if at == begin {
+                    step(at, 7, call("sys_enter_fsync", None));
+                }
+                step(at + MS, 9, bio(Queue, 800 + commit));
+                step(at + 3 * MS, 0, bio(Complete, 800 + commit));
+                step(at + 3 * MS, 9, call("jbd2_end_commit", None));
+            }
+            step(39 * MS + MS / 2, 7, call("sys_exit_fsync", Some(0)));
+            calls.finish().not_of_device_syncs
+        };
+        assert_eq!((of(4 * MS), of(32 * MS)), (Some(1), Some(0)));
     }
 }
