@@ -2,7 +2,7 @@
 //!
 //! Input: a finding about programs of one name. Limit: a program is known by its thread's name, of which the kernel keeps 15 letters.
 
-use super::{Finding, Gain, Remedy, Rule, Step};
+use super::{Finding, Gain, Remedy, Rule, Step, small_sync_writes};
 use crate::{Evidence, task_name};
 
 /// An option of a program that does what a rule advises.
@@ -173,6 +173,8 @@ pub(super) fn adapt(finding: &mut Finding) {
             let of = format!("time in syncs of {}", finding.processes[0]);
             finding.advice.insert(code.unwrap_or(0).min(finding.advice.len()), remedy_of(known, replaced, of));
         }
+        // It leaves out syncs, and O_DIRECT has none.
+        None if finding.cause.starts_with(small_sync_writes::DIRECT) => {}
         None if code.is_some() && SYNCS.contains(&finding.rule) => finding.advice.push(without_syncs()),
         None => {}
     }

@@ -22,6 +22,10 @@ const COST_THEN: [f64; 2] = [0.25, 4.0];
 const MIN_LEAST_PERCENT: f64 = 25.0;
 /// Most I/O of the task that is not these writes, percent of its bytes.
 const MAX_OTHER_PERCENT: f64 = 10.0;
+/// The page cache writes blocks of a file system: smaller bios are O_DIRECT, except on FAT, whose blocks have 512 bytes.
+const SMALLEST_BLOCK: u64 = 1024;
+/// How the cause of a finding about O_DIRECT begins.
+pub(super) const DIRECT: &str = "It writes with O_DIRECT:";
 /// A write to the page cache takes less than this, nanoseconds.
 const MIN_MEAN_NS: u64 = 100_000;
 
@@ -62,7 +66,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 grouped(n)
             ),
             cause: format!(
-                "It writes with O_SYNC or O_DIRECT: a write takes {}, of which the device has {}.",
+                "{} a write takes {}, of which the device has {}.",
+                if is_direct(seen, of_bio) { DIRECT } else { "It writes with O_SYNC or O_DIRECT:" },
                 duration(call.ns.mean),
                 duration(d2c)
             ),
@@ -72,7 +77,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
             ],
             lost_ns: ns.into(),
-            advice: vec![remedy(call, d2c.saturating_mul(own.bios) / n)],
+            advice: vec![remedy(call, d2c.saturating_mul(own.bios) / n, is_direct(seen, of_bio))],
             ..Finding::of(Rule::SmallSyncWrites)
         });
     }
@@ -94,6 +99,9 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
     if n < MIN_WRITES || of_bio > MAX_BYTES || syncs || is_rest || beside || seen.of_span(lost) < MIN_SPAN_PERCENT {
         return None;
     }
+    let flushes = found.flushes.requests.n;
+    // Its own bios are its writes alone: the flushes are those of a journal.
+    let is_of_others = flushes >= n / 2 && own.bios.saturating_sub(n) < n / 2;
     let source = "block:block_bio_queue, block_rq_issue, block_rq_complete by the same thread";
     Some(Finding {
         processes: vec![own.name.clone()],
@@ -106,11 +114,24 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
             seen.storage.device_name(&writer.device)
         ),
         cause: format!(
-            "It writes with O_SYNC, O_DSYNC or O_DIRECT, or syncs each write: its {} bios{} take {} each, of which the device has {}.",
+            "{} its {} bios{} take {} each, of which the device has {}.{}",
+            match is_direct(seen, of_bio) {
+                true => DIRECT,
+                false => "It writes with O_SYNC, O_DSYNC or O_DIRECT, or syncs each write:",
+            },
             grouped(own.bios),
-            if found.flushes.requests.n > 0 { ", flushes among them," } else { "" },
+            if flushes > 0 && own.bios > n && !is_of_others { ", flushes among them," } else { "" },
             duration(q2c.ns.mean),
-            duration(d2c.ns.mean)
+            duration(d2c.ns.mean),
+            if is_of_others {
+                format!(
+                    " Beside them the device takes {} for {} flushes, which commits of the journal cause: with O_SYNC it waits for these, too.",
+                    duration(found.flushes.requests_total_ns.known().copied().unwrap_or(0)),
+                    grouped(flushes)
+                )
+            } else {
+                String::new()
+            }
         ),
         evidence: vec![
             measure("writes", n as f64, MeasureUnit::Count, source),
@@ -121,7 +142,12 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
         advice: vec![Remedy {
             what: "Gather records, and write 64 KiB or more at once; or have the page cache gather them, and sync where it matters"
                 .to_owned(),
-            steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16); /* and no O_SYNC: fdatasync(fd) */".to_owned() }],
+            steps: vec![Step::Code {
+                line: match is_direct(seen, of_bio) {
+                    true => "write(fd, buffer, 65536); /* or without O_DIRECT, and fdatasync(fd) once for many */".to_owned(),
+                    false => "setvbuf(file, NULL, _IOFBF, 1 << 16); /* and no O_SYNC: fdatasync(fd) */".to_owned(),
+                },
+            }],
             gain: Evidence::unknown(
                 "how much each call writes, and where, is not in a recording of one device",
                 "record with --events block,cache,syscall",
@@ -135,7 +161,7 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
 /// A write at an offset changes a part of a file, as in a database or a virtual disk. The next write is elsewhere.
 ///
 /// `in_device_ns`: of one write.
-fn remedy(call: &CallGroup, in_device_ns: u64) -> Remedy {
+fn remedy(call: &CallGroup, in_device_ns: u64, is_direct: bool) -> Remedy {
     if is_at_offset(&call.call) {
         return Remedy {
             what: "Have the page cache gather them, and sync where it matters; or have several under way at once"
@@ -157,10 +183,22 @@ fn remedy(call: &CallGroup, in_device_ns: u64) -> Remedy {
     }
     Remedy {
         what: "Gather records, and write 64 KiB or more at once".to_owned(),
-        steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned() }],
+        steps: vec![Step::Code {
+            line: match is_direct {
+                true => "write(fd, buffer, 65536);".to_owned(),
+                false => "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned(),
+            },
+        }],
         gain: gain(call, in_device_ns),
         risk: "a power cut loses what is in the buffer".to_owned(),
     }
+}
+
+/// Whether bios of this size are too small for the page cache. Then libraries that leave out syncs do not help.
+fn is_direct(seen: &Seen<'_>, of_bio: u64) -> bool {
+    let is_fat = |kind: &str| matches!(kind, "vfat" | "msdos" | "exfat");
+    of_bio < SMALLEST_BLOCK
+        && !seen.storage.mounts.iter().any(|mount| is_fat(&mount.kind) && seen.is_used(&mount.device))
 }
 
 /// By its name: qemu-system-arm, kvm.
@@ -257,9 +295,16 @@ mod tests {
         let finding = only(find(&made().seen()));
         // A device that writes through its cache has none.
         assert!(!finding.cause.contains("flushes"), "{}", finding.cause);
+        // A journal flushes, and the program's own bios are its writes alone.
+        let mut journal = made();
+        let flushes = &mut journal.block().flushes;
+        (flushes.requests.n, flushes.requests_total_ns) = (100, 300_000_000.into());
+        let cause = only(find(&journal.seen())).cause;
+        assert!(!cause.contains("among them") && cause.contains("300.00 ms for 100 flushes"), "{cause}");
         let mut flushed = made();
         flushed.block().flushes.requests.n = 100;
-        assert!(only(find(&flushed.seen())).cause.contains("100 bios, flushes among them, take"));
+        flushed.block().groups.iter_mut().for_each(|group| group.bios = 200);
+        assert!(only(find(&flushed.seen())).cause.contains("200 bios, flushes among them, take"));
         let what = "task (7) waits 500.10 ms in 100 writes of 4 KiB to 8:0 that go to the device one after another.";
         assert_eq!((finding.what.as_str(), finding.lost_ns), (what, 500_100_000.into()));
         assert!(finding.advice[0].gain.why().is_some());
@@ -274,6 +319,30 @@ mod tests {
             let mut work = made();
             change(&mut work);
             assert!(find(&work.seen()).is_empty(), "{name}");
+        }
+    }
+
+    /// Bios of 512 bytes pass the page cache by: the syncs of a program are not what it waits for. On FAT they are written through it.
+    #[test]
+    fn bios_smaller_than_a_block_are_direct() {
+        let of = |bytes: u64, kind: &str| {
+            let mut work = Work::new(1_000_000_000);
+            work.bios(100, "WS", 1_000, 5_000_000);
+            work.mount("/data", kind, "rw");
+            for group in &mut work.block().groups {
+                group.bytes = 100 * bytes;
+            }
+            work.call("write", "task (7)", 100, 600_000_000, 100 * bytes);
+            super::super::find(&work.seen()).remove(0)
+        };
+        let direct = of(512, "ext4");
+        assert!(direct.cause.starts_with("It writes with O_DIRECT: a write takes 6.00 ms"), "{}", direct.cause);
+        let lines = |finding: &Finding| finding.advice.iter().map(|one| one.what.clone()).collect::<Vec<_>>();
+        assert_eq!(lines(&direct), ["Gather records, and write 64 KiB or more at once"]);
+        for (bytes, kind) in [(4096, "ext4"), (512, "vfat")] {
+            let finding = of(bytes, kind);
+            assert!(finding.cause.starts_with("It writes with O_SYNC or O_DIRECT:"), "{}", finding.cause);
+            assert!(lines(&finding).iter().any(|what| what.contains("eatmydata")), "{finding:?}");
         }
     }
 
