@@ -31,6 +31,7 @@ pub enum Rule {
     SmallFiles,
     FewRequests,
     SmallRequests,
+    DeepQueue,
     MetadataReads,
     Swap,
     TinyCalls,

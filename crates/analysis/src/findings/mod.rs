@@ -7,6 +7,7 @@ mod atime;
 mod behind_another;
 mod copy_up;
 mod databases;
+mod deep_queue;
 mod dirty_limit;
 mod discard_stalls;
 mod errors;
@@ -190,6 +191,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         small_files::find,
         few_requests::find,
         small_requests::find,
+        deep_queue::find,
         metadata_reads::find,
         swap::find,
         tiny_calls::find,
