@@ -11,6 +11,8 @@ const MIN_SEQUENTIAL_PERCENT: f64 = 80.0;
 const MIN_SPAN_PERCENT: f64 = 2.0;
 const MIN_Q2C_PERCENT: f64 = 15.0;
 const MIN_BIOS: u64 = 10;
+/// One after the other, the programs may take this much longer than now, percent: what each waits for the others is not exact.
+const MAX_LONGER_PERCENT: f64 = 125.0;
 /// Programs that are named.
 const NAMED: usize = 2;
 
@@ -28,6 +30,8 @@ struct Reader<'a> {
     behind_ns: u64,
     /// At most the time of its calls.
     waits_ns: u64,
+    /// From its first read to its last.
+    active_ns: u64,
 }
 
 /// One that reads in order and waits for others.
@@ -52,7 +56,13 @@ fn reader<'a>(seen: &Seen<'a>, found: &'a BlockFound, load: &'a OwnerLoad) -> Op
     }
     let group = groups(found, GroupBy::Owner).find(|group| group.name == load.owner)?;
     let waits_ns = behind_ns.min(in_calls(seen, &load.owner, read, written).unwrap_or(seen.span_ns)).min(seen.span_ns);
-    (seen.of_span(waits_ns) >= MIN_SPAN_PERCENT).then_some(Reader { load, group, behind_ns, waits_ns })
+    (seen.of_span(waits_ns) >= MIN_SPAN_PERCENT).then_some(Reader {
+        load,
+        group,
+        behind_ns,
+        waits_ns,
+        active_ns: reads.active_ns,
+    })
 }
 
 fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Finding> {
@@ -82,6 +92,11 @@ fn of_device(seen: &Seen<'_>, found: &BlockFound, device: &str) -> Option<Findin
     let behind = sum(|one| one.behind_ns);
     let shortest = sum(|one| stage(one.group, "D2C").map_or(0, |d2c| d2c.ns.min).saturating_mul(one.load.bios));
     let waits = sum(|one| one.waits_ns) / n;
+    // Programs that do other things between their reads, as players do, would end later.
+    let alone = sum(|one| one.active_ns.saturating_sub(one.waits_ns));
+    if percent(alone, readers.iter().map(|one| one.active_ns).max()?) > MAX_LONGER_PERCENT {
+        return None;
+    }
     let unknown = readers.iter().find_map(|one| one.load.mean_device_excess_ns.why());
     let at_least = if unknown.is_some() { "at least " } else { "" };
     let mut who = readers.iter().take(NAMED).map(|one| one.load.owner.as_str()).collect::<Vec<_>>().join(" and ");
@@ -191,6 +206,17 @@ mod tests {
         let gain = finding.advice[0].gain.known().expect("a range");
         assert_eq!((gain.least_percent, gain.most_percent.round()), (0.0, 50.0));
         assert!(super::super::behind_another::find(&work().seen()).is_empty(), "no second finding");
+    }
+
+    /// Two players of 3 s wait 400 ms of it each: one after the other, they would take 5.2 s.
+    #[test]
+    fn programs_that_do_other_things_between_their_reads_are_not() {
+        let of = |active_ns: u64| {
+            let mut work = work();
+            work.usage.readers.iter_mut().for_each(|reader| reader.active_ns = active_ns);
+            find(&work.seen()).len()
+        };
+        assert_eq!((of(820_000_000), of(3_000_000_000)), (1, 0));
     }
 
     #[test]
