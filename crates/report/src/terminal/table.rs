@@ -157,9 +157,26 @@ impl Table {
     }
 }
 
+/// A word that is not to stand alone on the last line: "each.", "of it", a duration.
+const MAX_SHORT: usize = 12;
+
 /// Text in lines of at most `max`, the first indented by `first`, the others by `rest`. Control characters in names are escaped.
 pub fn paragraph(text: &str, max: usize, first: usize, rest: usize) -> String {
-    indented(&wrap(&escaped(text), max.saturating_sub(rest.max(first)).max(20)), first, rest)
+    let max = max.saturating_sub(rest.max(first)).max(20);
+    let mut lines = wrap(&escaped(text), max);
+    lengthen_last(&mut lines, max);
+    indented(&lines, first, rest)
+}
+
+/// A last line of one short word is easily missed: the word before goes with it.
+fn lengthen_last(lines: &mut [String], max: usize) {
+    let [.., before, last] = lines else { return };
+    let Some((rest, word)) = before.rsplit_once(' ') else { return };
+    if last.contains(' ') || width(last) > MAX_SHORT || !rest.contains(' ') || width(word) + 1 + width(last) > max {
+        return;
+    }
+    *last = format!("{word} {last}");
+    *before = rest.to_owned();
 }
 
 /// Like [`paragraph`], followed by commands, each for a shell or a line of code (`true`). They break between their words only; a shell
@@ -360,5 +377,13 @@ mod tests {
         assert_eq!(wrap("a b c", 3), ["a b", "c"]);
         assert_eq!(paragraph("a\u{1b}[2J\nb", 40, 0, 0), "a\\x1b[2J\\nb\n");
         assert_eq!(wrap("", 3), [""]);
+    }
+
+    #[test]
+    fn a_short_word_does_not_stand_alone_on_the_last_line() {
+        assert_eq!(paragraph("the device takes long for each.", 27, 0, 0), "the device takes long\nfor each.\n");
+        // One that is long, and where the line before has only two words.
+        assert_eq!(paragraph("the device takes /var/lib/app/log", 22, 0, 0), "the device takes\n/var/lib/app/log\n");
+        assert_eq!(paragraph("a-long-word another-one each.", 24, 0, 0), "a-long-word another-one\neach.\n");
     }
 }
