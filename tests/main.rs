@@ -17,6 +17,7 @@ mod bounds;
 mod by;
 mod cases;
 mod command;
+mod conditions;
 mod cost;
 mod counts;
 mod diff;
