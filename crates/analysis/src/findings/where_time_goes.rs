@@ -3,6 +3,7 @@
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, layered_device, lost_events, measure, percent, stage};
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, Unit};
+use crate::calls::{is_read, is_write};
 use crate::units::{duration, grouped};
 
 /// Least share of the recorded time with bios in flight, percent. Below it they delay nothing.
@@ -55,9 +56,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 match longest_sync(found) {
                     Some(sync) => (format!("{what}, but a call waited for them: {sync}."), each),
                     None if q2c.ns.max >= STALL_NS => {
-                        (format!("{what}, but the longest took {}.", duration(q2c.ns.max)), each)
+                        (format!("{what}, but the longest took {}.", duration(q2c.ns.max)), each + before_bios(seen))
                     }
-                    None => (format!("{what}: the device and its queue are not the cause of slowness."), each),
+                    None => {
+                        let what = format!("{what}: the device and its queue are not the cause of slowness.");
+                        (what, each + before_bios(seen))
+                    }
                 }
             } else if shares.0 >= MOST_PERCENT {
                 (format!("The device takes most of the time: {:.0} % of what bios take (D2C).", shares.0), each)
@@ -95,6 +99,18 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// A recording of one device has calls that sync, but no reads and writes: what these wait for before a bio is queued is not in it.
+fn before_bios(seen: &Seen<'_>) -> &'static str {
+    let (calls, _) = seen.calls.total(|call| is_read(call) || is_write(call));
+    match seen.calls.not_of_device {
+        Some(_) if calls == 0 && seen.calls.without_storage.is_none_or(|n| n == 0) => {
+            " What a program waits for before its bios, as for a limit of its cgroup, is seen with its calls: record with --events \
+             block,cache,syscall."
+        }
+        _ => "",
+    }
+}
+
 /// The device-mapper layer in which bios spend most of the time before their issue, and its share. It must also add time to bios that
 /// are alone; otherwise they may wait for the device beneath.
 fn slow_layer(seen: &Seen<'_>, found: &BlockFound, q2d_ns: u64) -> Option<(String, f64)> {
@@ -129,6 +145,22 @@ mod tests {
     use super::*;
     use crate::block::{StackAlone, StackLevel, SyncCall, SyncTimes};
     use crate::findings::Disk;
+
+    /// A limit of the cgroup holds reads back before they are bios.
+    #[test]
+    fn a_recording_without_reads_and_writes_says_what_it_does_not_show() {
+        let cause = |not_of_device, call: Option<&str>| {
+            let mut work = Work::new(100_000_000);
+            work.bios(4, "R", 1_000, 9_000);
+            work.calls.not_of_device = not_of_device;
+            call.into_iter().for_each(|call| work.call(call, "dd (7)", 4, 90_000_000, 16_384));
+            only(find(&work.seen())).cause
+        };
+        assert!(cause(Some(3), Some("fsync")).ends_with("record with --events block,cache,syscall."));
+        for (not_of_device, call) in [(Some(0), Some("read")), (None, None)] {
+            assert!(cause(not_of_device, call).ends_with("in front of it."), "{call:?}");
+        }
+    }
 
     #[test]
     fn device_queue_and_program_are_told_apart() {
