@@ -67,6 +67,16 @@ pub fn count(count: &Evidence<u64>) -> String {
     count.known().map_or("unknown".to_owned(), |&n| grouped(n))
 }
 
+/// Whether the trace has no event of block I/O at all.
+pub const fn is_empty(found: &BlockFound) -> bool {
+    found.stages.events == 0
+}
+
+/// What is said of such a trace, and what to try.
+pub const NOTHING_RECORDED: &str = "No block I/O was recorded: the trace has no event of it. What the page cache answers, and what it has not \
+     written back yet, reaches no device. Record while the application runs, as `flashscope record -- COMMAND`; for longer, with -d \
+     SECONDS; or without --device, --pid, --comm and --cgroup.";
+
 /// The known counts: `16 bios queued, 16 completed`.
 pub fn known_counts(found: &BlockFound) -> Vec<String> {
     let (unit, counts) = counts(found);

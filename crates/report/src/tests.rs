@@ -406,6 +406,12 @@ fn a_page_of_a_trace_with_no_block_io_says_so() {
     assert_well_formed("empty", &page);
     assert!(page.contains("No bio was completed in this trace.") && !page.contains("<h2 id=\"stages\""));
     assert!(!page.contains("<figure"));
+    let text = terminal::block(&synthetic::empty_block(), &terminal::Style::default());
+    for output in [&page, &text] {
+        let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("No block I/O was recorded: "), "{output}");
+        assert!(words.contains("flashscope record -- COMMAND") && !words.contains("0 block events"), "{output}");
+    }
     // A report from before there were distributions.
     let mut old = serde_json::to_value(synthetic::block()).unwrap();
     for group in old["block"]["groups"].as_array_mut().unwrap() {

@@ -20,7 +20,10 @@ pub fn block(report: &BlockReport) -> String {
     let found = &report.found;
     let stages = &found.stages;
     let lasted = duration(stages.end_ns.saturating_sub(stages.begin_ns));
-    let question = format!("{} block events in {lasted}", grouped(stages.events));
+    let question = match block_view::is_empty(found) {
+        true => block_view::NOTHING_RECORDED.to_owned(),
+        false => format!("{} block events in {lasted}", grouped(stages.events)),
+    };
     let mut page = Page::new(&Header {
         title: &report.title,
         question: &question,

@@ -12,6 +12,15 @@ use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy};
 /// Largest number of rows in a list; the JSON has all.
 const MAX_ROWS: usize = 12;
 
+/// `16 bios queued, 16 completed; 80 block events in 90.30 ms`.
+fn counts(found: &BlockFound) -> String {
+    let stages = &found.stages;
+    let counts = block_view::known_counts(found).join(", ");
+    let lasted = duration(stages.end_ns.saturating_sub(stages.begin_ns));
+    let events = format!("{} block events in {lasted}", grouped(stages.events));
+    if counts.is_empty() { events } else { format!("{counts}; {events}") }
+}
+
 /// The whole text; ends in a newline.
 pub fn block(report: &BlockReport, style: &Style) -> String {
     let style = *style;
@@ -20,15 +29,11 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     let found = &report.found;
     let stages = &found.stages;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
-    let counts = block_view::known_counts(found).join(", ");
-    let events = format!(
-        "{} block events in {}",
-        grouped(stages.events),
-        duration(stages.end_ns.saturating_sub(stages.begin_ns))
-    );
-    let parts = [counts, events];
-    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    out += &paragraph(&parts.join("; "), width, 0, 0);
+    if block_view::is_empty(found) {
+        out += &paragraph(block_view::NOTHING_RECORDED, width, 0, 0);
+    } else {
+        out += &paragraph(&counts(found), width, 0, 0);
+    }
     for line in block_view::unknown_counts(found) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }
