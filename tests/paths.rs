@@ -373,6 +373,34 @@ fn files_of_two_subvolumes_with_one_number_are_both_named() {
     assert_eq!(both(second), ["", "/a/second"]);
 }
 
+/// A snapshot has the numbers of all files, and the entry of a subvolume in its directory has the subvolume's id as a number.
+#[test]
+fn files_of_three_subvolumes_and_ids_of_subvolumes_are_no_other_files() {
+    let Some(disk) = btrfs("paths-snapshots") else { return };
+    let names = disk.names(
+        "for s in a b c d e; do btrfs -q subvolume create $m/$s; done
+        for f in a/1 a/2 a/3 b/1 b/2 b/3 b/4 b/5 b/6; do dd if=/dev/zero of=$m/$f bs=4k count=3 conv=fsync status=none; done
+        btrfs -q subvolume snapshot $m/b $m/snapshot >/dev/null; dd if=/dev/zero of=$m/snapshot/1 bs=4k count=3 conv=fsync,notrunc status=none
+        for f in a/1 b/6; do stat -c %i $m/$f >>$m/../inodes; done
+        echo 3 >$m/b/6; sync $m/b/6",
+    );
+    let inodes = std::fs::read_to_string(disk.0.path().join("inodes")).expect("inode numbers");
+    let inodes: Vec<u64> = inodes.lines().map(|line| line.parse().expect("a number")).collect();
+    let mount = disk.mount().display().to_string();
+    let rows = names["files"].as_array().expect("files");
+    let of_mount = |row: &&Value| row["path"].as_str().is_some_and(|path| path.starts_with(&mount));
+    let row = |inode: u64| rows.iter().filter(of_mount).find(|row| row["inode"] == inode).expect("a row");
+    let first = row(inodes[0]);
+    assert!(first["or"].is_string() && first["or_others"] == true, "{first}");
+    let sixth = row(inodes[1]);
+    assert!(sixth["path"].as_str().is_some_and(|path| path.ends_with("/6")), "{sixth}");
+    // 256 is the number of each subvolume's own directory.
+    for row in rows.iter().filter(of_mount).filter(|row| row["inode"].as_u64() > Some(256)) {
+        let name = row["path"].as_str().and_then(|path| path.strip_prefix(&mount)).expect("below the mount");
+        assert!(name.matches('/').count() == 2, "a subvolume is no file: {row}");
+    }
+}
+
 /// Nothing of a report calls a device's page cache `0:3 inode 266338304`.
 #[test]
 fn a_devices_own_pages_are_named() {

@@ -370,6 +370,8 @@ static void send_file(struct fs_names *names, const struct fs_inode *file)
 			fs_json_string(json, "was", file->was);
 		if (file->other && strcmp(file->other, file->path))
 			fs_json_string(json, "or", file->other);
+		if (file->others)
+			fs_json_bool(json, "or_others", true);
 	} else {
 		const char *why = fs_paths_why(&names->paths, file);
 

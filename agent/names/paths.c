@@ -406,14 +406,17 @@ void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns)
 }
 
 /* What fs_subvolumes_other() answers, and what it cannot: such a file of another subvolume was there, and is deleted. A copy. */
-static char *of_another_subvolume(const struct fs_touched *touched, const struct fs_subvolumes *all, uint64_t inode, uint32_t own)
+static char *of_another_subvolume(const struct fs_touched *touched, const struct fs_subvolumes *all, uint64_t inode, uint32_t own,
+				  bool *more)
 {
-	char *other = fs_subvolumes_other(all, inode, own);
+	char *other = fs_subvolumes_other(all, inode, own, more);
 
-	for (size_t at = 0; !other && (at = fs_touched_evicted(touched, inode, at)) != 0;) {
+	for (size_t at = 0; !*more && (at = fs_touched_evicted(touched, inode, at)) != 0;) {
 		const char *path = fs_subvolumes_path(all, touched->evicted[at - 1].subvolume, own);
 
-		if (path)
+		if (path && other)
+			*more = strncmp(other, path, strlen(path)) != 0;
+		else if (path)
 			other = fs_strdup(path);
 	}
 	return other;
@@ -433,15 +436,15 @@ void fs_paths_subvolumes(struct fs_paths *paths, uint64_t end_ns)
 		struct stat st;
 		char *other;
 
-		if (!mount || strcmp(mount->type, "btrfs") || !file->path || file->other || file->foreign ||
+		if (!mount || strcmp(mount->type, "btrfs") || !file->path || file->foreign ||
 		    fs_subvolumes_open(all, &paths->mounts, file->device) < 2)
 			continue;
 		if (!own && !lstat(file->path, &st) && st.st_ino == file->inode)
 			own = fs_kernel_device(st.st_dev);
 		if (!own)
 			continue;
-		other = of_another_subvolume(touched, all, file->inode, own);
-		if (other)
+		other = of_another_subvolume(touched, all, file->inode, own, &file->others);
+		if (other && !file->other)
 			fs_inode_set_path(touched, &file->other, other);
 		free(other);
 	}

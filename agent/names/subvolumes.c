@@ -132,28 +132,38 @@ size_t fs_subvolumes_open(struct fs_subvolumes *all, const struct fs_mounts *mou
 	return all->count;
 }
 
-char *fs_subvolumes_other(const struct fs_subvolumes *all, uint64_t inode, uint32_t own)
+/* The path of subvolume `one`'s file of this number, or else of the subvolume; NULL if it has none. A copy. */
+static char *file_of(const struct fs_subvolumes *all, const struct fs_subvolume *one, uint64_t inode)
 {
-	for (size_t i = 0; i < all->count; i++) {
-		const struct fs_subvolume *one = &all->items[i];
-		char *path = NULL;
+	char *path = NULL;
 
-		if (one->device == own)
-			continue;
-		for (size_t m = 0; m < all->mount_count && !path; m++) {
-			int fd = open_inode(all->mounts[m], one->id, inode, O_PATH);
+	for (size_t m = 0; m < all->mount_count && !path; m++) {
+		int fd = open_inode(all->mounts[m], one->id, inode, O_PATH);
 
-			if (fd < 0)
-				break;
-			path = shown(fd);
-			close(fd);
-			if (!path && m + 1 == all->mount_count)
-				path = fs_strdup(one->path);
-		}
-		if (path)
-			return path;
+		if (fd < 0)
+			return NULL;
+		path = shown(fd);
+		close(fd);
 	}
-	return NULL;
+	return path || !all->mount_count ? path : fs_strdup(one->path);
+}
+
+char *fs_subvolumes_other(const struct fs_subvolumes *all, uint64_t inode, uint32_t own, bool *more)
+{
+	char *first = NULL;
+
+	*more = false;
+	for (size_t i = 0; i < all->count && !*more; i++) {
+		char *path = all->items[i].device != own ? file_of(all, &all->items[i], inode) : NULL;
+
+		if (!first) {
+			first = path;
+			continue;
+		}
+		*more = path != NULL;
+		free(path);
+	}
+	return first;
 }
 
 const char *fs_subvolumes_path(const struct fs_subvolumes *all, uint64_t id, uint32_t own)

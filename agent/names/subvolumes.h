@@ -31,9 +31,9 @@ struct fs_subvolumes {
 size_t fs_subvolumes_open(struct fs_subvolumes *all, const struct fs_mounts *mounts, uint32_t device);
 /*
  * Finds a file with this inode number in a subvolume other than the one with st_dev `own`. Returns the path of that file, or else of
- * its subvolume; NULL if there is none.
+ * its subvolume; NULL if there is none. more: a further subvolume has one, too.
  */
-char *fs_subvolumes_other(const struct fs_subvolumes *all, uint64_t inode, uint32_t own);
+char *fs_subvolumes_other(const struct fs_subvolumes *all, uint64_t inode, uint32_t own, bool *more);
 /* The path of subvolume `id`; NULL if it is unknown or its st_dev is `own`. */
 const char *fs_subvolumes_path(const struct fs_subvolumes *all, uint64_t id, uint32_t own);
 void fs_subvolumes_close(struct fs_subvolumes *all);

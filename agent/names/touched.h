@@ -47,6 +47,7 @@ struct fs_inode {
 	uint32_t subvolume; /* btrfs: st_dev of the file at `path`; 0: unknown */
 	uint8_t state; /* enum fs_inode_state */
 	bool touched;  /* an event names it */
+	bool others;   /* so have files of further subvolumes than that of `other` */
 	bool foreign;  /* its path is in another mount namespace */
 	bool late;     /* its lookup was delayed: events came too fast */
 	bool hidden; /* it is there, behind another mount */

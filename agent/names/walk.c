@@ -96,6 +96,20 @@ static int open_directory(const struct walk *walk, int parent, const char *name)
 	return openat(parent, name, flags);
 }
 
+/* The entry of a subvolume has the subvolume's id where others have an inode number (fs/btrfs/inode.c, btrfs_real_readdir()). */
+static bool has_inode(const struct walk *walk, int parent, const char *name, uint64_t inode)
+{
+	int fd = open_directory(walk, parent, name);
+	struct stat st;
+	bool result;
+
+	if (fd < 0)
+		return false;
+	result = !fstat(fd, &st) && st.st_ino == inode;
+	close(fd);
+	return result;
+}
+
 static void enter(struct walk *walk, int parent, const char *name, size_t length, dev_t device, int depth)
 {
 	int fd = open_directory(walk, parent, name);
@@ -151,6 +165,8 @@ static void directory(struct walk *walk, int fd, size_t length, dev_t device, in
 		file = fs_touched_file(&walk->paths->touched, walk->device, entry->d_ino, false);
 		/* Of another subvolume than the file that was seen. */
 		if (file && file->subvolume && file->subvolume != fs_kernel_device(device))
+			file = NULL;
+		if (file && walk->over_devices && type == DT_DIR && !has_inode(walk, dirfd(dir), name, file->inode))
 			file = NULL;
 		if (!(file && file->touched && !fs_inode_settled(file)) && type != DT_DIR && type != DT_UNKNOWN)
 			continue;

@@ -170,7 +170,8 @@ impl FileNames {
                 Some(path) => {
                     let state = serde_json::from_value(row["state"].clone()).unwrap_or(NameState::Named);
                     let overlay = text(&row["layer"]).map(|_| overlay(&containers, row["mnt_ns"].as_u64()));
-                    let other = text(&row["or"]).map(str::to_owned);
+                    let others = if row["or_others"] == true { " or others" } else { "" };
+                    let other = text(&row["or"]).map(|other| format!("{other}{others}"));
                     FileName::Path { path: path.to_owned(), state, was, overlay, other }
                 }
                 None => FileName::Unnamed { why: text(&row["why"]).unwrap_or("not_looked_for").to_owned() },
@@ -346,6 +347,7 @@ mod tests {
             {"device": "7:0", "inode": 25, "why": "deleted", "until_ns": 100},
             {"device": "7:0", "inode": 25, "why": "deleted"},
             {"device": "7:0", "inode": 26, "path": "/a/f", "or": "/b/g"},
+            {"device": "7:0", "inode": 27, "path": "/a/f", "or": "/b/g", "or_others": true},
             {"device": "7", "inode": 16, "path": "/mnt/d"}, {"inode": 16}, 7],
             "processes": [{"pid": 1, "mnt_ns": 77, "cgroup": "/lxc/web"}]}});
         let names = FileNames::of_facts(&facts);
@@ -373,6 +375,7 @@ mod tests {
         assert_eq!(of(24).as_deref(), Some("a file without a name (same inode number before: /a)"));
         assert_eq!(of(25), None);
         assert_eq!(of(26).as_deref(), Some("/a/f (or /b/g: same inode number in another subvolume)"));
+        assert_eq!(of(27).as_deref(), Some("/a/f (or /b/g or others: same inode number in another subvolume)"));
         assert_eq!(turn(&names.clone().later_by(50), 150), 0);
         assert_eq!(names.turn(Device::new(7, 1), 18, TimeNs(0)), 0);
         assert!(names.looked_for && !FileNames::of_facts(&json!({})).looked_for);
