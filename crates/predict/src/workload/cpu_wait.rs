@@ -7,6 +7,8 @@
 use flashscope_trace::TaskId;
 use std::collections::{HashMap, HashSet};
 
+use crate::workload::make_room;
+
 /// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. The bits below are states
 /// in which it sleeps or has ended; in none of them it can run.
 const PREEMPTED: i64 = 0x100;
@@ -68,18 +70,8 @@ pub struct Ran {
     running: Option<(TaskId, u64)>,
     of: HashMap<TaskId, u64>,
     total_ns: u64,
-    most: Most,
-    forgotten: u64,
-}
-
-/// Most tasks with a running time; with more, all begin anew.
-#[derive(Debug)]
-struct Most(usize);
-
-impl Default for Most {
-    fn default() -> Most {
-        Most(1 << 16)
-    }
+    /// Tasks whose running time was forgotten, as there were too many.
+    pub forgotten: u64,
 }
 
 impl Ran {
@@ -106,17 +98,9 @@ impl Ran {
         let Some((tid, since)) = self.running else { return };
         let ran_ns = time_ns.saturating_sub(since);
         self.total_ns = self.total_ns.saturating_add(ran_ns);
-        if self.of.len() >= self.most.0 && !self.of.contains_key(&tid) {
-            self.forgotten += self.of.len() as u64;
-            self.of.clear();
-        }
+        self.forgotten += make_room(&mut self.of, &tid);
         let of = self.of.entry(tid).or_default();
         *of = of.saturating_add(ran_ns);
-    }
-
-    /// Tasks whose running time was forgotten.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
     }
 
     /// For how long tasks other than `tid` have run so far.
@@ -128,15 +112,16 @@ impl Ran {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::MAX_TASKS;
 
     #[test]
     fn tasks_whose_time_is_given_up_are_counted() {
-        let mut ran = Ran { most: Most(2), ..Ran::default() };
-        for tid in 1..=4 {
+        let (mut ran, most) = (Ran::default(), MAX_TASKS as u64);
+        for tid in 1..=most as u32 + 2 {
             ran.switched(u64::from(tid) * 10, true, TaskId(tid));
         }
-        ran.switched(50, true, TaskId(0));
-        assert_eq!((ran.forgotten(), ran.others_ns(TaskId(4))), (2, 30));
+        ran.switched(10 * (most + 3), true, TaskId(0));
+        assert_eq!((ran.forgotten, ran.others_ns(TaskId(most as u32 + 2))), (most, 10 * (most + 1)));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use flashscope_cachesim::{Access, MapAdvice, OpenId, PAGE_BYTES};
 use flashscope_trace::{Facts, FileId, Record, TaskId, Value};
 
+use crate::workload::{MAX_TASKS, make_room};
+
 /// Most mappings of a task, and most pieces of advice on an open file whose file is not known yet.
 const MAX_MAPPED: usize = 1024;
 const MAX_PENDING: usize = 64;
@@ -75,19 +77,11 @@ pub struct Descriptors {
     instances: HashMap<u64, Instance>,
     mapped: HashMap<TaskId, Vec<Mapped>>,
     inside: HashMap<TaskId, Call>,
+    /// Accesses of the calls so far whose file is known, for the caller to take.
+    pub ready: Vec<FileAccess>,
     opened: u64,
-    most: Most,
-    forgotten: u64,
-}
-
-/// Most open files, mappings and tasks that are followed at once.
-#[derive(Clone, Copy)]
-struct Most(usize);
-
-impl Default for Most {
-    fn default() -> Most {
-        Most(1 << 16)
-    }
+    /// Calls, open files, mappings and pieces of advice that were forgotten because there were too many at once.
+    pub forgotten: u64,
 }
 
 /// An access to the cache: a file, one of its open files, and the operation.
@@ -105,13 +99,8 @@ impl Descriptors {
         self.opened > 0
     }
 
-    /// Calls, open files, mappings and pieces of advice that were forgotten because there were too many at once.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
-    }
-
     /// A call begins. Returns whether it requests pages without reading them.
-    pub fn entered(&mut self, record: &Record<'_>, accesses: &mut Vec<FileAccess>) -> bool {
+    pub fn entered(&mut self, record: &Record<'_>) -> bool {
         let tid = record.tid();
         if let Some(name) = record.schema.name.strip_prefix("sys_enter_") {
             // Where offsets take two registers, the call's own event shows other values; the event of its registers follows.
@@ -120,7 +109,7 @@ impl Descriptors {
                 return false;
             }
             let argument = |name: &str| record.get(name).and_then(integer);
-            self.call(tid, name, &argument, accesses)
+            self.call(tid, name, &argument)
         } else if record.schema.name == "sys_enter"
             && let Some(id) = record.get("id").and_then(integer)
             && let Some((name, names)) = self.registers.get(&id).cloned()
@@ -136,19 +125,13 @@ impl Descriptors {
                     Some(low & 0xffff_ffff | high << 32)
                 })
             };
-            self.call(tid, &name, &argument, accesses)
+            self.call(tid, &name, &argument)
         } else {
             false
         }
     }
 
-    fn call(
-        &mut self,
-        tid: TaskId,
-        name: &str,
-        argument: &dyn Fn(&str) -> Option<i64>,
-        accesses: &mut Vec<FileAccess>,
-    ) -> bool {
+    fn call(&mut self, tid: TaskId, name: &str, argument: &dyn Fn(&str) -> Option<i64>) -> bool {
         let descriptor = || argument("fd");
         let length = |name: &str| argument(name).map(|length| length.max(0) as u64);
         let call = match name {
@@ -179,7 +162,7 @@ impl Descriptors {
                     .zip(length("count"))
                     .filter(|&(_, length)| length > 0)
                     .map(|(offset, length)| Access::WillNeed { offset, length });
-                self.advise(tid, descriptor(), access, accesses).map(|instance| Call::Advise { instance })
+                self.advise(tid, descriptor(), access).map(|instance| Call::Advise { instance })
             }
             "fadvise64" | "fadvise64_64" | "arm_fadvise64_64" => {
                 let range = length("offset").zip(length("len"));
@@ -191,13 +174,13 @@ impl Descriptors {
                     _ => None,
                 };
                 let asks = matches!(access, Some(Access::WillNeed { .. }));
-                let instance = self.advise(tid, descriptor(), access, accesses);
+                let instance = self.advise(tid, descriptor(), access);
                 instance.filter(|_| asks).map(|instance| Call::Advise { instance })
             }
             "madvise" => {
                 let known = argument("start").zip(argument("behavior"));
                 let needed = known.and_then(|(from, advice)| {
-                    self.advise_mapping(tid, address(from), length("len_in").unwrap_or(0), advice, accesses)
+                    self.advise_mapping(tid, address(from), length("len_in").unwrap_or(0), advice)
                 });
                 needed.map(|instance| Call::Advise { instance })
             }
@@ -205,19 +188,16 @@ impl Descriptors {
         };
         // `None`: the event of registers adds nothing to a call that its own event has begun.
         if let Some(call) = call {
-            if self.inside.len() >= self.most.0 && !self.inside.contains_key(&tid) {
-                self.forgotten += self.inside.len() as u64;
-                self.inside.clear();
-            }
+            self.forgotten += make_room(&mut self.inside, &tid);
             self.inside.insert(tid, call);
         }
         matches!(call, Some(Call::Advise { .. }))
     }
 
     /// Pages of this file were added in the call that requests them.
-    pub fn advised(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) {
+    pub fn advised(&mut self, tid: TaskId, file: FileId) {
         if let Some(&Call::Advise { instance }) = self.inside.get(&tid) {
-            self.learn(instance, file, accesses);
+            self.learn(instance, file);
         }
     }
 
@@ -237,7 +217,7 @@ impl Descriptors {
                 } else {
                     self.forgotten += 1;
                 }
-                if self.mapped.len() > self.most.0 {
+                if self.mapped.len() > MAX_TASKS {
                     self.forgotten += self.mapped.values().map(|maps| maps.len() as u64).sum::<u64>();
                     self.mapped.clear();
                 }
@@ -248,7 +228,7 @@ impl Descriptors {
 
     fn open(&mut self, tid: TaskId, descriptor: i64) -> u64 {
         // A mapped file, or one whose descriptor was reused unseen, stays longer than its descriptor.
-        if self.instances.len() >= self.most.0 {
+        if self.instances.len() >= MAX_TASKS {
             self.forgotten += self.instances.len() as u64;
             self.instances.clear();
             self.by_number.clear();
@@ -270,21 +250,15 @@ impl Descriptors {
     }
 
     /// The open file that advice was given on.
-    fn advise(
-        &mut self,
-        tid: TaskId,
-        descriptor: Option<i64>,
-        access: Option<Access>,
-        accesses: &mut Vec<FileAccess>,
-    ) -> Option<u64> {
+    fn advise(&mut self, tid: TaskId, descriptor: Option<i64>, access: Option<Access>) -> Option<u64> {
         let number = self.instance(tid, descriptor.filter(|_| access.is_some())?);
-        self.accessed(number, access?, accesses)
+        self.accessed(number, access?)
     }
 
-    fn accessed(&mut self, number: u64, access: Access, accesses: &mut Vec<FileAccess>) -> Option<u64> {
+    fn accessed(&mut self, number: u64, access: Access) -> Option<u64> {
         let instance = self.instances.get_mut(&number)?;
         match instance.file {
-            Some(file) => accesses.push((file, instance.open, access)),
+            Some(file) => self.ready.push((file, instance.open, access)),
             None if instance.pending.len() < MAX_PENDING => instance.pending.push(access),
             None => self.forgotten += 1,
         }
@@ -292,19 +266,12 @@ impl Descriptors {
     }
 
     /// The open file of the pages that `madvise` requests.
-    fn advise_mapping(
-        &mut self,
-        tid: TaskId,
-        from: u64,
-        length: u64,
-        advice: i64,
-        accesses: &mut Vec<FileAccess>,
-    ) -> Option<u64> {
+    fn advise_mapping(&mut self, tid: TaskId, from: u64, length: u64, advice: i64) -> Option<u64> {
         let advice = match advice {
             ADVICE_NORMAL => MapAdvice::Normal,
             ADVICE_RANDOM => MapAdvice::Random,
             ADVICE_SEQUENTIAL => MapAdvice::Sequential,
-            ADVICE_WILLNEED => return self.mapping_needed(tid, from, length, accesses),
+            ADVICE_WILLNEED => return self.mapping_needed(tid, from, length),
             _ => return None,
         };
         for mapped in self.mapped.entry(tid).or_default() {
@@ -316,7 +283,7 @@ impl Descriptors {
     }
 
     /// `madvise_willneed` (mm/madvise.c): as `posix_fadvise` for the part of the file that is mapped there.
-    fn mapping_needed(&mut self, tid: TaskId, from: u64, length: u64, accesses: &mut Vec<FileAccess>) -> Option<u64> {
+    fn mapping_needed(&mut self, tid: TaskId, from: u64, length: u64) -> Option<u64> {
         let maps = self.mapped.get(&tid).into_iter().flatten();
         let mapped = *maps.rev().find(|mapped| from.wrapping_sub(mapped.from) < mapped.length)?;
         let within = from - mapped.from;
@@ -325,37 +292,31 @@ impl Descriptors {
         if length == 0 {
             return None;
         }
-        self.accessed(mapped.instance, Access::WillNeed { offset, length }, accesses)
+        self.accessed(mapped.instance, Access::WillNeed { offset, length })
     }
 
-    /// The task reads this file: returns the open file. Earlier advice on it goes to `accesses` first.
-    pub fn read(&mut self, tid: TaskId, file: FileId, accesses: &mut Vec<FileAccess>) -> OpenId {
+    /// The task reads this file: returns the open file. Earlier advice on it is now ready.
+    pub fn read(&mut self, tid: TaskId, file: FileId) -> OpenId {
         let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid.0)) };
         let mut number = self.instance(tid, descriptor);
         if self.instances.get(&number).is_some_and(|instance| instance.file.is_some_and(|known| known != file)) {
             // It was closed and opened again without an event.
             number = self.open(tid, descriptor);
         }
-        self.learn(number, file, accesses).unwrap_or(OpenId(u64::from(tid.0)))
+        self.learn(number, file).unwrap_or(OpenId(u64::from(tid.0)))
     }
 
-    fn learn(&mut self, number: u64, file: FileId, accesses: &mut Vec<FileAccess>) -> Option<OpenId> {
+    fn learn(&mut self, number: u64, file: FileId) -> Option<OpenId> {
         let instance = self.instances.get_mut(&number)?;
         instance.file = Some(file);
         let open = instance.open;
-        accesses.extend(instance.pending.drain(..).map(|access| (file, open, access)));
+        self.ready.extend(instance.pending.drain(..).map(|access| (file, open, access)));
         Some(open)
     }
 
     /// The open file of a fault: of the task's last mapping of this file, if possible one with the page; else of its last mapping whose file is
     /// not known.
-    pub fn fault(
-        &mut self,
-        tid: TaskId,
-        file: FileId,
-        page: u64,
-        accesses: &mut Vec<FileAccess>,
-    ) -> (OpenId, MapAdvice) {
+    pub fn fault(&mut self, tid: TaskId, file: FileId, page: u64) -> (OpenId, MapAdvice) {
         let of = |mapped: &Mapped| self.instances.get(&mapped.instance).map(|instance| instance.file);
         let maps = self.mapped.get(&tid).map_or(&[][..], Vec::as_slice);
         let has = |mapped: &&Mapped| (mapped.first_page..mapped.end_page()).contains(&page);
@@ -370,7 +331,7 @@ impl Descriptors {
             }
             advice => advice,
         };
-        self.learn(mapped.instance, file, accesses).map_or(nothing, |open| (open, advice))
+        self.learn(mapped.instance, file).map_or(nothing, |open| (open, advice))
     }
 }
 
@@ -400,19 +361,17 @@ mod tests {
     const OTHER: FileId = FileId { device: Some(Device(1)), inode: 6 };
 
     fn call(d: &mut Descriptors, name: &str, arguments: &[(&str, i64)], returns: i64) -> Vec<FileAccess> {
-        let mut accesses = Vec::new();
         let of = |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-        d.call(TaskId(7), name, &of, &mut accesses);
+        d.call(TaskId(7), name, &of);
         d.returned(TaskId(7), returns);
-        accesses
+        std::mem::take(&mut d.ready)
     }
 
     fn read(d: &mut Descriptors, descriptor: i64, file: FileId) -> (OpenId, Vec<FileAccess>) {
-        let mut accesses = Vec::new();
-        d.call(TaskId(7), "pread64", &|name| (name == "fd").then_some(descriptor), &mut accesses);
-        let open = d.read(TaskId(7), file, &mut accesses);
+        d.call(TaskId(7), "pread64", &|name| (name == "fd").then_some(descriptor));
+        let open = d.read(TaskId(7), file);
         d.returned(TaskId(7), 100);
-        (open, accesses)
+        (open, std::mem::take(&mut d.ready))
     }
 
     #[test]
@@ -443,12 +402,11 @@ mod tests {
         let at = i64::from(0xb6f0_0000_u32 as i32);
         call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 8192)], at);
         call(&mut d, "madvise", &[("start", at & 0xffff_ffff), ("behavior", ADVICE_SEQUENTIAL)], 0);
-        let mut accesses = Vec::new();
-        let (open, advice) = d.fault(TaskId(7), FILE, 1, &mut accesses);
+        let (open, advice) = d.fault(TaskId(7), FILE, 1);
         assert_eq!(advice, MapAdvice::Sequential);
-        assert_eq!(d.fault(TaskId(7), FILE, 0, &mut accesses).0, open);
+        assert_eq!(d.fault(TaskId(7), FILE, 0).0, open);
         // Nothing is known of this one.
-        assert_eq!(d.fault(TaskId(7), OTHER, 0, &mut accesses), (OpenId(7), MapAdvice::Normal));
+        assert_eq!(d.fault(TaskId(7), OTHER, 0), (OpenId(7), MapAdvice::Normal));
     }
 
     /// As ld.so does it: the whole file, then its text over it.
@@ -458,11 +416,10 @@ mod tests {
         call(&mut d, "openat", &[], 3);
         call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 40 << 12), ("prot", 1), ("pgoff", 0)], 0x1000_0000);
         call(&mut d, "mmap", &[("fd", 3), ("len", (10 << 12) - 5), ("prot", 5), ("off", 8 << 12)], 0x1000_8000);
-        let mut accesses = Vec::new();
         // A call that names no descriptor's file is taken for the last mapping that nothing is known of.
-        d.fault(TaskId(7), FILE, 0, &mut accesses);
-        assert_eq!(d.fault(TaskId(7), FILE, 12, &mut accesses).1, MapAdvice::Executable { first: 8, end: 18 });
-        assert_eq!(d.fault(TaskId(7), FILE, 20, &mut accesses).1, MapAdvice::Normal);
+        d.fault(TaskId(7), FILE, 0);
+        assert_eq!(d.fault(TaskId(7), FILE, 12).1, MapAdvice::Executable { first: 8, end: 18 });
+        assert_eq!(d.fault(TaskId(7), FILE, 20).1, MapAdvice::Normal);
         let ask = [("start", 0x1000_9000), ("len_in", 1 << 30), ("behavior", ADVICE_WILLNEED)];
         let asked = call(&mut d, "madvise", &ask, 0);
         assert!(matches!(asked[..], [(FILE, _, Access::WillNeed { offset: 36_864, length: 36_859 })]), "{asked:?}");
@@ -470,22 +427,21 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_counted() {
-        let mut d = Descriptors { most: Most(2), ..Descriptors::default() };
-        // The third open file takes the two before it away.
-        [3, 4, 5].into_iter().for_each(|number| drop(call(&mut d, "openat", &[], number)));
-        assert_eq!(d.forgotten(), 2);
-        // So does the third call at once.
-        for tid in 1..=3 {
-            d.call(TaskId(tid), "openat", &|_| None, &mut Vec::new());
-        }
-        assert_eq!(d.forgotten(), 4);
+        let mut d = Descriptors::default();
+        let most = MAX_TASKS as u64;
+        // The first open file without room takes those before it away.
+        (0..=most as i64).for_each(|number| drop(call(&mut d, "openat", &[], number)));
+        assert_eq!(d.forgotten, most);
+        // So does the first call at once without room.
+        (0..=most).for_each(|tid| assert!(!d.call(TaskId(tid as u32), "openat", &|_| None)));
+        assert_eq!(d.forgotten, 2 * most);
         let ask = [("fd", 5), ("advice", ADVICE_RANDOM)];
         (0..=MAX_PENDING).for_each(|_| drop(call(&mut d, "fadvise64", &ask, 0)));
-        assert_eq!(d.forgotten(), 5);
+        assert_eq!(d.forgotten, 2 * most + 1);
         for at in 0..=MAX_MAPPED as i64 {
             call(&mut d, "mmap", &[("fd", 5), ("len", 4096)], 0x1000_0000 + at * 8192);
         }
-        assert_eq!(d.forgotten(), 6);
+        assert_eq!(d.forgotten, 2 * most + 2);
     }
 
     #[test]
@@ -499,7 +455,7 @@ mod tests {
                 call(&mut d, name, &all, value);
                 call(&mut d, name, &[], value);
                 read(&mut d, value, FILE);
-                d.fault(TaskId(7), FILE, value as u64, &mut Vec::new());
+                d.fault(TaskId(7), FILE, value as u64);
             }
         }
     }

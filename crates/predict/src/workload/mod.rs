@@ -18,7 +18,7 @@ use crate::measured::ubifs::{Nodes, Place, Places};
 use crate::queue::{QueueReader, Queued};
 use crate::workload::cached::Cached;
 use crate::workload::cpu_wait::{CpuWait, Ran, can_run};
-use crate::workload::descriptors::{Descriptors, FileAccess, integer};
+use crate::workload::descriptors::{Descriptors, integer};
 
 /// One access of one task.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +172,19 @@ const MOST_PAGES: u64 = 1 << 18;
 const PAGES_AN_EVENT: u64 = 16;
 /// Most pages of one cache event: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
+/// Most tasks, open files and mappings that are followed at once.
+const MAX_TASKS: usize = 1 << 16;
+
+/// Makes room for a further key: a full table begins anew. Returns the number of entries that were forgotten.
+fn make_room<K: Eq + std::hash::Hash, V>(table: &mut HashMap<K, V>, key: &K) -> u64 {
+    if table.len() < MAX_TASKS || table.contains_key(key) {
+        return 0;
+    }
+    let forgotten = table.len() as u64;
+    table.clear();
+    forgotten
+}
+
 /// A call that a task is in.
 #[derive(Clone, Copy)]
 struct Inside {
@@ -242,23 +255,11 @@ pub struct Collector {
     keep_pages: bool,
     through_block_layer: bool,
     places: Places,
-    accesses: Vec<FileAccess>,
     queue: QueueReader,
     cpu_wait: CpuWait,
     ran: Ran,
     /// Workers read for waiting tasks: a task that runs instead of a call's may read for it.
     served_by_others: bool,
-    most: MostTasks,
-}
-
-/// Most tasks that are followed at once.
-#[derive(Clone, Copy)]
-struct MostTasks(usize);
-
-impl Default for MostTasks {
-    fn default() -> MostTasks {
-        MostTasks(1 << 16)
-    }
 }
 
 impl Collector {
@@ -299,9 +300,7 @@ impl Collector {
                 }
             } else if record.schema.name.starts_with("sys_enter") {
                 self.over(record.tid(), None, None);
-                let mut accesses = std::mem::take(&mut self.accesses);
-                let asks_for_pages = self.descriptors.entered(record, &mut accesses);
-                self.accesses = accesses;
+                let asks_for_pages = self.descriptors.entered(record);
                 self.take_accesses(record.tid());
                 if asks_for_pages {
                     self.begin_advice(record.tid(), record.time.0);
@@ -343,7 +342,7 @@ impl Collector {
     }
 
     fn take_accesses(&mut self, tid: TaskId) {
-        for (file, open, access) in std::mem::take(&mut self.accesses) {
+        for (file, open, access) in std::mem::take(&mut self.descriptors.ready) {
             self.step(TaskAccess { tid, file, open, access, call: None });
         }
     }
@@ -408,9 +407,7 @@ impl Collector {
             FileStep::Read if bytes > 0 => {
                 self.over(event.tid, None, None);
                 self.writing.remove(&event.tid);
-                let mut accesses = std::mem::take(&mut self.accesses);
-                let open = self.descriptors.read(event.tid, file, &mut accesses);
-                self.accesses = accesses;
+                let open = self.descriptors.read(event.tid, file);
                 self.take_accesses(event.tid);
                 let call = self.workload.calls.len() as u32;
                 let access = Access::Read { offset, length: bytes };
@@ -422,9 +419,7 @@ impl Collector {
             FileStep::Fault => {
                 self.over(event.tid, None, None);
                 self.workload.faults += 1;
-                let mut accesses = std::mem::take(&mut self.accesses);
-                let (open, advice) = self.descriptors.fault(event.tid, file, offset / PAGE_BYTES, &mut accesses);
-                self.accesses = accesses;
+                let (open, advice) = self.descriptors.fault(event.tid, file, offset / PAGE_BYTES);
                 self.take_accesses(event.tid);
                 let access = Access::Fault { page: offset / PAGE_BYTES, advice };
                 let call = self.workload.calls.len() as u32;
@@ -434,10 +429,7 @@ impl Collector {
             }
             FileStep::Write | FileStep::WriteBegin if bytes > 0 => {
                 self.over(event.tid, None, None);
-                if self.writing.len() >= self.most.0 && !self.writing.contains_key(&event.tid) {
-                    self.workload.forgotten += self.writing.len() as u64;
-                    self.writing.clear();
-                }
+                self.workload.forgotten += make_room(&mut self.writing, &event.tid);
                 self.writing.insert(event.tid, file);
                 if offset == 0 && !self.workload.sizes.contains_key(&file) && !self.cached.knows(file) {
                     self.workload.created.insert(file);
@@ -515,7 +507,7 @@ impl Collector {
         self.workload.calls.push(Call::new(tid, file, is_fault, event.time.0));
         let pages = (offset / PAGE_BYTES, offset.saturating_add(requested_bytes.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
-        if self.inside.len() < self.most.0 || self.inside.contains_key(&tid) {
+        if self.inside.len() < MAX_TASKS || self.inside.contains_key(&tid) {
             self.enter(tid, Inside::new(call, false, offset, requested_bytes));
         } else {
             self.workload.forgotten += 1;
@@ -541,11 +533,11 @@ impl Collector {
             let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
             self.workload.costs.add(file, came, ended_ns, self.through_block_layer.then_some(alone));
         }
-        if self.came.len() > self.most.0 {
+        if self.came.len() > MAX_TASKS {
             // The pages of ended calls have been taken.
             let (inside, forgotten) = (&self.inside, &mut self.workload.forgotten);
             self.came.retain(|tid, _| inside.contains_key(tid));
-            if self.came.len() > self.most.0 {
+            if self.came.len() > MAX_TASKS {
                 *forgotten += self.came.len() as u64;
                 self.came.clear();
             }
@@ -563,7 +555,7 @@ impl Collector {
 
     /// Begins a call that requests pages without reading them; its file is that of the first page added.
     fn begin_advice(&mut self, tid: TaskId, time_ns: u64) {
-        let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < self.most.0;
+        let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < MAX_TASKS;
         if !room {
             self.workload.left_out += 1;
             return;
@@ -583,9 +575,7 @@ impl Collector {
             return;
         }
         call.file = file;
-        let mut accesses = std::mem::take(&mut self.accesses);
-        self.descriptors.advised(tid, file, &mut accesses);
-        self.accesses = accesses;
+        self.descriptors.advised(tid, file);
         self.take_accesses(tid);
     }
 
@@ -733,7 +723,7 @@ impl Collector {
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
         workload.cpu_wait_ns = self.cpu_wait.total_ns();
-        workload.forgotten += self.descriptors.forgotten() + self.ran.forgotten();
+        workload.forgotten += self.descriptors.forgotten + self.ran.forgotten;
         workload.descriptors = self.descriptors.any();
         // A file with pages cached before, or with an end other than its last write's, was not created in the trace.
         let mut written: HashMap<FileId, u64> = HashMap::new();

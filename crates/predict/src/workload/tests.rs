@@ -34,22 +34,22 @@ fn calls_have_their_pages_and_times_and_a_short_one_ends_the_file() {
 
 #[test]
 fn what_too_many_tasks_do_at_once_is_counted() {
-    let mut collector = Collector { most: MostTasks(2), ..Collector::default() };
+    let (mut collector, most) = (Collector::default(), MAX_TASKS as u32);
     let of = |tid: u32, step: FileStep| Event { tid: TaskId(tid), ..event(100, step, 0, 4096) };
-    // The third writer takes the two before it away, a write more of the same task nothing.
-    [1, 2, 1, 3].into_iter().for_each(|tid| collector.event(&of(tid, FileStep::Write)));
-    assert_eq!(collector.workload.forgotten, 2);
-    // Of three readers the third is not followed.
-    [4, 5, 6].into_iter().for_each(|tid| collector.event(&of(tid, FileStep::Read)));
-    assert_eq!(collector.workload.forgotten, 3);
+    // The writer without room takes those before it away, a write more of the same task nothing.
+    (1..=most).chain([1, 0]).for_each(|tid| collector.event(&of(tid, FileStep::Write)));
+    assert_eq!(collector.workload.forgotten, u64::from(most));
+    // A reader without room is not followed.
+    (0..=most).for_each(|tid| collector.event(&of(tid, FileStep::Read)));
+    assert_eq!(collector.workload.forgotten, u64::from(most) + 1);
     // What came for calls that are over takes room and is no loss.
-    for tid in 10..20 {
+    for tid in 2 * most..2 * most + 10 {
         collector.returned(TaskId(4), 110, Some(4096));
         collector.event(&of(tid, FileStep::Read));
         collector.returned(TaskId(tid), 120, Some(4096));
     }
-    assert!(collector.came.len() <= 3, "{}", collector.came.len());
-    assert_eq!(collector.finish().forgotten, 3);
+    assert!(collector.came.len() <= MAX_TASKS + 1, "{}", collector.came.len());
+    assert_eq!(collector.finish().forgotten, u64::from(most) + 1);
 }
 
 /// Its task was preempted after 20 of 100 ns, and another ran for 50.
