@@ -12,7 +12,6 @@ use crate::measured::pages::PageCosts;
 use crate::queue::{Replay, Requested};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::workload::TaskAccess;
-use crate::workload::numbers::Numbers;
 
 /// Difference between the cost of a setting's pages and as many pages of mean cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,35 +30,18 @@ pub struct Sums {
     pub index_reads: u64,
     /// Time and requests of a block queue.
     pub replayed: Option<(Option<f64>, Requested)>,
+    /// Sum over files of the difference between recorded and predicted pages.
+    pub off: u64,
 }
 
 /// Sums of one setting, in all and by file and task.
-pub struct Played<'p> {
+#[derive(Default)]
+pub struct Played {
     pub sums: Sums,
-    numbers: &'p Numbers,
-    /// By number; `None`: the file is not known.
-    files: Vec<Option<Tally>>,
-    tasks: Vec<Option<Tally>>,
+    pub by_file: BTreeMap<FileId, Tally>,
+    pub by_task: BTreeMap<TaskId, Tally>,
     /// Index reads by page, where the recording's own window is played.
     pub index_of: HashMap<(FileId, u64), u64>,
-}
-
-impl Played<'_> {
-    pub fn by_file(&self) -> BTreeMap<FileId, Tally> {
-        list(&self.numbers.files, &self.files)
-    }
-
-    pub fn by_task(&self) -> BTreeMap<TaskId, Tally> {
-        list(&self.numbers.tasks, &self.tasks)
-    }
-
-    pub fn of_file(&self, file: FileId) -> Option<&Tally> {
-        self.files.get(self.numbers.file(file)?)?.as_ref()
-    }
-}
-
-fn list<K: Ord + Copy>(names: &[K], tallies: &[Option<Tally>]) -> BTreeMap<K, Tally> {
-    names.iter().zip(tallies).filter_map(|(&name, tally)| Some((name, (*tally)?))).collect()
 }
 
 pub struct Accounts<'p> {
@@ -71,9 +53,7 @@ pub struct Accounts<'p> {
     index: Index<'p>,
     replay: Option<Replay<'p>>,
     times: Times,
-    /// File and task of the step, by number.
-    at: (usize, usize),
-    played: Played<'p>,
+    played: Played,
 }
 
 /// For pages that came several times in the recording: how often each has come in this play.
@@ -95,7 +75,6 @@ impl<'p> Accounts<'p> {
     /// `own`: the recording's own window is played.
     pub fn new(
         costs: &'p Costs<'p>,
-        numbers: &'p Numbers,
         own: bool,
         options: FilesystemOptions,
         recorded_index: Option<&'p HashMap<(FileId, u64), u64>>,
@@ -109,36 +88,24 @@ impl<'p> Accounts<'p> {
             index: costs.workload.nodes.index(),
             replay: costs.replay(),
             times: Times::default(),
-            at: (0, 0),
-            played: Played {
-                sums: Sums::default(),
-                numbers,
-                files: vec![None; numbers.files.len()],
-                tasks: vec![None; numbers.tasks.len()],
-                index_of: HashMap::new(),
-            },
+            played: Played::default(),
         }
     }
 
-    /// The tally of a file, mostly the file of the step.
-    fn of_file(&mut self, step: &TaskAccess, file: FileId) -> Option<&mut Tally> {
-        let at = if file == step.file { Some(self.at.0) } else { self.played.numbers.file(file) };
-        Some(self.played.files.get_mut(at?)?.get_or_insert_default())
+    /// Changes the tallies of a file and of the step's task.
+    fn tally(&mut self, file: FileId, step: &TaskAccess, change: impl Fn(&mut Tally)) {
+        change(self.played.by_file.entry(file).or_default());
+        change(self.played.by_task.entry(step.tid).or_default());
     }
 
-    /// Begins an access; the pair has the file's and the task's number.
-    pub fn begin(&mut self, step: &TaskAccess, (file, task): (u32, u32)) {
-        self.at = (file as usize, task as usize);
+    pub fn begin(&mut self, step: &TaskAccess) {
         let in_fault = matches!(step.access, Access::Fault { .. });
-        let in_call = step.call.is_some() && !in_fault;
-        let played = &mut self.played;
-        let tallies = [played.tasks.get_mut(self.at.1), played.files.get_mut(self.at.0)];
-        for tally in tallies.into_iter().flatten().map(Option::get_or_insert_default) {
-            tally.calls += u64::from(in_call);
+        self.tally(step.file, step, |tally| {
+            tally.calls += u64::from(step.call.is_some() && !in_fault);
             if in_fault {
                 *tally.faults.get_or_insert(0) += 1;
             }
-        }
+        });
         if let Some(replay) = &mut self.replay {
             match self.costs.began_and_ended(step) {
                 Some((began, ended)) => replay.begin(step.tid, began, ended),
@@ -173,10 +140,7 @@ impl<'p> Accounts<'p> {
             PageStep::Added { cause } => {
                 self.add_page(step, event);
                 let in_fault = matches!(step.access, Access::Fault { .. });
-                let file = if event.file == step.file { Some(self.at.0) } else { self.played.numbers.file(event.file) };
-                let played = &mut self.played;
-                let tallies = [file.and_then(|at| played.files.get_mut(at)), played.tasks.get_mut(self.at.1)];
-                for tally in tallies.into_iter().flatten().map(Option::get_or_insert_default) {
+                self.tally(event.file, step, |tally| {
                     match cause {
                         Cause::Request => tally.pages_requested += 1,
                         _ => tally.pages_ahead += 1,
@@ -186,12 +150,10 @@ impl<'p> Accounts<'p> {
                         *tally.pages_in_faults.get_or_insert(0) += 1;
                     }
                     tally.pages_in_advice += u64::from(matches!(step.access, Access::WillNeed { .. }));
-                }
+                });
             }
             PageStep::Dropped { used } | PageStep::Evicted { used } | PageStep::TakenBack { used } => {
-                if let Some(tally) = self.of_file(step, event.file) {
-                    tally.pages_unused += u64::from(!used);
-                }
+                self.played.by_file.entry(event.file).or_default().pages_unused += u64::from(!used);
             }
         }
     }
@@ -234,17 +196,17 @@ impl<'p> Accounts<'p> {
         }
     }
 
-    pub fn finish(mut self, simulator: &Simulator) -> Played<'p> {
-        let played = &mut self.played;
+    pub fn finish(mut self, simulator: &Simulator) -> Played {
         for (file, pages) in simulator.unused() {
-            if let Some(tally) = played.numbers.file(file).and_then(|at| played.files.get_mut(at)) {
-                tally.get_or_insert_default().pages_unused += pages;
-            }
+            self.played.by_file.entry(file).or_default().pages_unused += pages;
         }
-        let sums = &mut played.sums;
-        played.files.iter().flatten().for_each(|of_file| sums.tally.add(of_file));
+        let sums = &mut self.played.sums;
+        self.played.by_file.values().for_each(|of_file| sums.tally.add(of_file));
         sums.bulk = simulator.bulk_reads();
         sums.replayed = self.replay.map(Replay::finish);
+        let model = |file: &FileId| self.played.by_file.get(file).map_or(0, Tally::pages);
+        let recorded = self.costs.workload.pages_added.iter();
+        sums.off = recorded.map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add);
         self.played
     }
 }

@@ -43,9 +43,8 @@ pub struct Row {
     pub by_task: BTreeMap<TaskId, Tally>,
 }
 
-/// An entry of `by_file` as it is written, for the schema.
-#[derive(JsonSchema)]
-#[allow(dead_code)]
+/// An entry of `by_file` as it is written.
+#[derive(Serialize, JsonSchema)]
 struct OfFile {
     #[serde(flatten)]
     file: FileId,
@@ -55,14 +54,7 @@ struct OfFile {
 
 /// Maps with keys that are no text become lists.
 fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct One<'a> {
-        #[serde(flatten)]
-        file: &'a FileId,
-        #[serde(flatten)]
-        tally: &'a Tally,
-    }
-    to.collect_seq(map.iter().map(|(file, tally)| One { file, tally }))
+    to.collect_seq(map.iter().map(|(&file, &tally)| OfFile { file, tally }))
 }
 
 /// Figures of the recording itself.

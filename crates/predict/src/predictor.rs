@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flashscope_cachesim::{Access, FileNumber, PAGE_BYTES, PageEvent, Settings, Simulator};
+use flashscope_cachesim::{Access, PAGE_BYTES, PageEvent, Settings, Simulator};
 use flashscope_trace::{FileId, TaskId};
 
 use crate::accounts::{Accounts, Played, Sums};
@@ -14,7 +14,6 @@ use crate::prediction::{NO_ENDS, NO_FAULTS, NO_FLASH, NO_SWITCHES, Recorded, Row
 use crate::queue::QueueCost;
 use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};
 use crate::workload::Workload;
-use crate::workload::numbers::Numbers;
 use crate::workload::overlap::{Overlap, overlap};
 
 /// Predicts settings for one workload.
@@ -24,22 +23,14 @@ pub struct Predictor<'a> {
     overlap: Option<Overlap>,
     /// The model's result under the recording's own window.
     own: OnceCell<Own>,
-    numbers: Numbers,
     /// Results of settings already played: each is needed several times.
-    known: RefCell<HashMap<Setting, KnownSetting>>,
+    known: RefCell<HashMap<Setting, Sums>>,
     /// Open files whose window a simulation forgot: the highest count of any setting.
     windows_forgotten: Cell<u64>,
 }
 
 /// Window in KiB, whether it is played as the recording's own, and the other options.
 type Setting = (u64, bool, FilesystemOptions);
-
-#[derive(Clone, Copy)]
-struct KnownSetting {
-    sums: Sums,
-    /// Sum over files of the difference between recorded and predicted pages.
-    off: u64,
-}
 
 /// The model's result under the recording's own window; predictions are calibrated with it.
 #[derive(Default)]
@@ -56,8 +47,8 @@ impl<'a> Predictor<'a> {
     pub fn new(workload: &'a Workload, storage: Storage) -> Predictor<'a> {
         let costs = Costs::new(workload, storage);
         let overlap = overlap(&workload.calls).filter(|_| costs.queue.is_none());
-        let (numbers, known) = (Numbers::of(workload), RefCell::default());
-        Predictor { costs, overlap, own: OnceCell::new(), numbers, known, windows_forgotten: Cell::default() }
+        let known = RefCell::default();
+        Predictor { costs, overlap, own: OnceCell::new(), known, windows_forgotten: Cell::default() }
     }
 
     /// Open files whose window was forgotten because too many were open: the highest count of any setting.
@@ -113,11 +104,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// `own`: the window is the recording's, and every recorded fault happens.
-    pub(super) fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
-        self.simulator_of(readahead_kib, own, FilesystemOptions::default())
-    }
-
-    fn simulator_of(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> Simulator {
+    fn simulator(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> Simulator {
         let settings = Settings {
             readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
             io_pages: self.costs.storage.io_pages,
@@ -147,7 +134,7 @@ impl<'a> Predictor<'a> {
 
     /// Every page that reads and faults bring in, in order, under the recorded window.
     pub fn pages(&self, readahead_kib: u64) -> Vec<(FileId, u64)> {
-        let mut simulator = self.simulator(readahead_kib, true);
+        let mut simulator = self.simulator(readahead_kib, true, FilesystemOptions::default());
         let mut pages = Vec::new();
         let mut take = |event: PageEvent| {
             if event.is_read() {
@@ -171,28 +158,19 @@ impl<'a> Predictor<'a> {
 
     /// A row without files and tasks; immediate where the setting was played before.
     pub(super) fn light_row(&self, readahead_kib: u64, options: FilesystemOptions) -> Row {
-        self.priced(readahead_kib, options, self.setting(readahead_kib, false, options).sums)
+        self.priced(readahead_kib, options, self.setting(readahead_kib, false, options))
     }
 
     /// The result of a setting, from `known` or played now. Only its sums are kept: there may be many files.
-    fn setting(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> KnownSetting {
+    fn setting(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> Sums {
         let known = self.known.borrow().get(&self.key(readahead_kib, own, options)).copied();
-        known.unwrap_or_else(|| {
-            let played = self.play(readahead_kib, &|_| false, own, options);
-            KnownSetting { sums: played.sums, off: self.off(&played) }
-        })
+        known.unwrap_or_else(|| self.play(readahead_kib, &|_| false, own, options).sums)
     }
 
     /// Only faults, and the index of UBIFS, differ where the window is the recording's own.
     fn key(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> Setting {
         let differs = self.costs.workload.faults > 0 || !self.costs.workload.nodes.runs.is_empty();
         (readahead_kib, own && differs, options)
-    }
-
-    fn off(&self, played: &Played<'_>) -> u64 {
-        let model = |file: &FileId| played.of_file(*file).map_or(0, Tally::pages);
-        let recorded = &self.costs.workload.pages_added;
-        recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
     }
 
     /// Plays one setting; `own` as for [`Predictor::simulator`]. Calls are played in recorded order.
@@ -202,49 +180,44 @@ impl<'a> Predictor<'a> {
         random: &dyn Fn(FileId) -> bool,
         own: bool,
         options: FilesystemOptions,
-    ) -> Played<'_> {
-        let mut simulator = self.simulator_of(readahead_kib, own, options);
+    ) -> Played {
+        let mut simulator = self.simulator(readahead_kib, own, options);
         if !self.costs.storage.squashfs.is_empty() {
             simulator.tell_blocks();
         }
         if self.costs.queue.is_some() {
             simulator.tell_uses();
         }
-        let mut accounts = Accounts::new(&self.costs, &self.numbers, own, options, self.recorded_index(own));
-        let is_random: Vec<bool> = self.numbers.files.iter().map(|&file| random(file)).collect();
-        let as_is = !is_random.contains(&true);
-        let files: Vec<FileNumber> = self.numbers.files.iter().map(|&file| simulator.number_of(file)).collect();
+        let mut accounts = Accounts::new(&self.costs, own, options, self.recorded_index(own));
         let mut opened = HashSet::new();
-        for (step, &at) in self.costs.workload.steps.iter().zip(&self.numbers.of_steps) {
-            let file = files[at.0 as usize];
-            if !as_is && is_random[at.0 as usize] && opened.insert((step.file, step.open)) {
-                simulator.apply_to(file, step.open, Access::AdviseRandom, &mut |_| {});
+        for step in &self.costs.workload.steps {
+            if random(step.file) && opened.insert((step.file, step.open)) {
+                simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
             }
-            accounts.begin(step, at);
-            simulator.apply_to(file, step.open, step.access, &mut |event| accounts.event(step, event));
+            accounts.begin(step);
+            simulator.apply(step.file, step.open, step.access, &mut |event| accounts.event(step, event));
             accounts.end(step);
         }
         let played = accounts.finish(&simulator);
         self.windows_forgotten.set(self.windows_forgotten.get().max(simulator.windows_forgotten()));
-        if as_is {
-            let known = KnownSetting { sums: played.sums, off: self.off(&played) };
-            self.known.borrow_mut().insert(self.key(readahead_kib, own, options), known);
+        if opened.is_empty() {
+            self.known.borrow_mut().insert(self.key(readahead_kib, own, options), played.sums);
         }
         played
     }
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, options: FilesystemOptions) -> Row {
         let played = self.play(readahead_kib, random, false, options);
-        let (mut by_file, mut by_task) = (played.by_file(), played.by_task());
+        let Played { mut by_file, mut by_task, sums, .. } = played;
         if self.costs.workload.faults_shown {
             by_file.values_mut().chain(by_task.values_mut()).for_each(Tally::shows_faults);
         }
-        Row { by_file, by_task, ..self.priced(readahead_kib, options, played.sums) }
+        Row { by_file, by_task, ..self.priced(readahead_kib, options, sums) }
     }
 
     /// Adds flash reads and time to a setting's sums.
     fn priced(&self, readahead_kib: u64, options: FilesystemOptions, sums: Sums) -> Row {
-        let Sums { mut tally, known, blocks, bulk, index_reads, replayed } = sums;
+        let Sums { mut tally, known, blocks, bulk, index_reads, replayed, .. } = sums;
         let of_bulk = bulk.reads > 0 || !self.costs.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.costs.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
@@ -326,8 +299,8 @@ impl<'a> Predictor<'a> {
     pub fn recorded(&self, settings: &[u64]) -> Recorded {
         let recorded = &self.costs.workload.pages_added;
         let rows = settings.iter().map(|&kib| {
-            let KnownSetting { sums, off } = self.setting(kib, true, FilesystemOptions::default());
-            (off, kib, sums.tally.pages())
+            let sums = self.setting(kib, true, FilesystemOptions::default());
+            (sums.off, kib, sums.tally.pages())
         });
         let rows: Vec<(u64, u64, u64)> = rows.collect();
         let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();

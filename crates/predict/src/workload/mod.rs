@@ -3,7 +3,6 @@
 mod cached;
 mod cpu_wait;
 mod descriptors;
-pub mod numbers;
 pub mod overlap;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
