@@ -27,7 +27,7 @@ mod simulator;
 mod types;
 
 pub use mapping::ubifs::{BulkReads, LARGEST_NODE, NodePlaces, NodeRuns};
-pub use simulator::{FileNumber, Simulator};
+pub use simulator::Simulator;
 pub use types::{Access, Cause, Choice, Kernel, MapAdvice, OpenId, PageEvent, PageStep, Settings};
 
 /// Bytes of a page of the page cache on every supported board.

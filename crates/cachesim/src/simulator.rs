@@ -38,10 +38,6 @@ pub struct Simulator {
     bulk: HashMap<u32, (InARow, NodeRuns)>,
 }
 
-/// A file of one simulator ([`Simulator::number_of`]).
-#[derive(Clone, Copy, Debug)]
-pub struct FileNumber(u32);
-
 #[derive(Clone, Copy)]
 struct Known {
     file: FileId,
@@ -167,18 +163,6 @@ impl Simulator {
     /// Plays one access; `out` gets the page events in order.
     pub fn apply(&mut self, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         let number = self.number(file);
-        self.apply_to(FileNumber(number), open, access, out);
-    }
-
-    /// The file's number, for a caller with many accesses to it.
-    pub fn number_of(&mut self, file: FileId) -> FileNumber {
-        FileNumber(self.number(file))
-    }
-
-    /// As [`Simulator::apply`], with the file's number.
-    pub fn apply_to(&mut self, file: FileNumber, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
-        let number = file.0;
-        let file = self.known[number as usize].file;
         let access = match access {
             Access::Read { offset, length } => Access::Read { offset, length: length.min(MAX_CALL_BYTES) },
             Access::Write { offset, length } => Access::Write { offset, length: length.min(MAX_CALL_BYTES) },
