@@ -28,7 +28,7 @@ pub struct Costs<'a> {
 impl<'a> Costs<'a> {
     pub fn new(workload: &'a Workload, storage: Storage) -> Costs<'a> {
         let busy = Busy::of(workload);
-        let [cost, fault_cost, advice_cost] = [&busy.reads, &busy.faults, &busy.advice].map(Cost::fit);
+        let [cost, fault_cost, advice_cost] = busy.kinds.each_ref().map(Cost::fit);
         // squashfs reads its blocks by its own bios, which differ from its pages.
         let of_queue = cost.is_none() && fault_cost.is_none() && storage.squashfs.is_empty();
         let queue = workload.queued.cost.filter(|_| of_queue);
@@ -38,15 +38,14 @@ impl<'a> Costs<'a> {
         let one_by_one = alone.and_then(fit);
         // Where no node was read alone: the pages of flash that a node at any offset touches, one more than its length.
         let nodes = workload.nodes.flash_pages.and_then(|pages| fit(alone.unwrap_or(pages + 1.0)));
-        let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
         Costs {
             workload,
             storage,
             cost,
             fault_cost,
             advice_cost,
-            busy_ns,
-            mean_page_ns,
+            busy_ns: busy.total_ns,
+            mean_page_ns: workload.costs.mean_ns(),
             queue,
             nodes,
             one_by_one,

@@ -17,7 +17,7 @@ use crate::measured::flash_time::ReadTimes;
 use crate::workload::{Call, Workload};
 
 /// A time in which calls were under way without a gap: one call, or overlapping calls of several tasks.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Stretch {
     calls: f64,
     pages: f64,
@@ -45,64 +45,37 @@ pub struct Calls {
 /// The time in a workload's calls.
 #[derive(Debug, Default)]
 pub struct Busy {
-    pub reads: Calls,
-    pub faults: Calls,
-    pub advice: Calls,
+    /// Reads, faults and advice.
+    pub kinds: [Calls; 3],
     /// Time in which any task was in a call.
     pub total_ns: u64,
 }
 
 /// A stretch that has not ended yet.
 struct Open {
-    kind: Option<Kind>,
+    /// `None`: it has calls of several kinds.
+    kind: Option<usize>,
     begin: u64,
     end: u64,
-    calls: u32,
-    pages: u64,
-    flash_reads: u64,
-    flash_reads_in_part: u64,
-}
-
-impl Open {
-    fn new(kind: Kind, begin: u64) -> Open {
-        let (calls, pages, flash_reads, flash_reads_in_part) = (0, 0, 0, 0);
-        Open { kind: Some(kind), begin, end: begin, calls, pages, flash_reads, flash_reads_in_part }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Read,
-    Fault,
-    Advice,
+    so_far: Stretch,
 }
 
 impl Busy {
     pub fn of(workload: &Workload) -> Busy {
         let mut busy = Busy::default();
         let mut open: Option<Open> = None;
-        let (mut calls, mut advice) = (workload.calls.iter().peekable(), workload.advice.iter().peekable());
-        // Both are sorted by their begins.
-        loop {
-            let advice_first = match (calls.peek(), advice.peek()) {
-                (Some(call), Some(advice)) => advice.began_ns < call.began_ns,
-                (None, advice) => advice.is_some(),
-                _ => false,
-            };
-            let (kind, call) = match if advice_first { advice.next() } else { calls.next() } {
-                Some(call) if advice_first => (Kind::Advice, call),
-                Some(call) if call.is_fault => (Kind::Fault, call),
-                Some(call) => (Kind::Read, call),
-                None => break,
-            };
+        let calls = workload.calls.iter().map(|call| (usize::from(call.is_fault), call));
+        let mut all: Vec<(usize, &Call)> = calls.chain(workload.advice.iter().map(|call| (2, call))).collect();
+        all.sort_by_key(|(_, call)| call.began_ns);
+        for (kind, call) in all {
             busy.add(&mut open, kind, call);
         }
         busy.close(open);
         busy
     }
 
-    fn add(&mut self, open: &mut Option<Open>, kind: Kind, call: &Call) {
-        let of_kind = self.of_kind(kind);
+    fn add(&mut self, open: &mut Option<Open>, kind: usize, call: &Call) {
+        let of_kind = &mut self.kinds[kind];
         of_kind.pages += u64::from(call.pages_added);
         of_kind.flash_reads += u64::from(call.flash_reads);
         let Some(ns) = call.duration_ns else { return };
@@ -113,37 +86,22 @@ impl Busy {
             Some(open) if begin < open.end => open,
             _ => {
                 self.close(open.take());
-                open.insert(Open::new(kind, begin))
+                open.insert(Open { kind: Some(kind), begin, end: begin, so_far: Stretch::default() })
             }
         };
         open.kind = open.kind.filter(|&known| known == kind);
         open.end = open.end.max(end);
-        open.calls += 1;
-        open.pages += u64::from(call.pages_added);
-        open.flash_reads += u64::from(call.flash_reads);
-        open.flash_reads_in_part += u64::from(call.flash_reads_in_part);
+        open.so_far.calls += 1.0;
+        open.so_far.pages += f64::from(call.pages_added);
+        open.so_far.flash_reads += f64::from(call.flash_reads);
+        open.so_far.flash_reads_in_part += f64::from(call.flash_reads_in_part);
     }
 
     fn close(&mut self, open: Option<Open>) {
-        let Some(open) = open else { return };
-        let ns = open.end - open.begin;
-        self.total_ns = self.total_ns.saturating_add(ns);
-        if let Some(kind) = open.kind {
-            self.of_kind(kind).stretches.push(Stretch {
-                calls: open.calls.into(),
-                pages: open.pages as f64,
-                flash_reads: open.flash_reads as f64,
-                flash_reads_in_part: open.flash_reads_in_part as f64,
-                ns: ns as f64,
-            });
-        }
-    }
-
-    fn of_kind(&mut self, kind: Kind) -> &mut Calls {
-        match kind {
-            Kind::Read => &mut self.reads,
-            Kind::Fault => &mut self.faults,
-            Kind::Advice => &mut self.advice,
+        let Some(Open { kind, begin, end, so_far }) = open else { return };
+        self.total_ns = self.total_ns.saturating_add(end - begin);
+        if let Some(kind) = kind {
+            self.kinds[kind].stretches.push(Stretch { ns: (end - begin) as f64, ..so_far });
         }
     }
 }
@@ -309,8 +267,7 @@ impl NodeCost {
     /// Where there is no rest, or the times are not known, all of the calls' time is shared equally by the flash reads.
     /// `None` as for [`Cost::fit`].
     pub fn fit(busy: &Busy, single_reads: f64, times: Option<ReadTimes>) -> Option<NodeCost> {
-        let kinds = [&busy.reads, &busy.faults, &busy.advice];
-        let stretches: Vec<&Stretch> = kinds.iter().flat_map(|calls| &calls.stretches).collect();
+        let stretches: Vec<&Stretch> = busy.kinds.iter().flat_map(|calls| &calls.stretches).collect();
         let line = Line::through(&stretches, |one| one.flash_reads)?;
         let call_ns = idle_call_ns(&stretches).unwrap_or(0.0);
         let left_ns = |one: &&Stretch, times: ReadTimes| {
@@ -370,7 +327,7 @@ mod tests {
     }
 
     fn fit(calls: &[Call]) -> Option<Cost> {
-        Cost::fit(&Busy::of(&Workload { calls: calls.to_vec(), ..Workload::default() }).reads)
+        Cost::fit(&Busy::of(&Workload { calls: calls.to_vec(), ..Workload::default() }).kinds[0])
     }
 
     #[test]
@@ -502,11 +459,11 @@ mod tests {
         let together = [call(0, 2, 2, 315), call(5, 1, 1, 315), call(1000, 1, 1, 110), call(2000, 0, 0, 10)];
         let busy = Busy::of(&Workload { calls: together.to_vec(), ..Workload::default() });
         assert_eq!(busy.total_ns, 320 + 110 + 10);
-        let cost = Cost::fit(&busy.reads).unwrap();
+        let cost = Cost::fit(&busy.kinds[0]).unwrap();
         assert!((cost.call_ns - 10.0).abs() < 1e-6 && (cost.page_ns - 100.0).abs() < 1e-6, "{cost:?}");
         // A stretch with calls of two kinds shows the cost of neither.
         let fault = Call { is_fault: true, ..call(5, 1, 1, 315) };
         let mixed = Busy::of(&Workload { calls: vec![together[0], fault], ..Workload::default() });
-        assert_eq!((mixed.total_ns, Cost::fit(&mixed.reads)), (320, None));
+        assert_eq!((mixed.total_ns, Cost::fit(&mixed.kinds[0])), (320, None));
     }
 }
