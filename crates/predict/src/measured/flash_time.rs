@@ -5,6 +5,7 @@
 //! anywhere: the first and the last of its consecutive pages are read in part. No event shows this. Pages read in a row are
 //! distinguished by their places; the first of a row, which may begin with its page, is distinguished by its time.
 
+use crate::measured::pages::median;
 use crate::measured::ubifs::Place;
 
 /// Most times that are kept for the medians: the first ones.
@@ -85,12 +86,6 @@ impl FlashTimes {
         let page_ns = median(&self.of_a_page)?;
         Some(ReadTimes { part_ns: median(&self.of_a_part).unwrap_or(page_ns), page_ns })
     }
-}
-
-fn median(times: &[u32]) -> Option<f64> {
-    let mut times = times.to_vec();
-    let middle = times.len() / 2;
-    (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
 }
 
 #[cfg(test)]

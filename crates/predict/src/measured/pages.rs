@@ -29,13 +29,11 @@ pub struct InCall {
 }
 
 impl InCall {
+    /// Begins a call, with the memory of the one before.
     pub fn clear(&mut self) {
-        self.pages.clear();
-        self.reads_ns.clear();
-        self.place = None;
-        self.is_torn = false;
-        self.came = 0;
-        self.overflown = false;
+        let (mut pages, mut reads_ns) = (std::mem::take(&mut self.pages), std::mem::take(&mut self.reads_ns));
+        (pages.clear(), reads_ns.clear());
+        *self = InCall { pages, reads_ns, ..InCall::default() };
     }
 
     pub fn page(&mut self, page: u64) {
@@ -103,14 +101,10 @@ pub struct PageCosts {
 }
 
 impl PageCosts {
-    pub fn of(&self, file: FileId, page: u64) -> Option<PageCost> {
-        self.learned(file, page).or_else(|| self.recorded(file, page))
-    }
-
     /// The cost when it was read for the `nth` time, counted from 0; beyond, the last one's.
     pub fn nth(&self, file: FileId, page: u64, nth: usize) -> Option<PageCost> {
         let earlier = self.earlier.get(&(file, page)).and_then(|earlier| earlier.get(nth)).copied();
-        earlier.or_else(|| self.recorded(file, page))
+        earlier.or_else(|| self.known.get(&(file, page)).copied())
     }
 
     /// The cost in another recording.
@@ -121,11 +115,6 @@ impl PageCosts {
     /// Whether it was read more than once.
     pub fn came_again(&self, file: FileId, page: u64) -> bool {
         self.earlier.contains_key(&(file, page))
-    }
-
-    /// The cost in this recording.
-    pub fn recorded(&self, file: FileId, page: u64) -> Option<PageCost> {
-        self.known.get(&(file, page)).copied()
     }
 
     /// Takes the costs of pages of these files from `other`, also of pages that this recording lacks. Returns their number.
@@ -171,7 +160,7 @@ impl PageCosts {
     /// Time from one flash read to the next in a call, ns: the median, which is that of consecutive reads of one page. `None` where no
     /// call read twice.
     pub fn between_reads_ns(&self) -> Option<f64> {
-        median(&mut self.between_reads.clone())
+        median(&self.between_reads)
     }
 
     /// Ends a call that brought in these pages of a file. `ended_ns`: only where nothing else was served meanwhile. `in_blocks`: `None`
@@ -235,7 +224,8 @@ impl PageCosts {
     }
 }
 
-fn median(times: &mut [u32]) -> Option<f64> {
+pub fn median(times: &[u32]) -> Option<f64> {
+    let mut times = times.to_vec();
     let middle = times.len() / 2;
     (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
 }
@@ -271,6 +261,11 @@ mod tests {
 
     const FILE: FileId = FileId { device: None, inode: 1 };
 
+    /// The cost of a page when it was last read, here or in another recording.
+    fn last(costs: &PageCosts, page: u64) -> Option<PageCost> {
+        costs.learned(FILE, page).or_else(|| costs.nth(FILE, page, usize::MAX))
+    }
+
     #[test]
     fn the_longest_pauses_are_between_pages() {
         let mut call = InCall::default();
@@ -280,7 +275,7 @@ mod tests {
         costs.add(FILE, &call, Some(2200), None);
         let cost = |flash_reads, ns| Some(PageCost { flash_reads, ns: Some(ns) });
         assert_eq!(
-            [7, 8, 9, 10].map(|page| costs.of(FILE, page)),
+            [7, 8, 9, 10].map(|page| last(&costs, page)),
             [cost(3.0, 800.0), cost(2.0, 700.0), cost(2.0, 600.0), None]
         );
         assert_eq!(costs.mean_ns(), 700.0);
@@ -288,17 +283,17 @@ mod tests {
         assert_eq!(PageCosts::default().between_reads_ns(), None);
         let mut learned = PageCosts::default();
         learned.add(FILE, &call, Some(2200), Some(true));
-        assert_eq!(learned.of(FILE, 7), None, "in one block");
+        assert_eq!(last(&learned, 7), None, "in one block");
         let mut of_blocks = PageCosts::default();
         assert_eq!(of_blocks.learn(&learned, |_| true), 3);
-        assert_eq!(of_blocks.of(FILE, 7), None);
+        assert_eq!(last(&of_blocks, 7), None);
         assert_eq!([of_blocks.block(FILE, 0..32, 31), of_blocks.block(FILE, 8..16, 15)], [Some(7), None]);
         assert_eq!(of_blocks.block(FILE, 4..8, 7), None, "more than the block came");
         assert_eq!(of_blocks.block(FILE, 4..8, 15), Some(7), "the file's last, and what lies behind it");
         assert_eq!((learned.learn(&costs, |file| file != FILE), learned.learn(&costs, |file| file == FILE)), (0, 3));
-        assert_eq!((learned.of(FILE, 7), learned.mean_ns()), (cost(3.0, 800.0), 0.0));
+        assert_eq!((last(&learned, 7), learned.mean_ns()), (cost(3.0, 800.0), 0.0));
         costs.add(FILE, &call, None, None);
-        assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
+        assert_eq!(last(&costs, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
         call.reads_ns.truncate(5);
         learned.add(FILE, &call, None, Some(true));
         assert_eq!(learned.block(FILE, 0..32, 31), Some(5));
@@ -312,12 +307,12 @@ mod tests {
         let mut costs = PageCosts::default();
         costs.add(FILE, &call, Some(200), None);
         costs.add(FILE, &InCall::default(), Some(200), None);
-        assert_eq!(costs.of(FILE, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
+        assert_eq!(last(&costs, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
         // A hole.
         call.clear();
         call.page(9);
         costs.add(FILE, &call, Some(200), None);
-        assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
+        assert_eq!(last(&costs, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
         // Flash was read, and no page came.
         call.clear();
         call.read(100);
@@ -327,11 +322,11 @@ mod tests {
         [7, 8].into_iter().for_each(|page| call.page(page));
         [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
         costs.add(FILE, &call, Some(700), None);
-        assert_eq!(costs.of(FILE, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
+        assert_eq!(last(&costs, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
         call.clear();
         (0..5000).for_each(|n| call.read(n));
         call.page(1);
         costs.add(FILE, &call, Some(9000), None);
-        assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
+        assert_eq!((last(&costs, 1), costs.not_kept), (None, 1), "too many");
     }
 }

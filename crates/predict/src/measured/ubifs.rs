@@ -29,7 +29,6 @@ pub struct Geometry {
     pub leb_bytes: u64,
     pub block_pages: u64,
     pub page_bytes: u64,
-    pub bulk_read: bool,
 }
 
 /// The flash geometry of each UBIFS mount, by device number.
@@ -44,10 +43,8 @@ pub fn mounts(facts: &Facts) -> BTreeMap<Device, Geometry> {
         let mtd = facts.mtd(ubi.mtd_num?)?;
         let (leb_bytes, block_bytes) = (ubi.eraseblock_size?, mtd.erasesize?);
         let page_bytes = mtd.writesize.filter(|&bytes| bytes > 0)?;
-        let bulk_read = has_bulk_read(mount);
         let block_pages = block_bytes / page_bytes;
-        (block_pages > 0 && leb_bytes > 0)
-            .then_some((device, Geometry { leb_bytes, block_pages, page_bytes, bulk_read }))
+        (block_pages > 0 && leb_bytes > 0).then_some((device, Geometry { leb_bytes, block_pages, page_bytes }))
     };
     facts.mounts.iter().filter(|mount| mount.is("ubifs")).filter_map(of).collect()
 }
@@ -304,8 +301,10 @@ mod tests {
         for (options, bulk) in
             [("rw,relatime,bulk_read,assert=read-only", true), ("rw,no_bulk_read", false), ("rw", false)]
         {
-            let geometry = mounts(&facts(options))[&Device(14)];
-            assert_eq!(geometry, Geometry { leb_bytes: 126_976, block_pages: 64, page_bytes: 2048, bulk_read: bulk });
+            let facts = facts(options);
+            let geometry = mounts(&facts)[&Device(14)];
+            assert_eq!(geometry, Geometry { leb_bytes: 126_976, block_pages: 64, page_bytes: 2048 });
+            assert_eq!(has_bulk_read(&facts.mounts[0]), bulk);
         }
         assert!(
             mounts(&Facts::of(&json!({"mounts": [{"type": "ubifs", "device": "x", "source": 5}], "ubi": 3})))

@@ -13,10 +13,10 @@ use flashscope_analysis::cache::in_flight::{Bio, InFlight, MAX_FOLLOWED, is_read
 const MAX_SAMPLES: usize = 1 << 16;
 
 /// A call that a task is in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Inside {
     began_ns: u64,
-    file: FileId,
+    file: Option<FileId>,
     /// Pages that it requests, from `first` to before `end`.
     first: u64,
     end: u64,
@@ -109,54 +109,22 @@ pub struct QueueReader {
     in_flight: InFlight<Option<(TaskId, u64)>>,
     disks: BTreeMap<Device, Disk>,
     sums: Sums,
-    limits: Limits,
 }
 
 /// Most disks.
 const MAX_DISKS: usize = 64;
 
-/// Limits of memory.
-#[derive(Debug)]
-struct Limits {
-    calls: usize,
-    /// Requests in flight on a disk.
-    requests: usize,
-    disks: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { calls: MAX_FOLLOWED, requests: MAX_FOLLOWED, disks: MAX_DISKS }
-    }
-}
-
 impl QueueReader {
     /// A call begins: `pages` are the first page that it requests and the page behind the last.
     pub fn begin(&mut self, tid: TaskId, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
-        if self.inside.len() >= self.limits.calls && !self.inside.contains_key(&tid) {
+        if self.inside.len() >= MAX_FOLLOWED && !self.inside.contains_key(&tid) {
             self.found.calls_not_followed += 1;
             return;
         }
         self.in_flight.forget_pending(tid);
         let (first, end) = pages;
-        let new = Inside {
-            began_ns: time_ns,
-            file,
-            first,
-            end,
-            is_fault,
-            added: 0,
-            first_added: Moment::default(),
-            last_added: None,
-            in_a_row: Stretch::default(),
-            bios: 0,
-            last_issue: None,
-            last_seen_ns: time_ns,
-            waited: None,
-            late: 0,
-            done: Done::default(),
-        };
-        self.inside.insert(tid, new);
+        let (began_ns, last_seen_ns, file) = (time_ns, time_ns, Some(file));
+        self.inside.insert(tid, Inside { began_ns, file, first, end, is_fault, last_seen_ns, ..Inside::default() });
     }
 
     /// Pages were added to the cache.
@@ -209,7 +177,7 @@ impl QueueReader {
     }
 
     fn issue(&mut self, time_ns: u64, tid: TaskId, event: &BlockEvent) {
-        if self.disks.len() >= self.limits.disks && !self.disks.contains_key(&event.device) {
+        if self.disks.len() >= MAX_DISKS && !self.disks.contains_key(&event.device) {
             self.found.requests_not_followed += 1;
             return;
         }
@@ -220,7 +188,7 @@ impl QueueReader {
         disk.metadata_requests += u64::from(event.flags.has(RequestFlags::META));
         disk.bytes = disk.bytes.saturating_add(event.bytes);
         // A lost request would stay in flight for ever.
-        if disk.issued.len() >= self.limits.requests {
+        if disk.issued.len() >= MAX_FOLLOWED {
             self.found.requests_not_followed += disk.issued.len() as u64;
             disk.issued.clear();
         }
@@ -261,7 +229,7 @@ impl QueueReader {
         for (&tid, inside) in &mut self.inside {
             inside.done.bios += 1;
             inside.done.pages += bio.pages.len() as u64;
-            if Some(inside.file) != bio.file {
+            if inside.file != bio.file {
                 continue;
             }
             let requested = &pages[pages.partition_point(|&page| page < inside.first)..];
@@ -399,14 +367,16 @@ mod tests {
 
     #[test]
     fn what_is_too_much_to_follow_is_counted() {
-        let mut watch = QueueReader { limits: Limits { calls: 2, requests: 3, disks: 1 }, ..QueueReader::default() };
-        (1..=4).for_each(|tid| watch.begin(TaskId(tid), 100, FILE, (0, 1), false));
-        // The fourth finds three in flight that nothing ended.
-        (0..4).for_each(|page| watch.block(200, TaskId(1), &block(BlockAction::Issue, page, 1)));
-        let elsewhere = BlockEvent { device: Device(8), ..block(BlockAction::Issue, 0, 1) };
-        watch.block(210, TaskId(1), &elsewhere);
+        let (mut watch, most) = (QueueReader::default(), MAX_FOLLOWED as u64);
+        (1..=most as u32 + 2).for_each(|tid| watch.begin(TaskId(tid), 100, FILE, (0, 1), false));
+        // The last finds all others in flight, which nothing ended.
+        (0..=most).for_each(|page| watch.block(200, TaskId(1), &block(BlockAction::Issue, page, 1)));
+        // The first is the disk of those.
+        for disk in (0..=MAX_DISKS as u32).filter(|&disk| Device(disk) != DISK) {
+            watch.block(210, TaskId(1), &BlockEvent { device: Device(disk), ..block(BlockAction::Issue, 0, 1) });
+        }
         let found = watch.finish();
-        assert_eq!((found.calls_not_followed, found.requests_not_followed), (2, 4));
+        assert_eq!((found.calls_not_followed, found.requests_not_followed), (2, most + 1));
     }
 
     /// A stream in windows of four pages: 10 for a call, 6 for a page that is made room for, 12 for a bio and 1 for each page in it, 5

@@ -185,7 +185,7 @@ fn make_room<K: Eq + std::hash::Hash, V>(table: &mut HashMap<K, V>, key: &K) -> 
 }
 
 /// A call that a task is in.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Inside {
     /// Its index in [`Workload::calls`], or in [`Workload::advice`].
     call: u32,
@@ -202,19 +202,6 @@ struct Inside {
 }
 
 impl Inside {
-    fn new(call: u32, is_advice: bool, offset: u64, requested_bytes: u64) -> Inside {
-        Inside {
-            call,
-            is_advice,
-            offset,
-            requested_bytes,
-            flash_ns: None,
-            flash_run: None,
-            flash_in_a_row: ReadRun::default(),
-            brought_to: None,
-        }
-    }
-
     fn began(self, workload: &Workload) -> u64 {
         let calls = if self.is_advice { &workload.advice } else { &workload.calls };
         calls[self.call as usize].began_ns
@@ -323,16 +310,11 @@ impl Collector {
         };
         let time_ns = record.time.0;
         let prev_in_call = Some(TaskId(prev as u32)).filter(|prev| self.inside.contains_key(prev));
-        if self.served_by_others {
-            return;
+        if !self.served_by_others {
+            let (next, prev_waits) = (TaskId(next as u32), prev_in_call.filter(|_| can_run(state)));
+            self.ran.switched(time_ns, prev_in_call.is_some(), next);
+            self.cpu_wait.switched(time_ns, prev_waits, next, self.inside.len());
         }
-        self.ran.switched(time_ns, prev_in_call.is_some(), TaskId(next as u32));
-        self.cpu_wait.switched(
-            time_ns,
-            prev_in_call.filter(|_| can_run(state)),
-            TaskId(next as u32),
-            self.inside.len(),
-        );
     }
 
     /// The time by the clock that stands still while all calls wait for a CPU.
@@ -507,7 +489,7 @@ impl Collector {
         let pages = (offset / PAGE_BYTES, offset.saturating_add(requested_bytes.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
         if self.inside.len() < MAX_TASKS || self.inside.contains_key(&tid) {
-            self.enter(tid, Inside::new(call, false, offset, requested_bytes));
+            self.enter(tid, Inside { call, offset, requested_bytes, ..Inside::default() });
         } else {
             self.workload.forgotten += 1;
         }
@@ -533,13 +515,8 @@ impl Collector {
             self.workload.costs.add(file, came, ended_ns, self.through_block_layer.then_some(alone));
         }
         if self.came.len() > MAX_TASKS {
-            // The pages of ended calls have been taken.
-            let (inside, forgotten) = (&self.inside, &mut self.workload.forgotten);
-            self.came.retain(|tid, _| inside.contains_key(tid));
-            if self.came.len() > MAX_TASKS {
-                *forgotten += self.came.len() as u64;
-                self.came.clear();
-            }
+            // The pages of ended calls have been taken, and no more calls than that are followed.
+            self.came.retain(|tid, _| self.inside.contains_key(tid));
         }
     }
 
@@ -554,16 +531,13 @@ impl Collector {
 
     /// Begins a call that requests pages without reading them; its file is that of the first page added.
     fn begin_advice(&mut self, tid: TaskId, time_ns: u64) {
-        let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < MAX_TASKS;
-        if !room {
+        if self.workload.advice.len() >= MAX_STEPS || self.inside.len() >= MAX_TASKS {
             self.workload.left_out += 1;
             return;
         }
         let call = self.workload.advice.len() as u32;
-        let file = FileId { device: None, inode: 0 };
-        let new = Call::new(tid, file, false, time_ns);
-        self.workload.advice.push(new);
-        self.enter(tid, Inside::new(call, true, 0, 0));
+        self.workload.advice.push(Call::new(tid, FileId { device: None, inode: 0 }, false, time_ns));
+        self.enter(tid, Inside { call, is_advice: true, ..Inside::default() });
     }
 
     /// The first page added in such a call shows the file of its descriptor.
@@ -590,13 +564,6 @@ impl Collector {
                 self.step(TaskAccess { tid, file, open: OpenId(0), access: Access::Resized { bytes }, call: None });
             }
             Some(_) => {}
-        }
-    }
-
-    /// A read found no data at `offset`, as the last read of a file does. It proves the known size, and nothing else.
-    fn nothing_at(&mut self, file: FileId, offset: u64) {
-        if self.workload.sizes.get(&file).is_some_and(|&size| size <= offset) {
-            self.read_up.insert(file);
         }
     }
 
@@ -702,7 +669,11 @@ impl Collector {
                 self.workload.sizes.insert(file, end);
                 self.ended.insert(file);
             }
-            Some(0) => self.nothing_at(file, inside.offset),
+            // No data, as the last read of a file finds: it proves the known size, and nothing else.
+            Some(0) if self.workload.sizes.get(&file).is_some_and(|&size| size <= inside.offset) => {
+                self.read_up.insert(file);
+            }
+            Some(0) => {}
             Some(_) => self.grow(file, end),
             None => {}
         }
