@@ -1,8 +1,7 @@
 //! Places of files' pages on their device, as far as bios show. Where a file continues elsewhere on its device, reading it takes one
 //! more bio (`mpage_readahead`, fs/mpage.c; `ext4_mpage_readpages`, fs/ext4/readpage.c; both of 6.1).
 
-use std::collections::BTreeMap;
-
+use flashscope_analysis::bounded::{Full, Ranges};
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_trace::FileId;
 
@@ -10,89 +9,42 @@ use flashscope_trace::FileId;
 const MAX_PIECES: usize = 1 << 16;
 const PAGE_SECTORS: u64 = PAGE_BYTES / 512;
 
-/// Pages that follow each other on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    /// The page behind the last.
-    end: u64,
-    sector: u64,
-}
-
-impl Piece {
-    fn sector_of(&self, first: u64, page: u64) -> u64 {
-        self.sector.saturating_add((page - first).saturating_mul(PAGE_SECTORS))
-    }
-}
-
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Extents {
-    /// By first page. Pieces of a file do not overlap; two adjacent pieces are not adjacent on the device.
-    pieces: BTreeMap<(FileId, u64), Piece>,
+    /// Pages that follow each other on the device: the sector where the file's first page would lie.
+    pieces: Ranges<FileId, u64>,
     /// Pages of bios beyond the most pieces: they are assumed to follow the pages before them.
     pub pages_not_kept: u64,
+}
+
+impl Default for Extents {
+    fn default() -> Extents {
+        Extents { pieces: Ranges::new(MAX_PIECES, Full::Refuse), pages_not_kept: 0 }
+    }
 }
 
 impl Extents {
     /// Adds a bio of these pages that begins at `sector`. It replaces what was known of them.
     pub fn seen(&mut self, file: FileId, pages: &[u64], sector: u64) {
         let Some((&first, end)) = pages.first().zip(pages.last().and_then(|last| last.checked_add(1))) else { return };
-        if end.checked_sub(first) != Some(pages.len() as u64) {
-            return;
-        }
-        if self.pieces.len() >= MAX_PIECES {
-            self.pages_not_kept += end - first;
-            return;
-        }
-        let mut new = (first, Piece { end, sector });
-        self.clear(file, first, end);
-        if let Some((&(_, before), piece)) = self.before(file, first)
-            && piece.end == first
-            && piece.sector_of(before, first) == sector
-        {
-            new = (before, Piece { end, ..*piece });
-        }
-        if let Some(behind) = self.pieces.get(&(file, end)).copied()
-            && new.1.sector_of(new.0, end) == behind.sector
-        {
-            self.pieces.remove(&(file, end));
-            new.1.end = behind.end;
-        }
-        self.pieces.insert((file, new.0), new.1);
-    }
-
-    /// The last piece that begins before a page.
-    fn before(&self, file: FileId, page: u64) -> Option<(&(FileId, u64), &Piece)> {
-        self.pieces.range((file, 0)..(file, page)).next_back()
-    }
-
-    /// Removes these pages.
-    fn clear(&mut self, file: FileId, first: u64, end: u64) {
-        if let Some((&key, &piece)) = self.before(file, first)
-            && piece.end > first
-        {
-            self.pieces.insert(key, Piece { end: first, ..piece });
-            if piece.end > end {
-                self.pieces.insert((file, end), Piece { end: piece.end, sector: piece.sector_of(key.1, end) });
-            }
-        }
-        let within: Vec<u64> = self.pieces.range((file, first)..(file, end)).map(|(&(_, page), _)| page).collect();
-        for page in within {
-            if let Some(piece) = self.pieces.remove(&(file, page))
-                && piece.end > end
-            {
-                self.pieces.insert((file, end), Piece { end: piece.end, sector: piece.sector_of(page, end) });
-            }
+        if end.checked_sub(first) == Some(pages.len() as u64) {
+            let from = sector.wrapping_sub(first.wrapping_mul(PAGE_SECTORS));
+            let lost = |_, run: std::ops::Range<u64>, _| self.pages_not_kept += run.end - run.start;
+            self.pieces.update(file, first..end, |_, _| Some(from), lost);
         }
     }
 
     /// Whether the page before this one is known to lie elsewhere.
     pub fn breaks(&self, file: FileId, page: u64) -> bool {
-        self.pieces.contains_key(&(file, page)) && self.before(file, page).is_some_and(|(_, piece)| piece.end == page)
+        let elsewhere = |(run, _): (std::ops::Range<u64>, u64)| {
+            run.start == page && page.checked_sub(1).is_some_and(|before| self.pieces.run(file, before).is_some())
+        };
+        self.pieces.run(file, page).is_some_and(elsewhere)
     }
 
     /// Number of places where a file continues elsewhere.
     pub fn all_breaks(&self) -> u64 {
-        self.pieces.keys().filter(|&&(file, page)| self.breaks(file, page)).count() as u64
+        self.pieces.iter().filter(|(file, run, _)| self.breaks(*file, run.start)).count() as u64
     }
 }
 
@@ -118,7 +70,7 @@ mod tests {
         // Nothing is known of what lies before it.
         extents.seen(FILE, &pages(20, 22), 7000);
         let found: Vec<u64> = (0..30).filter(|&page| extents.breaks(FILE, page)).collect();
-        assert_eq!((found, extents.all_breaks(), extents.pieces.len()), (vec![8], 1, 4));
+        assert_eq!((found, extents.all_breaks(), extents.pieces.iter().count()), (vec![8], 1, 4));
         // What is between is seen later, and fits.
         extents.seen(FILE, &pages(9, 20), 5008);
         assert!(!extents.breaks(FILE, 9) && extents.breaks(FILE, 20));
@@ -133,12 +85,12 @@ mod tests {
         for page in [5, 3, 4, 0, 2, 1, 6, 4] {
             extents.seen(FILE, &[page], 800 + page * 8);
         }
-        assert_eq!(extents.pieces, [((FILE, 0), Piece { end: 7, sector: 800 })].into());
+        assert_eq!(extents.pieces.iter().collect::<Vec<_>>(), [(FILE, 0..7, 800)]);
         // Written anew elsewhere, in the middle.
         extents.seen(FILE, &pages(2, 4), 10);
         let found: Vec<u64> = (0..9).filter(|&page| extents.breaks(FILE, page)).collect();
         assert_eq!(found, [2, 4]);
-        assert_eq!(extents.pieces[&(FILE, 4)], Piece { end: 7, sector: 832 });
+        assert_eq!(extents.pieces.run(FILE, 4), Some((4..7, 800)), "page 4 at sector 832");
     }
 
     #[test]
@@ -152,6 +104,6 @@ mod tests {
         for n in 0..2 * MAX_PIECES as u64 {
             extents.seen(OTHER, &[2 * n], n);
         }
-        assert!(extents.pieces.len() <= MAX_PIECES && extents.pages_not_kept > 0);
+        assert!(extents.pieces.iter().count() <= MAX_PIECES && extents.pages_not_kept > 0);
     }
 }

@@ -34,7 +34,7 @@ pub struct QueueCost {
 }
 
 /// The block queue in a recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Queued {
     /// `None` where no call was seen to wait for a block device.
     pub cost: Option<QueueCost>,
