@@ -309,8 +309,8 @@ impl NodeCost {
 
     /// Difference in flash reads and time between a page whose node is read alone and a page that took `flash_reads`. `node`: flash reads
     /// of the node where known; `index`: index nodes read before it.
-    pub fn instead_of(&self, flash_reads: f64, node: Option<u32>, index: u64) -> (f64, f64) {
-        let node = node.map_or(0.0, |reads| f64::from(reads) - self.single_reads);
+    pub fn instead_of(&self, flash_reads: f64, node: Option<u64>, index: u64) -> (f64, f64) {
+        let node = node.map_or(0.0, |reads| reads as f64 - self.single_reads);
         let index = self.single_reads + index as f64 - flash_reads;
         (node + index, node * self.times.page_ns + index * self.times.part_ns)
     }

@@ -11,7 +11,7 @@
 //! paddings are assumed as explain the missing nodes, from the LEB's begin on: a new LEB of the journal may request a commit
 //! (`ubifs_add_bud_to_log`, fs/ubifs/log.c), which writes the buffers out (`do_commit`, fs/ubifs/commit.c) while the LEB has few nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flashscope_cachesim::{LARGEST_NODE, NodePlaces, NodeRuns};
@@ -107,9 +107,6 @@ pub struct Nodes {
     pub flash_pages: Option<f64>,
     /// Flash reads for a data node that is read alone; `None` where no page was read so.
     pub alone: Option<f64>,
-    /// The same for single pages, from another recording.
-    learned: HashMap<(FileId, u64), u32>,
-    known: HashMap<(FileId, u64), u32>,
     /// First and last page of flash of each page's node.
     places: BTreeMap<FileId, Arc<NodePlaces>>,
     /// Files for which the trace shows no run.
@@ -119,9 +116,9 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Flash reads for this page's node, where another recording shows them.
-    pub fn of(&self, file: FileId, page: u64) -> Option<u32> {
-        self.learned.get(&(file, page)).copied()
+    /// Flash reads for this page's node, where its place is known.
+    pub fn of(&self, file: FileId, page: u64) -> Option<u64> {
+        self.places.get(&file)?.get(&page).map(|&(first, last)| last.saturating_sub(first).saturating_add(1))
     }
 
     /// The index as far as it is known, with no node in memory.
@@ -149,7 +146,6 @@ impl Nodes {
         }
         let index = other.index.iter().filter(|(file, _)| of.contains_key(file));
         self.index.extend(index.map(|(&file, levels)| (file, levels.clone())));
-        self.learned.extend(other.known.iter().filter(|((file, _), _)| of.contains_key(file)));
         self.guessed = self.runs.keys().filter(|file| !other.runs.contains_key(file)).count().min(self.guessed);
     }
 }
@@ -185,12 +181,9 @@ impl Places {
         }
         nodes.flash_pages = (steps > 0 && apart > 0).then(|| apart as f64 / steps as f64);
         // The index is read before the node, from another LEB: the consecutive reads at the end are the node's.
-        for (&page, place) in files.iter().flat_map(|&(file, _)| self.of(file)) {
-            let Some(reads) = place.reads() else { continue };
-            nodes.known.insert(page, reads.try_into().unwrap_or(u32::MAX));
-        }
-        let reads: u64 = nodes.known.values().map(|&reads| u64::from(reads)).sum();
-        nodes.alone = (!nodes.known.is_empty()).then(|| reads as f64 / nodes.known.len() as f64);
+        let alone: Vec<u64> =
+            files.iter().flat_map(|&(file, _)| self.of(file)).filter_map(|(_, place)| place.reads()).collect();
+        nodes.alone = (!alone.is_empty()).then(|| alone.iter().sum::<u64>() as f64 / alone.len() as f64);
         for (file, geometry) in files {
             // Places are whole pages of flash: where their mean is close to the largest node, nodes are assumed to have that size.
             let node_bytes = nodes.flash_pages.map_or(LARGEST_NODE as f64, |pages| pages * geometry.page_bytes as f64);
