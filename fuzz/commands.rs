@@ -221,7 +221,7 @@ pub fn predict(bytes: &[u8]) {
     let predictor = Predictor::new(&workload, storage);
     let mut rows: Vec<_> = [0, 16, 128].map(|kib| predictor.row(kib, &|_| false)).into();
     rows.push(predictor.row(128, &|_| true));
-    if let Some(mounted) = predictor.on_ubifs() {
+    if let Some(mounted) = predictor.costs.on_ubifs() {
         rows.push(
             predictor.row_with(16, FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() }),
         );
@@ -232,8 +232,8 @@ pub fn predict(bytes: &[u8]) {
         model_source: model.source(),
         model_exact: true,
         recorded: predictor.recorded(&SETTINGS),
-        cost: predictor.cost(),
-        queue: predictor.queue(),
+        cost: predictor.costs.cost,
+        queue: predictor.costs.queue,
         error: None,
         error_other_options: None,
         power: None,
@@ -267,7 +267,7 @@ pub fn advise_on(bytes: &[u8]) {
         io_pages,
         now: &row,
         recorded,
-        page_ns: predictor.cost().map(|cost| cost.page_ns),
+        page_ns: predictor.costs.cost.map(|cost| cost.page_ns),
         knobs: &["8:0".to_owned(), "mtd-0".to_owned()],
         synchronous: true,
     }));

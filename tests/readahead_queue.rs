@@ -117,7 +117,7 @@ fn time_behind_a_block_queue_is_predicted_from_another_window() {
         for (kib, measured) in &recorded {
             let own = Predictor::new(measured, storage.clone());
             assert_eq!(sorted(measured.pages.clone()), sorted(own.pages(*kib)), "{what}, {kib} KiB: pages");
-            println!("{what}, {kib} KiB: {:?}", own.queue().expect("calls wait for the disk"));
+            println!("{what}, {kib} KiB: {:?}", own.costs.queue.expect("calls wait for the disk"));
             let time: u64 = measured.calls.iter().filter_map(|call| call.duration_ns).sum();
             *of_window.entry(*kib).or_insert(0) += time;
             let reported = late(&trace, span(&session, &format!("{what}{kib}")));
@@ -196,7 +196,7 @@ fn a_file_in_pieces_is_asked_for_piece_by_piece() {
     for (kib, measured) in &recorded {
         let own = Predictor::new(measured, storage.clone());
         assert_eq!(sorted(measured.pages.clone()), sorted(own.pages(*kib)), "{kib} KiB: pages");
-        println!("in pieces, {kib} KiB: {:?}", own.queue().expect("calls wait for the disk"));
+        println!("in pieces, {kib} KiB: {:?}", own.costs.queue.expect("calls wait for the disk"));
         let time: u64 = measured.calls.iter().filter_map(|call| call.duration_ns).sum();
         for (from_kib, from) in &recorded {
             let row = Predictor::new(from, storage.clone()).row(*kib, &|_| false);

@@ -26,12 +26,12 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let chips = args.chip.as_deref().zip(args.recorded_chip.as_deref());
     let read_ns = chips.map(|(chip, recorded)| chips_read_ns(chip, recorded, &workload)).transpose()?;
     if let Some([there, here]) = read_ns {
-        if predictor.queue().is_some() {
+        if predictor.costs.queue.is_some() {
             return Err(Failure::usage(
                 "--chip is for raw NAND, and this trace has requests of a block device; record raw NAND, or leave out --chip",
             ));
         }
-        predictor.on_another_chip(there as f64 - here as f64);
+        predictor.costs.more_a_read_ns = there as f64 - here as f64;
     }
     let mut tried: Vec<u64> = args.readahead.iter().copied().chain(TRIED_KIB).collect();
     tried.sort_unstable();
@@ -42,7 +42,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         row.random = true;
         rows.push(row);
     }
-    if let Some(mounted) = predictor.on_ubifs() {
+    if let Some(mounted) = predictor.costs.on_ubifs() {
         let least = args.readahead.iter().copied().min().unwrap_or(0);
         let windows = args.readahead.iter().copied().filter(|&kib| args.bulk_read || kib == least);
         let options = FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() };
@@ -67,11 +67,11 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             here as f64 / 1e3
         ));
     }
-    notes.extend(predictor.overlap().map(overlap_note));
+    notes.extend(predictor.overlap.map(overlap_note));
     notes.extend(windows_note(&predictor));
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     let error = error_bar(kernel, &predictor, &filesystem, &args.model).filter(|_| timed);
-    if predictor.queue().is_some() {
+    if predictor.costs.queue.is_some() {
         notes.extend(queue_notes(&workload, rows.iter().any(|row| row.time_ns.is_none())));
     } else if timed && error.is_none() {
         notes.push(
@@ -84,8 +84,8 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         model_source: kernel.source(),
         model_exact: exact,
         recorded: predictor.recorded(&tried),
-        cost: predictor.cost(),
-        queue: predictor.queue(),
+        cost: predictor.costs.cost,
+        queue: predictor.costs.queue,
         error,
         error_other_options: error_bar_other_options(kernel, &predictor, &args.model).filter(|_| timed),
         power: args.energy.power.clone(),
@@ -114,11 +114,11 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
 
 /// The error of times and flash reads, or requests. bulk_read was validated separately (tests/readahead/mod.rs).
 pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, model: &ModelArgs) -> Option<ErrorBar> {
-    if predictor.queue().is_some() {
+    if predictor.costs.queue.is_some() {
         return ErrorBar::of_queue(kernel, filesystem);
     }
-    let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { filesystem };
-    if predictor.overlap().is_some() {
+    let validated = if predictor.costs.on_ubifs() == Some(true) { "ubifs-bulk" } else { filesystem };
+    if predictor.overlap.is_some() {
         return ErrorBar::of_overlap(kernel, validated, model.layout.is_some());
     }
     ErrorBar::of(kernel, validated, model.layout.is_some())
@@ -126,17 +126,17 @@ pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, mo
 
 /// The same for UBIFS with other mount options than in the recording, or for squashfs with another block size.
 pub fn error_bar_other_options(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelArgs) -> Option<ErrorBar> {
-    let filesystem = match predictor.on_ubifs() {
+    let filesystem = match predictor.costs.on_ubifs() {
         Some(true) => "ubifs",
         Some(false) => "ubifs-bulk",
-        None => predictor.squashfs_block().map(|_| "squashfs")?,
+        None => predictor.costs.squashfs_block().map(|_| "squashfs")?,
     };
     ErrorBar::of_other_options(kernel, filesystem, model.layout.is_some())
 }
 
 /// A note if the workload has more open files than the model keeps windows of.
 pub fn windows_note(predictor: &Predictor<'_>) -> Option<String> {
-    let forgotten = predictor.windows_forgotten();
+    let forgotten = predictor.windows_forgotten.get();
     (forgotten > 0).then(|| {
         format!(
             "WARNING: the read-ahead windows of {forgotten} open files were forgotten, because more than 65,536 had one: those that are read on begin anew."

@@ -7,26 +7,25 @@ use flashscope_cachesim::{Access, PAGE_BYTES, PageEvent, Settings, Simulator};
 use flashscope_trace::{FileId, TaskId};
 
 use crate::accounts::{Accounts, Played, Sums};
+use crate::cost::NodeCost;
 use crate::cost::costs::Costs;
-use crate::cost::{Cost, NodeCost};
 use crate::measured::index::DEPTH;
 use crate::prediction::{NO_ENDS, NO_FAULTS, NO_FLASH, NO_SWITCHES, Recorded, Row, shown};
-use crate::queue::QueueCost;
 use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};
 use crate::workload::Workload;
 use crate::workload::overlap::{Overlap, overlap};
 
 /// Predicts settings for one workload.
 pub struct Predictor<'a> {
-    costs: Costs<'a>,
-    /// `None` behind a block queue, whose replay keeps each task's pauses.
-    overlap: Option<Overlap>,
+    pub costs: Costs<'a>,
+    /// Tasks whose calls of one file overlap. `None` behind a block queue, whose replay keeps each task's pauses.
+    pub overlap: Option<Overlap>,
     /// The model's result under the recording's own window.
     own: OnceCell<Own>,
     /// Results of settings already played: each is needed several times.
     known: RefCell<HashMap<Setting, Sums>>,
     /// Open files whose window a simulation forgot: the highest count of any setting.
-    windows_forgotten: Cell<u64>,
+    pub windows_forgotten: Cell<u64>,
 }
 
 /// Window in KiB, whether it is played as the recording's own, and the other options.
@@ -51,30 +50,6 @@ impl<'a> Predictor<'a> {
         Predictor { costs, overlap, own: OnceCell::new(), known, windows_forgotten: Cell::default() }
     }
 
-    /// Open files whose window was forgotten because too many were open: the highest count of any setting.
-    pub fn windows_forgotten(&self) -> u64 {
-        self.windows_forgotten.get()
-    }
-
-    /// The block size of squashfs; `None` where no file lies on squashfs, or block sizes differ.
-    pub fn squashfs_block(&self) -> Option<u64> {
-        self.costs.squashfs_block()
-    }
-
-    /// Whether a UBIFS file system was mounted with `bulk_read`; `None` where no file lies on UBIFS.
-    pub fn on_ubifs(&self) -> Option<bool> {
-        self.costs.on_ubifs()
-    }
-
-    pub(super) fn costs(&self) -> &Costs<'a> {
-        &self.costs
-    }
-
-    /// Adds this time to every flash read, or subtracts it. The recording's own times do not change.
-    pub fn on_another_chip(&mut self, more_a_read_ns: f64) {
-        self.costs.more_a_read_ns = more_a_read_ns;
-    }
-
     /// Whether most reads begin where the task's last read of the same file ended.
     pub fn is_sequential(&self) -> bool {
         let mut ends: BTreeMap<(TaskId, FileId), u64> = BTreeMap::new();
@@ -87,20 +62,6 @@ impl<'a> Predictor<'a> {
             }
         }
         2 * follow > reads
-    }
-
-    /// Tasks whose calls of one file overlap.
-    pub fn overlap(&self) -> Option<Overlap> {
-        self.overlap
-    }
-
-    pub fn cost(&self) -> Option<Cost> {
-        self.costs.cost
-    }
-
-    /// `None` where reads read their pages themselves, or the trace has no block events.
-    pub fn queue(&self) -> Option<QueueCost> {
-        self.costs.queue
     }
 
     /// `own`: the window is the recording's, and every recorded fault happens.

@@ -123,14 +123,14 @@ fn of_readahead(
         io_pages,
         now: &row,
         recorded,
-        page_ns: predictor.cost().map(|cost| cost.page_ns),
+        page_ns: predictor.costs.cost.map(|cost| cost.page_ns),
         knobs: &storage.knobs,
         synchronous: storage.synchronous,
     });
     let labels = predict::Labels::of(trace);
     let mut told: Vec<String> = cases.iter().map(|one| diagnosis(one, &labels)).collect();
-    storage.weighed = storage.synchronous || predictor.cost().is_some() || predictor.queue().is_some();
-    if let Some(queue) = predictor.queue() {
+    storage.weighed = storage.synchronous || predictor.costs.cost.is_some() || predictor.costs.queue.is_some();
+    if let Some(queue) = predictor.costs.queue {
         told.extend(predict::queue_notes(workload, queue.device.known_bytes() < 256 << 10));
     }
     if !storage.weighed {
@@ -150,7 +150,7 @@ fn of_readahead(
     });
     let found = findings::with_window(found, predicted, trace.facts(), &storage.knobs);
     told.extend(no_range(&advice, other.as_ref()));
-    told.extend(predictor.overlap().map(predict::overlap_note).into_iter().chain(predict::windows_note(&predictor)));
+    told.extend(predictor.overlap.map(predict::overlap_note).into_iter().chain(predict::windows_note(&predictor)));
     told.extend(predict::notes(workload, trace, kernel, exact));
     let readahead_kib_now = match from {
         Some(_) => Evidence::Known(now),

@@ -17,7 +17,7 @@ const ENOUGH: f64 = 0.75;
 
 /// A smaller block size for random reads, and its row. `worth`: the least gain, in the unit of `value`.
 pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64, worth: f64) -> Option<(u64, Row)> {
-    let block = predictor.squashfs_block()?;
+    let block = predictor.costs.squashfs_block()?;
     if predictor.is_sequential() {
         return None;
     }
@@ -33,7 +33,7 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
 
 /// The usual block size, where smaller blocks are read whole and in order: the same pages come in fewer blocks.
 pub fn larger(predictor: &Predictor<'_>, workload: &Workload, now: &Row) -> Option<(u64, Row)> {
-    let block = predictor.squashfs_block().filter(|&block| block < USUAL)?;
+    let block = predictor.costs.squashfs_block().filter(|&block| block < USUAL)?;
     let options = FilesystemOptions { squashfs_block: Some(USUAL), ..FilesystemOptions::default() };
     let then = predictor.row_with(now.readahead_kib, options);
     let pages = now.tally.pages();

@@ -130,7 +130,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     let gain = |then: f64, from: f64| (from - then) / all * 100.0;
     let best = best_window(predictor, &now);
     let mut advice = Vec::new();
-    let of_faults = predictor.costs().of_faults().unwrap_or_default();
+    let of_faults = predictor.costs.of_faults().unwrap_or_default();
     let pages_in_faults = |row: &Row| row.tally.pages_in_faults.unwrap_or(0);
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
@@ -174,11 +174,11 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
         advice.push(one(Change::SetReadahead { kib: best.readahead_kib }, &now, &best));
         base = best;
     }
-    if let Some(from_bytes) = predictor.squashfs_block() {
+    if let Some(from_bytes) = predictor.costs.squashfs_block() {
         let worth = all * WORTH_PERCENT / 100.0;
         if let Some((bytes, row)) = block_size::smaller(predictor, &base, &value, worth) {
             advice.push(one(Change::SquashfsBlock { from_bytes, bytes }, &base, &row));
-        } else if let Some((bytes, row)) = block_size::larger(predictor, predictor.costs().workload, &base) {
+        } else if let Some((bytes, row)) = block_size::larger(predictor, predictor.costs.workload, &base) {
             let gain_percent = (1.0 - from_bytes as f64 / bytes as f64) * 100.0;
             let change = Change::SquashfsBlock { from_bytes, bytes };
             advice.push(Advice { gain_percent, gain_between_percent: None, ..one(change, &base, &row) });
@@ -234,7 +234,7 @@ fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
 /// The best window with UBIFS mounted the other way, and whether that is with `bulk_read`. Without a time `bulk_read` is not
 /// recommended: it brings in no page that read-ahead would not.
 fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
-    let on = !predictor.on_ubifs()?;
+    let on = !predictor.costs.on_ubifs()?;
     let options = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };
     let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.light_row(kib, options));
     let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
@@ -512,7 +512,7 @@ mod tests {
         assert!(off.change == OFF && off.gain_percent > 30.0 && least < -100.0, "{least} {off:?}");
         assert!((off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");
         let window = predictor.row(64, &|_| false);
-        let of_faults = predictor.costs().of_faults().unwrap();
+        let of_faults = predictor.costs.of_faults().unwrap();
         assert_eq!(touches_ns(80, &window, of_faults), 10.0 * 200_000.0 + 80.0 * 20_000.0);
         assert_eq!(touches_ns(81, &window, of_faults), 11.0 * 200_000.0 + 81.0 * 20_000.0);
     }

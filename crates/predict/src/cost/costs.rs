@@ -17,11 +17,12 @@ pub struct Costs<'a> {
     pub advice_cost: Option<Cost>,
     pub busy_ns: u64,
     pub mean_page_ns: f64,
+    /// `None` where reads read their pages themselves, or the trace has no block events.
     pub queue: Option<QueueCost>,
     pub nodes: Option<NodeCost>,
     /// On UBIFS, where pages were read one by one: the cost of a page that the recording does not show.
     pub one_by_one: Option<NodeCost>,
-    /// Time added to every flash read, for another chip.
+    /// Time added to every flash read, for another chip. The recording's own times do not change.
     pub more_a_read_ns: f64,
 }
 
