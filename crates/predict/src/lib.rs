@@ -20,6 +20,7 @@ mod workload;
 pub use advise::silent::{Seen, Silent, recorded_knob, silent};
 pub use advise::{Advice, Change, ErrorPercents, MOST, advise};
 pub use cost::Cost;
+pub use cost::costs::Costs;
 pub use measured::ubifs::{Nodes, has_bulk_read};
 pub use prediction::{Prediction, Recorded, Row};
 pub use predictor::Predictor;

@@ -211,24 +211,16 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
 
 /// The best window of those compared, other than the current one; without files and tasks.
 fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
-    let now_kib = now.readahead_kib;
-    let mut best: Option<Row> = None;
-    for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
-        let row = predictor.light_row(kib, FilesystemOptions::default());
-        // Only time with time, or pages with pages, can be compared.
-        if row.time_ns.is_some() != now.time_ns.is_some() {
-            continue;
-        }
-        // Of two equal windows: 0, the kernel's default on MTD, else the one that changes less.
-        let better = best.as_ref().is_none_or(|best| {
-            let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
-            value(&row) < value(best) || value(&row) == value(best) && near(&row) < near(best)
-        });
-        if better {
-            best = Some(row);
-        }
-    }
-    best
+    let kib = WEIGHED_KIB.into_iter().filter(|&kib| kib != now.readahead_kib);
+    let rows = kib.map(|kib| predictor.light_row(kib, FilesystemOptions::default()));
+    // Only time with time, or pages with pages, can be compared.
+    best(rows.filter(|row| row.time_ns.is_some() == now.time_ns.is_some()), now.readahead_kib)
+}
+
+/// Of two equal windows: 0, the kernel's default on MTD, else the one that changes less.
+fn best(rows: impl Iterator<Item = Row>, now_kib: u64) -> Option<Row> {
+    let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
+    rows.min_by(|a, b| value(a).total_cmp(&value(b)).then_with(|| near(a).cmp(&near(b))))
 }
 
 /// The best window with UBIFS mounted the other way, and whether that is with `bulk_read`. Without a time `bulk_read` is not
@@ -236,9 +228,7 @@ fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
 fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
     let on = !predictor.costs.on_ubifs()?;
     let options = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };
-    let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.light_row(kib, options));
-    let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
-    let best = rows.min_by(|a, b| value(a).total_cmp(&value(b)).then_with(|| near(a).cmp(&near(b))))?;
+    let best = best(WEIGHED_KIB.into_iter().map(|kib| predictor.light_row(kib, options)), now_kib)?;
     (!on || best.time_ns.is_some()).then(|| (on, predictor.row_with(best.readahead_kib, options)))
 }
 
