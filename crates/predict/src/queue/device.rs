@@ -10,7 +10,7 @@ const MOST_TIMES_LONGER: u64 = 8;
 const KIB: f64 = 1024.0;
 
 /// Time from the issue of a read request to its completion: a part for each request, and a part for each KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceCost {
     /// For each request.
     pub request_ns: f64,
@@ -28,7 +28,7 @@ pub struct DeviceCost {
     pub largest_bytes: u64,
 }
 
-/// A read request, from its issue on.
+/// A read request, from its issue on; its time is 0 until it completes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) issued_ns: u64,

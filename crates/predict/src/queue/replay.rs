@@ -268,15 +268,8 @@ mod tests {
     const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
 
     fn cost(depth: usize) -> QueueCost {
-        let device = DeviceCost {
-            request_ns: 100.0,
-            kib_ns: 1.0,
-            depth,
-            requests: 9,
-            residual_percent: 0.0,
-            degenerate: false,
-            largest_bytes: 4096,
-        };
+        let (request_ns, kib_ns, largest_bytes) = (100.0, 1.0, 4096);
+        let device = DeviceCost { request_ns, kib_ns, depth, requests: 9, largest_bytes, ..DeviceCost::default() };
         let processor = ProcessorCost {
             call_ns: 5.0,
             added_ns: 3.0,

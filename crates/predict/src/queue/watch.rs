@@ -79,18 +79,11 @@ struct Waited {
     from: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Issued {
-    issued_ns: u64,
-    bytes: u64,
-    alone: bool,
-}
-
 /// One disk.
 #[derive(Debug, Default)]
 struct Disk {
     /// Requests in flight by first sector.
-    issued: BTreeMap<u64, Issued>,
+    issued: BTreeMap<u64, Sample>,
     samples: Vec<Sample>,
     most_at_once: usize,
     requests: u64,
@@ -197,7 +190,7 @@ impl QueueReader {
         if disk.issued.len() == 1 {
             disk.issued.values_mut().for_each(|other| other.alone = false);
         }
-        disk.issued.insert(event.sector, Issued { issued_ns: time_ns, bytes: event.bytes, alone });
+        disk.issued.insert(event.sector, Sample { issued_ns: time_ns, took_ns: 0, bytes: event.bytes, alone });
         disk.most_at_once = disk.most_at_once.max(disk.issued.len());
         if let Some(inside) = self.inside.get_mut(&tid) {
             inside.last_issue = Some(inside.now(time_ns));
@@ -210,13 +203,7 @@ impl QueueReader {
             && let Some(issued) = disk.issued.remove(&event.sector)
             && disk.samples.len() < MAX_SAMPLES
         {
-            let took_ns = time_ns.saturating_sub(issued.issued_ns);
-            disk.samples.push(Sample {
-                issued_ns: issued.issued_ns,
-                took_ns,
-                bytes: issued.bytes,
-                alone: issued.alone,
-            });
+            disk.samples.push(Sample { took_ns: time_ns.saturating_sub(issued.issued_ns), ..issued });
         }
         for bio in self.in_flight.completed(event) {
             self.arrived(time_ns, &bio);
