@@ -8,7 +8,6 @@ use flashscope_trace::{FileId, TaskId};
 use crate::cost::costs::Costs;
 use crate::cost::squashfs::BlockReads;
 use crate::measured::index::Index;
-use crate::measured::pages::PageCosts;
 use crate::queue::{Replay, Requested};
 use crate::settings::{FilesystemOptions, Tally};
 use crate::workload::TaskAccess;
@@ -52,23 +51,9 @@ pub struct Accounts<'p> {
     rates: Option<[f64; 3]>,
     index: Index<'p>,
     replay: Option<Replay<'p>>,
-    times: Times,
+    /// For pages that came several times in the recording: how often each has come in this play.
+    times: HashMap<(FileId, u64), usize>,
     played: Played,
-}
-
-/// For pages that came several times in the recording: how often each has come in this play.
-#[derive(Default)]
-struct Times(HashMap<(FileId, u64), usize>);
-
-impl Times {
-    fn next(&mut self, costs: &PageCosts, file: FileId, page: u64) -> usize {
-        if !costs.came_again(file, page) {
-            return 0;
-        }
-        let times = self.0.entry((file, page)).or_default();
-        *times += 1;
-        *times - 1
-    }
 }
 
 impl<'p> Accounts<'p> {
@@ -87,7 +72,7 @@ impl<'p> Accounts<'p> {
             rates: costs.flash_rates(),
             index: costs.workload.nodes.index(),
             replay: costs.replay(),
-            times: Times::default(),
+            times: HashMap::new(),
             played: Played::default(),
         }
     }
@@ -178,7 +163,14 @@ impl<'p> Accounts<'p> {
         let one_by_one = self.costs.one_by_one;
         // On UBIFS each play computes the index reads of a page itself.
         let learned = if one_by_one.is_none() { workload.costs.learned(file, page) } else { None };
-        let cost = learned.or_else(|| workload.costs.nth(file, page, self.times.next(&workload.costs, file, page)));
+        let cost = learned.or_else(|| {
+            let mut nth = 0;
+            if workload.costs.came_again(file, page) {
+                let times = self.times.entry((file, page)).or_default();
+                nth = std::mem::replace(times, *times + 1);
+            }
+            workload.costs.nth(file, page, nth)
+        });
         let known = &mut self.played.sums.known;
         if let Some(cost) = cost {
             known.flash_reads += f64::from(cost.flash_reads) - mean;

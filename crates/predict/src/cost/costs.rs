@@ -54,11 +54,11 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// A call without pages, a page in it, a fault without pages, a page in it: ns.
-    pub fn of_calls_and_pages(&self) -> Option<[f64; 4]> {
+    /// The costs of reads and of faults. Each has its own fit; where one has none (all its pages were cached in the recording) it uses
+    /// the other's cost of a page.
+    fn fits(&self) -> Option<(Cost, Cost)> {
         let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
-        let faults = self.fault_cost.unwrap_or(reads.of_pages());
-        Some([reads.call_ns, reads.page_ns, faults.call_ns, faults.page_ns])
+        Some((reads, self.fault_cost.unwrap_or(reads.of_pages())))
     }
 
     /// Time of a fault that reads, and of each page that it brings in, ns. Behind a block queue nothing overlaps: each fault waits for
@@ -68,7 +68,7 @@ impl<'a> Costs<'a> {
             let DeviceCost { request_ns, kib_ns, .. } = self.queue?.device;
             Some([request_ns, kib_ns * (PAGE_BYTES / 1024) as f64])
         };
-        self.of_calls_and_pages().map(|[.., call_ns, page_ns]| [call_ns, page_ns]).or_else(queued)
+        self.fits().map(|(_, faults)| [faults.call_ns, faults.page_ns]).or_else(queued)
     }
 
     /// The block size of squashfs; `None` where no file lies on squashfs, or block sizes differ.
@@ -101,14 +101,12 @@ impl<'a> Costs<'a> {
 
     /// Time of a call that brings no page in.
     pub fn call_ns(&self) -> f64 {
-        self.of_calls_and_pages().map_or(0.0, |[call_ns, ..]| call_ns)
+        self.fits().map_or(0.0, |(reads, _)| reads.call_ns)
     }
 
-    /// Time at mean cost. Reads and faults each use their own fit; where one has none (all its pages were cached in the recording) it
-    /// uses the other's cost of a page.
+    /// Time at mean cost.
     pub fn time_ns(&self, tally: &Tally) -> Option<f64> {
-        let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
-        let faults = self.fault_cost.unwrap_or(reads.of_pages());
+        let (reads, faults) = self.fits()?;
         let advice = self.advice_cost.unwrap_or(reads).page_ns * tally.pages_in_advice as f64;
         let calls = reads.time_ns(tally.calls, tally.pages_in_calls);
         Some(calls + faults.time_ns(tally.faults.unwrap_or(0), tally.pages_in_faults.unwrap_or(0)) + advice)
