@@ -612,19 +612,31 @@ impl Collector {
 
     /// The fault that the task is in ended; an outer call goes on.
     fn fault_over(&mut self, tid: TaskId, time_ns: u64) {
-        let clock_ns = self.clock(time_ns);
         let Some(&inside) = self.inside.get(&tid) else { return };
-        let call = inside.call_of(&mut self.workload);
-        if call.is_fault {
+        if inside.call_of(&mut self.workload).is_fault {
             self.queue.over(tid, Some(time_ns));
-            end(call, time_ns, clock_ns);
-            call.flash_reads_in_part += inside.flash_in_a_row.in_part();
-            let (file, began_ns) = (call.file, call.clock_began_ns());
-            self.note_place(inside);
-            self.inside.remove(&tid);
-            self.cpu_wait.runs(time_ns, tid, self.inside.len());
-            self.ran.ended(time_ns);
-            self.add_costs(tid, file, began_ns, Some(clock_ns));
+            self.leave(tid, inside, Some(time_ns), true);
+        }
+    }
+
+    /// Ends a call; `fault_ends`: the time is also a fault's end. Returns the time by the clock that stands still while all calls wait for a
+    /// CPU.
+    fn leave(&mut self, tid: TaskId, inside: Inside, ended_ns: Option<u64>, fault_ends: bool) {
+        self.inside.remove(&tid);
+        if let Some(ended_ns) = ended_ns {
+            self.cpu_wait.runs(ended_ns, tid, self.inside.len());
+            self.ran.ended(ended_ns);
+        }
+        let call = *inside.call_of(&mut self.workload);
+        let ended = ended_ns.filter(|_| fault_ends || !call.is_fault).map(|ended_ns| (ended_ns, self.clock(ended_ns)));
+        self.add_costs(tid, call.file, call.clock_began_ns(), ended.map(|(_, clock_ns)| clock_ns));
+        self.note_place(inside);
+        let call = inside.call_of(&mut self.workload);
+        call.flash_reads_in_part += inside.flash_in_a_row.in_part();
+        if let Some((ended_ns, clock_ns)) = ended {
+            let duration_ns = clock_ns.saturating_sub(call.clock_began_ns());
+            call.duration_ns = Some(duration_ns);
+            call.cpu_wait_ns = ended_ns.saturating_sub(call.began_ns).saturating_sub(duration_ns);
         }
     }
 
@@ -634,17 +646,9 @@ impl Collector {
             self.queue.got(tid, inside.offset.saturating_add(got).div_ceil(PAGE_BYTES));
         }
         let waited_until = self.queue.over(tid, ended_ns);
-        let Some(inside) = self.inside.remove(&tid) else { return };
-        if let Some(ended_ns) = ended_ns {
-            self.cpu_wait.runs(ended_ns, tid, self.inside.len());
-            self.ran.ended(ended_ns);
-        }
-        let call = *inside.call_of(&mut self.workload);
-        let ended = ended_ns.map(|ended| (ended, self.clock(ended)));
-        self.add_costs(tid, call.file, call.clock_began_ns(), ended.map(|(_, clock)| clock).filter(|_| !call.is_fault));
-        self.note_place(inside);
+        let Some(&inside) = self.inside.get(&tid) else { return };
+        self.leave(tid, inside, ended_ns, false);
         let call = inside.call_of(&mut self.workload);
-        call.flash_reads_in_part += inside.flash_in_a_row.in_part();
         if call.is_fault {
             let after = |(first, last): (u64, u64)| {
                 let one = last.saturating_sub(first) / u64::from(call.flash_reads.max(2) - 1);
@@ -653,9 +657,6 @@ impl Collector {
             let behind_queue = waited_until.map_or(0, |until| until.saturating_sub(call.began_ns));
             call.duration_ns = Some(inside.flash_ns.map_or(behind_queue, after));
             return;
-        }
-        if let Some((ended_ns, clock_ns)) = ended {
-            end(call, ended_ns, clock_ns);
         }
         if inside.is_advice {
             return;
@@ -734,13 +735,6 @@ impl Collector {
         workload.pages_forgotten = self.cached.forgotten;
         workload
     }
-}
-
-/// Ends a call at this time, and by the clock that stands still while all calls wait for a CPU.
-fn end(call: &mut Call, ended_ns: u64, clock_ns: u64) {
-    let duration_ns = clock_ns.saturating_sub(call.clock_began_ns());
-    call.duration_ns = Some(duration_ns);
-    call.cpu_wait_ns = ended_ns.saturating_sub(call.began_ns).saturating_sub(duration_ns);
 }
 
 #[cfg(test)]
