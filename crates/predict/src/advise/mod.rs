@@ -423,21 +423,23 @@ mod tests {
         assert!((1.0..4.0).contains(&off), "{off}");
     }
 
+    /// Faults here and there; `ended`: the pages and flash reads of each, and its time.
+    fn faulted(count: u64, ended: impl Fn(u32) -> (u32, u32, Option<u64>)) -> Workload {
+        let mut mapped = workload([]);
+        for (call, page) in (0..).zip(scattered(count)) {
+            let access = Access::Fault { page, advice: MapAdvice::Normal };
+            mapped.steps.push(TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call) });
+            let (pages_added, flash_reads, duration_ns) = ended(call);
+            let call = Call::new(TaskId(7), A, true, u64::from(call) * 100_000_000);
+            mapped.calls.push(Call { pages_added, flash_reads, duration_ns, ..call });
+        }
+        mapped
+    }
+
     /// Faults that bring in what is around them: what of it was touched is not known.
     #[test]
     fn what_was_touched_without_an_event_is_no_sure_gain() {
-        let mut mapped = workload([]);
-        for page in scattered(20) {
-            let call = mapped.calls.len() as u32;
-            let access = Access::Fault { page, advice: MapAdvice::Normal };
-            mapped.steps.push(TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call) });
-            mapped.calls.push(Call {
-                pages_added: 32,
-                flash_reads: 96,
-                duration_ns: Some(32_000_000),
-                ..Call::new(TaskId(7), A, true, u64::from(call) * 100_000_000)
-            });
-        }
+        let mapped = faulted(20, |_| (32, 96, Some(32_000_000)));
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let advice = &advise(&predictor, 128, off(10.0))[0];
         assert_eq!(advice.change, OFF);
@@ -448,21 +450,10 @@ mod tests {
     /// Each of those pages may have been touched, and without read-around each touch is a fault of its own: 400 us, and 100 us a page.
     #[test]
     fn a_page_that_is_not_read_around_may_cost_a_fault() {
-        let mut mapped = workload([]);
-        for (call, page) in scattered(40).enumerate() {
-            let access = Access::Fault { page, advice: MapAdvice::Normal };
-            let step = TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call as u32) };
-            mapped.steps.push(step);
-            let pages_added = if call % 2 == 0 { 32 } else { 1 };
-            let duration_ns = Some(400_000 + 100_000 * u64::from(pages_added));
-            let at = call as u64 * 100_000_000;
-            mapped.calls.push(Call {
-                pages_added,
-                flash_reads: pages_added,
-                duration_ns,
-                ..Call::new(TaskId(7), A, true, at)
-            });
-        }
+        let mapped = faulted(40, |call| {
+            let pages = if call % 2 == 0 { 32 } else { 1 };
+            (pages, pages, Some(400_000 + 100_000 * u64::from(pages)))
+        });
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let off = &advise(&predictor, 128, off(0.0))[0];
         assert_eq!(off.change, OFF);
@@ -476,24 +467,17 @@ mod tests {
     /// Behind a block queue as well, where each touch waits for a request: 200 us, and 5 us a KiB. A window of 16 pages is read 8 behind.
     #[test]
     fn what_was_touched_without_an_event_costs_requests_behind_a_queue() {
-        let mut mapped = workload([]);
+        let mut mapped = faulted(40, |_| (0, 0, None));
         let device = DeviceCost {
             request_ns: 200_000.0,
             kib_ns: 5_000.0,
             depth: 1,
             requests: 40,
-            residual_percent: 0.0,
-            degenerate: false,
             largest_bytes: 128 << 10,
+            ..DeviceCost::default()
         };
         mapped.queued.cost =
             Some(QueueCost { device, processor: ProcessorCost { calls: 1_000, ..ProcessorCost::default() } });
-        for (call, page) in scattered(40).enumerate() {
-            let access = Access::Fault { page, advice: MapAdvice::Normal };
-            let step = TaskAccess { tid: TaskId(7), file: A, open: OpenId(7), access, call: Some(call as u32) };
-            mapped.steps.push(step);
-            mapped.calls.push(Call::new(TaskId(7), A, true, call as u64 * 100_000_000));
-        }
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let off = &advise(&predictor, 128, off(0.0))[0];
         let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());
@@ -510,16 +494,9 @@ mod tests {
     /// Without a cost, pages count: a mapping that is touched here and there reads around each fault.
     #[test]
     fn faults_that_read_around_are_weighed_in_pages() {
-        let mut mapped = workload([]);
-        mapped.steps = scattered(60)
-            .map(|page| TaskAccess {
-                tid: TaskId(7),
-                file: A,
-                open: OpenId(7),
-                access: Access::Fault { page, advice: MapAdvice::Normal },
-                call: None,
-            })
-            .collect();
+        let mut mapped = faulted(60, |_| (0, 0, None));
+        mapped.calls.clear();
+        mapped.steps.iter_mut().for_each(|step| step.call = None);
         assert_eq!(changes(&mapped, Kernel::V6_1, 128), [OFF]);
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let advice = &advise(&predictor, 128, off(5.0))[0];

@@ -271,6 +271,13 @@ mod tests {
 
     const FILE: FileId = FileId { device: Some(Device(14)), inode: 5 };
 
+    /// The reads of the index for these pages, in this order, with nothing in memory at first.
+    fn reads(levels: &Levels, pages: &[u64]) -> Vec<u64> {
+        let shown = BTreeMap::from([(FILE, Arc::new(levels.clone()))]);
+        let mut index = Index::new(&shown);
+        pages.iter().map(|&page| index.reads(FILE, page)).collect()
+    }
+
     #[test]
     fn the_index_is_read_once() {
         let mut index = Index::default();
@@ -301,11 +308,7 @@ mod tests {
     #[test]
     fn reading_downwards_shows_where_nodes_end() {
         let levels = descent().levels(139).unwrap();
-        let shown = BTreeMap::from([(FILE, Arc::new(levels.clone()))]);
-        let reads = |pages: &[u64]| {
-            let mut index = Index::new(&shown);
-            pages.iter().map(|&page| index.reads(FILE, page)).collect::<Vec<u64>>()
-        };
+        let reads = |pages: &[u64]| reads(&levels, pages);
         assert_eq!(levels.0.iter().map(|level| level.0.len()).collect::<Vec<_>>(), [17, 2]);
         assert_eq!(reads(&[3, 0, 11, 4, 12, 19]), [0, 0, 2, 0, 1, 0], "the first ones came with the inode");
         // Two pages of flash; below the node that came with another; its own.
@@ -355,13 +358,8 @@ mod tests {
             ];
             let leaves = Level(leaves.into_iter().chain([(64, (61, 1))]).collect());
             assert_eq!(levels.0[..2], [leaves, Level(BTreeMap::from([(60, (21, 1)), (64, (61, 1))]))], "{levels:?}");
-            let shown = BTreeMap::from([(FILE, Arc::new(levels))]);
-            let reads = |pages: &[u64]| {
-                let mut index = Index::new(&shown);
-                pages.iter().map(|&page| index.reads(FILE, page)).collect::<Vec<u64>>()
-            };
             // What is above the leaf came with the inode, or did not; a recording downwards would have it begin with page 0.
-            assert_eq!(reads(&[12, 20, 4, 28, 36, 64]), [1, 1, 0, 3, 2, 2]);
+            assert_eq!(reads(&levels, &[12, 20, 4, 28, 36, 64]), [1, 1, 0, 3, 2, 2]);
         }
         // Not up to the end: only downwards.
         let levels = down_and_up(&in_pairs[..40]).levels(64).unwrap();
@@ -404,7 +402,6 @@ mod tests {
         let mut absurd = Descent::default();
         absurd.page(u64::MAX, u32::MAX);
         absurd.page(0, u32::MAX);
-        let shown = BTreeMap::from([(FILE, Arc::new(absurd.levels(0).unwrap()))]);
-        assert_eq!(Index::new(&shown).reads(FILE, u64::MAX), 0);
+        assert_eq!(reads(&absurd.levels(0).unwrap(), &[u64::MAX]), [0]);
     }
 }

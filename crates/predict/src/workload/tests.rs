@@ -8,6 +8,14 @@ fn event(time: u64, step: FileStep, offset: u64, bytes: u64) -> Event {
     Event { time: TimeNs(time), cpu: 0, tid: TaskId(7), kind: EventKind::File(file) }
 }
 
+/// A read of new pages, from its begin to its return two nanoseconds later.
+fn read(collector: &mut Collector, time: u64, offset: u64, bytes: u64, got: u64) {
+    collector.event(&event(time, FileStep::Read, offset, bytes));
+    // squashfs brings in blocks, here of two pages.
+    collector.event(&event(time + 1, FileStep::Cached, offset, bytes.next_multiple_of(8192)));
+    collector.returned(TaskId(7), time + 2, Some(got));
+}
+
 #[test]
 fn calls_have_their_pages_and_times_and_a_short_one_ends_the_file() {
     let mut collector = Collector::default();
@@ -73,47 +81,42 @@ fn a_call_does_not_last_while_others_run() {
 /// As `cat` reads a file whose size is a multiple of its buffer's.
 #[test]
 fn a_read_of_nothing_says_that_the_file_ended() {
-    let read = |got: Option<u64>, offset: u64| {
+    let reads = |got: Option<u64>, offset: u64| {
         let mut collector = Collector::default();
-        collector.event(&event(10, FileStep::Read, 0, 8192));
-        collector.event(&event(11, FileStep::Cached, 0, 8192));
-        collector.returned(TaskId(7), 12, Some(8192));
+        read(&mut collector, 10, 0, 8192, 8192);
         collector.event(&event(20, FileStep::Read, offset, 8192));
         collector.returned(TaskId(7), 21, got);
         let workload = collector.finish();
         (workload.sizes[&FILE], workload.open_ended.len())
     };
-    assert_eq!(read(Some(0), 8192), (8192, 0));
+    assert_eq!(reads(Some(0), 8192), (8192, 0));
     // It is no evidence of what lies before it.
-    assert_eq!(read(Some(0), 65536), (8192, 0));
+    assert_eq!(reads(Some(0), 65536), (8192, 0));
     // An error says nothing, and one before what was there is of a file that was cut.
-    assert_eq!(read(None, 8192), (8192, 1));
-    assert_eq!(read(Some(0), 4096), (8192, 1));
+    assert_eq!(reads(None, 8192), (8192, 1));
+    assert_eq!(reads(Some(0), 4096), (8192, 1));
 }
 
 #[test]
 fn where_a_file_ends_another_recording_shows() {
-    let read = |up_to: u64, got: u64| {
+    let reads = |up_to: u64, got: u64| {
         let mut collector = Collector::default();
-        collector.event(&event(10, FileStep::Read, 0, up_to));
-        // A block, of squashfs.
-        collector.event(&event(11, FileStep::Cached, 0, up_to.next_multiple_of(8192)));
-        collector.returned(TaskId(7), 12, Some(got));
+        read(&mut collector, 10, 0, up_to, got);
         collector.finish()
     };
     let learned = |layout: &Workload| {
-        let mut workload = read(8192, 8192);
+        let mut workload = reads(8192, 8192);
         workload.learn(layout);
         (workload.sizes[&FILE], workload.open_ended.len())
     };
-    assert_eq!(learned(&read(16384, 16384)), (16384, 1), "no read met the end there either");
-    assert_eq!(learned(&read(16384, 13000)), (13000, 0));
-    assert_eq!(learned(&read(4096, 4096)), (8192, 1));
-    assert_eq!(learned(&read(12288, 12288)), (12288, 1));
+    assert_eq!(learned(&reads(16384, 16384)), (16384, 1), "no read met the end there either");
+    assert_eq!(learned(&reads(16384, 13000)), (13000, 0));
+    assert_eq!(learned(&reads(4096, 4096)), (8192, 1));
+    assert_eq!(learned(&reads(12288, 12288)), (12288, 1));
     assert_eq!(learned(&Workload::default()), (8192, 1));
     // Where it ends here was seen.
-    let mut ended = read(8192, 5000);
-    ended.learn(&read(16384, 16384));
+    let mut ended = reads(8192, 5000);
+    ended.learn(&reads(16384, 16384));
     assert_eq!((ended.sizes[&FILE], ended.open_ended.len()), (5000, 0));
 }
 
