@@ -29,13 +29,6 @@ pub struct InCall {
 }
 
 impl InCall {
-    /// Begins a call, with the memory of the one before.
-    pub fn clear(&mut self) {
-        let (mut pages, mut reads_ns) = (std::mem::take(&mut self.pages), std::mem::take(&mut self.reads_ns));
-        (pages.clear(), reads_ns.clear());
-        *self = InCall { pages, reads_ns, ..InCall::default() };
-    }
-
     pub fn page(&mut self, page: u64) {
         self.came += 1;
         self.overflown |= self.pages.len() >= MOST_IN_A_CALL;
@@ -309,21 +302,21 @@ mod tests {
         costs.add(FILE, &InCall::default(), Some(200), None);
         assert_eq!(last(&costs, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
         // A hole.
-        call.clear();
+        call = InCall::default();
         call.page(9);
         costs.add(FILE, &call, Some(200), None);
         assert_eq!(last(&costs, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
         // Flash was read, and no page came.
-        call.clear();
+        call = InCall::default();
         call.read(100);
         costs.add(FILE, &call, Some(200), None);
         // Pauses alike.
-        call.clear();
+        call = InCall::default();
         [7, 8].into_iter().for_each(|page| call.page(page));
         [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
         costs.add(FILE, &call, Some(700), None);
         assert_eq!(last(&costs, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
-        call.clear();
+        call = InCall::default();
         (0..5000).for_each(|n| call.read(n));
         call.page(1);
         costs.add(FILE, &call, Some(9000), None);

@@ -185,7 +185,7 @@ fn make_room<K: Eq + std::hash::Hash, V>(table: &mut HashMap<K, V>, key: &K) -> 
 }
 
 /// A call that a task is in.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Inside {
     /// Its index in [`Workload::calls`], or in [`Workload::advice`].
     call: u32,
@@ -199,15 +199,17 @@ struct Inside {
     flash_in_a_row: ReadRun,
     /// The page behind the last added one, where pages were added in order.
     brought_to: Option<u64>,
+    /// Its pages and flash reads one by one.
+    came: InCall,
 }
 
 impl Inside {
-    fn began(self, workload: &Workload) -> u64 {
+    fn began(&self, workload: &Workload) -> u64 {
         let calls = if self.is_advice { &workload.advice } else { &workload.calls };
         calls[self.call as usize].began_ns
     }
 
-    fn call_of(self, workload: &mut Workload) -> &mut Call {
+    fn call_of<'w>(&self, workload: &'w mut Workload) -> &'w mut Call {
         let calls = if self.is_advice { &mut workload.advice } else { &mut workload.calls };
         &mut calls[self.call as usize]
     }
@@ -218,8 +220,6 @@ impl Inside {
 pub struct Collector {
     workload: Workload,
     inside: HashMap<TaskId, Inside>,
-    /// Pages added in the call that a task is in.
-    came: HashMap<TaskId, InCall>,
     /// When the last call of any task ended.
     last_end_ns: u64,
     /// Pages that are cached, as far as the trace shows.
@@ -348,11 +348,10 @@ impl Collector {
                     let call = inside.call_of(&mut self.workload);
                     call.flash_reads += 1;
                     call.flash_reads_in_part += in_part;
-                    if let Some(came) = reader.and_then(|tid| self.came.get_mut(&tid)) {
-                        came.read(clock_ns.saturating_sub(reader.map_or(0, |reader| self.ran.others_ns(reader))));
-                        if self.through_block_layer {
-                            came.read_at(access.chip, access.page);
-                        }
+                    let others_ns = reader.map_or(0, |reader| self.ran.others_ns(reader));
+                    inside.came.read(clock_ns.saturating_sub(others_ns));
+                    if self.through_block_layer {
+                        inside.came.read_at(access.chip, access.page);
                     }
                     let first = inside.flash_ns.map_or(clock_ns, |(first, _)| first);
                     inside.flash_ns = Some((first, clock_ns));
@@ -476,9 +475,7 @@ impl Collector {
                 let follows = call.pages_added == 0 || inside.brought_to == Some(first);
                 inside.brought_to = follows.then_some(first.saturating_add(pages));
                 call.pages_added += pages as u32;
-                if let Some(came) = self.came.get_mut(&event.tid) {
-                    came.pages(first..end);
-                }
+                inside.came.pages(first..end);
             }
         }
     }
@@ -502,26 +499,19 @@ impl Collector {
         self.inside.insert(tid, inside);
         self.cpu_wait.runs(began_ns, tid, self.inside.len());
         self.ran.begins(began_ns);
-        self.came.entry(tid).or_default().clear();
     }
 
     /// Adds the costs of an ended call's pages, one by one; squashfs reads blocks, and each page gets the mean.
-    fn add_costs(&mut self, tid: TaskId, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
+    fn add_costs(&mut self, tid: TaskId, call: Call, came: &InCall, ended_ns: Option<u64>) {
         // Served alone: no other task is in a call, and none was since this one began.
-        let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
+        let alone = self.inside.is_empty() && self.last_end_ns <= call.clock_began_ns();
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
-        if let Some(came) = self.came.get(&tid) {
-            let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
-            self.workload.costs.add(file, came, ended_ns, self.through_block_layer.then_some(alone));
-        }
-        if self.came.len() > MAX_TASKS {
-            // The pages of ended calls have been taken, and no more calls than that are followed.
-            self.came.retain(|tid, _| self.inside.contains_key(tid));
-        }
+        let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
+        self.workload.costs.add(call.file, came, ended_ns, self.through_block_layer.then_some(alone));
     }
 
     /// Notes the place of the node of the last page that a call brought in.
-    fn note_place(&mut self, inside: Inside) {
+    fn note_place(&mut self, inside: &Inside) {
         let Call { file, pages_added, flash_reads, .. } = *inside.call_of(&mut self.workload);
         if let (Some(behind), Some(place)) = (inside.brought_to, inside.flash_run) {
             let place = if pages_added == 1 { place } else { place.of_the_last_page() };
@@ -612,24 +602,23 @@ impl Collector {
 
     /// The fault that the task is in ended; an outer call goes on.
     fn fault_over(&mut self, tid: TaskId, time_ns: u64) {
-        let Some(&inside) = self.inside.get(&tid) else { return };
-        if inside.call_of(&mut self.workload).is_fault {
+        let in_fault = self.inside.get(&tid).is_some_and(|inside| inside.call_of(&mut self.workload).is_fault);
+        if in_fault && let Some(inside) = self.inside.remove(&tid) {
             self.queue.over(tid, Some(time_ns));
-            self.leave(tid, inside, Some(time_ns), true);
+            self.leave(tid, &inside, Some(time_ns), true);
         }
     }
 
     /// Ends a call; `fault_ends`: the time is also a fault's end. Returns the time by the clock that stands still while all calls wait for a
     /// CPU.
-    fn leave(&mut self, tid: TaskId, inside: Inside, ended_ns: Option<u64>, fault_ends: bool) {
-        self.inside.remove(&tid);
+    fn leave(&mut self, tid: TaskId, inside: &Inside, ended_ns: Option<u64>, fault_ends: bool) {
         if let Some(ended_ns) = ended_ns {
             self.cpu_wait.runs(ended_ns, tid, self.inside.len());
             self.ran.ended(ended_ns);
         }
         let call = *inside.call_of(&mut self.workload);
         let ended = ended_ns.filter(|_| fault_ends || !call.is_fault).map(|ended_ns| (ended_ns, self.clock(ended_ns)));
-        self.add_costs(tid, call.file, call.clock_began_ns(), ended.map(|(_, clock_ns)| clock_ns));
+        self.add_costs(tid, call, &inside.came, ended.map(|(_, clock_ns)| clock_ns));
         self.note_place(inside);
         let call = inside.call_of(&mut self.workload);
         call.flash_reads_in_part += inside.flash_in_a_row.in_part();
@@ -646,8 +635,8 @@ impl Collector {
             self.queue.got(tid, inside.offset.saturating_add(got).div_ceil(PAGE_BYTES));
         }
         let waited_until = self.queue.over(tid, ended_ns);
-        let Some(&inside) = self.inside.get(&tid) else { return };
-        self.leave(tid, inside, ended_ns, false);
+        let Some(inside) = self.inside.remove(&tid) else { return };
+        self.leave(tid, &inside, ended_ns, false);
         let call = inside.call_of(&mut self.workload);
         if call.is_fault {
             let after = |(first, last): (u64, u64)| {
