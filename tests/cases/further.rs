@@ -137,6 +137,26 @@ fn an_older_page_of_systrace_begins_with_its_first_event() {
     assert!(text.contains("4 block events in 11.00 ms"), "{text}");
 }
 
+/// Percentiles of few times by hand: the nearest ranks 5 and 9 of ten times, and the longest.
+#[test]
+fn percentiles_of_few_times_are_exact() {
+    let dir = TempDir::new("few-times");
+    let path = dir.path().join("input");
+    let line = |ms: u64, event: &str| format!("  app-321 [001] ..... 10.{ms:06}: {event}\n");
+    let request = |i: u64| {
+        let (sector, begin) = (4096 + i * 64, i * 50_000);
+        line(begin, &format!("block_rq_issue: 8,0 W 4096 () {sector} + 8 [app]"))
+            + &line(begin + 1000 * (i + 1), &format!("block_rq_complete: 8,0 W () {sector} + 8 [0]"))
+    };
+    std::fs::write(&path, (0..10).map(request).collect::<String>()).expect("a file");
+    let report = super::report(&path);
+    let groups = report["block"]["groups"].as_array().expect("groups");
+    let all = groups.iter().find(|group| group["by"] == "all").expect("a group of all");
+    let d2c = &all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == "D2C").expect("D2C")["ns"];
+    let found = ["n", "p50", "p90", "p99", "p999"].map(|figure| d2c[figure].as_u64());
+    assert_eq!(found, [10, 5_000_000, 9_000_000, 10_000_000, 10_000_000].map(Some));
+}
+
 /// Hardware partitions of one eMMC are devices side by side.
 #[test]
 fn a_boot_partition_is_no_level_of_the_disk() {

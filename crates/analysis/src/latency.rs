@@ -108,11 +108,16 @@ fn quarter(ns: u64) -> (u64, u64) {
 /// Buckets that are allocated together: few times that are far apart take a few of these.
 const CHUNK: usize = 16;
 
-/// Distribution of any number of times in at most 60 KiB; one of few times takes 128 bytes for each, and 1 KiB at most. Count,
-/// minimum, mean and maximum are exact. A percentile is the lower bound of its bucket: exact below 256 ns, at most 0.8 % too small
-/// above.
+/// Times that are kept one by one, before they are counted in buckets.
+const FEW: usize = 128;
+
+/// Distribution of any number of times in at most 60 KiB; one of up to 128 times takes 1 KiB at most. Count, minimum, mean and maximum
+/// are exact, and so are percentiles of up to 128 times. Beyond that a percentile is the lower bound of its bucket: exact below 256 ns, at
+/// most 0.8 % too small above.
 #[derive(Clone, Debug)]
 pub struct LatencyHistogram {
+    /// The first times, in any order; none once there are buckets.
+    few: Vec<u64>,
     /// Where each chunk of buckets is in `counts`, from 1; 0: it has no times.
     chunks: Vec<u16>,
     counts: Vec<[u64; CHUNK]>,
@@ -124,7 +129,7 @@ pub struct LatencyHistogram {
 
 impl Default for LatencyHistogram {
     fn default() -> Self {
-        Self { chunks: Vec::new(), counts: Vec::new(), n: 0, sum: 0, min: u64::MAX, max: 0 }
+        Self { few: Vec::new(), chunks: Vec::new(), counts: Vec::new(), n: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -141,7 +146,11 @@ fn lower_bound(bucket: usize) -> u64 {
 impl LatencyHistogram {
     #[inline]
     pub fn add(&mut self, time_ns: u64) {
-        self.count(bucket(time_ns), 1);
+        if self.counts.is_empty() {
+            self.keep(time_ns);
+        } else {
+            self.count(bucket(time_ns), 1);
+        }
         self.n += 1;
         self.sum += u128::from(time_ns);
         // Not `min` and `max`: that writes every time what almost never changes.
@@ -150,6 +159,22 @@ impl LatencyHistogram {
         }
         if time_ns > self.max {
             self.max = time_ns;
+        }
+    }
+
+    /// Keeps one of the first times, or moves all of them to buckets.
+    fn keep(&mut self, time_ns: u64) {
+        if self.few.len() < FEW {
+            return self.few.push(time_ns);
+        }
+        self.spill();
+        self.count(bucket(time_ns), 1);
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        for time in std::mem::take(&mut self.few) {
+            self.count(bucket(time), 1);
         }
     }
 
@@ -173,7 +198,7 @@ impl LatencyHistogram {
         self.chunks[chunk]
     }
 
-    /// Buckets that hold any, shortest times first.
+    /// Buckets that hold any, shortest times first; none while times are kept one by one.
     fn buckets(&self) -> impl Iterator<Item = (usize, u64)> {
         let known = self.chunks.iter().enumerate().filter(|(_, known)| **known > 0);
         known.flat_map(|(chunk, &known)| {
@@ -184,8 +209,12 @@ impl LatencyHistogram {
 
     /// Takes in all times of another.
     pub fn merge(&mut self, other: &LatencyHistogram) {
-        for (bucket, n) in other.buckets() {
-            self.count(bucket, n);
+        if self.n + other.n <= FEW as u64 {
+            self.few.extend_from_slice(&other.few);
+        } else {
+            self.spill();
+            other.few.iter().for_each(|&time| self.count(bucket(time), 1));
+            other.buckets().for_each(|(bucket, n)| self.count(bucket, n));
         }
         self.n += other.n;
         self.sum += other.sum;
@@ -201,8 +230,11 @@ impl LatencyHistogram {
     /// How many times are in each quarter of an octave that has any, shortest first.
     pub fn ranges(&self) -> Vec<LatencyRange> {
         let mut ranges: Vec<LatencyRange> = Vec::new();
-        for (bucket, n) in self.buckets() {
-            let (from_ns, to_ns) = quarter(lower_bound(bucket));
+        let mut few = self.few.clone();
+        few.sort_unstable();
+        let times = few.into_iter().map(|time| (time, 1));
+        for (time, n) in times.chain(self.buckets().map(|(bucket, n)| (lower_bound(bucket), n))) {
+            let (from_ns, to_ns) = quarter(time);
             match ranges.last_mut() {
                 Some(last) if last.from_ns == from_ns => last.n += n,
                 _ => ranges.push(LatencyRange { from_ns, to_ns, n }),
@@ -215,8 +247,14 @@ impl LatencyHistogram {
         if self.n == 0 {
             return LatencyNs::default();
         }
+        if !self.few.is_empty() {
+            return LatencyNs::from_unsorted(self.few.clone());
+        }
         let rank = |permille| {
             let wanted = nearest_rank(self.n, permille);
+            if wanted == self.n {
+                return self.max;
+            }
             let mut seen = 0;
             let at = self.buckets().find(|(_, count)| {
                 seen += count;
@@ -312,10 +350,33 @@ mod tests {
     fn few_times_far_apart_take_little_memory() {
         let mut histogram = LatencyHistogram::default();
         [1, 1 << 20, 1 << 40, u64::MAX].into_iter().for_each(|time| histogram.add(time));
-        assert!(histogram.counts.len() == 4 && histogram.chunks.len() < 500);
+        assert!(histogram.few.len() == 4 && histogram.few.capacity() <= FEW && histogram.counts.len() <= 4);
         assert_eq!((histogram.finish().p50, histogram.finish().max), (1 << 20, u64::MAX));
         (0..u64::BITS * 64).for_each(|i| histogram.add(u64::MAX >> (i / 64) & !(u64::from(i) << 40)));
         assert!(histogram.counts.len() <= histogram.chunks.len());
+    }
+
+    #[test]
+    fn percentiles_of_few_times_are_exact_whichever_way_they_came() {
+        // Not a lower bound of any bucket: 5,000,001 is in the one that begins with 4,980,736.
+        let times: Vec<u64> = (1..=FEW as u64).map(|i| i * 78_125 + 1).collect();
+        let (mut one, mut other) = (LatencyHistogram::default(), LatencyHistogram::default());
+        times[..40].iter().for_each(|&t| one.add(t));
+        times[40..].iter().rev().for_each(|&t| other.add(t));
+        one.merge(&other);
+        let exact = LatencyNs::from_unsorted(times.clone());
+        assert_eq!((one.finish(), exact.p50), (exact, 5_000_001));
+        // One more: buckets, whose highest ranks are still the longest time itself.
+        one.add(7);
+        let found = one.finish();
+        assert_eq!((one.few.len(), found.n, found.min, found.p999, found.max), (0, 129, 7, exact.max, exact.max));
+        assert!(found.p50 <= 5_000_001 && 5_000_001 - found.p50 <= 5_000_001 / 128);
+        let mut many = LatencyHistogram::default();
+        times.iter().chain(&[7]).for_each(|&t| many.add(t));
+        let mut joined = LatencyHistogram::default();
+        joined.merge(&many);
+        assert_eq!((many.finish(), many.ranges()), (found, one.ranges()));
+        assert_eq!((joined.finish(), joined.ranges()), (found, one.ranges()));
     }
 
     #[test]

@@ -49,10 +49,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             // When lost bios were in flight is unknown.
             if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT && !lost_events::find(seen).is_empty() {
                 let part = seen.of_span(q2c.total_ns);
-                (format!("The bios that were not lost are under way for {part:.1} % of the time at most."), each)
+                let part = at_most(part);
+                (format!("The bios that were not lost are under way for {part} of the time."), each)
             } else if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT {
-                let most = seen.of_span(q2c.total_ns);
-                let what = format!("Bios are under way for at most {most:.1} % of the time");
+                let most = at_most(seen.of_span(q2c.total_ns));
+                let what = format!("Bios are under way for {most} of the time");
                 match longest_sync(found) {
                     Some(sync) => (format!("{what}, but a call waited for them: {sync}."), each),
                     None if q2c.ns.max >= STALL_NS => {
@@ -109,6 +110,11 @@ fn before_bios(seen: &Seen<'_>) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// A bound in per cent: one that would be rounded to 0 is less than 0.1.
+fn at_most(percent: f64) -> String {
+    if percent < 0.05 { "less than 0.1 %".to_owned() } else { format!("at most {percent:.1} %") }
 }
 
 /// The device-mapper layer in which bios spend most of the time before their issue, and its share. It must also add time to bios that

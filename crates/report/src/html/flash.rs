@@ -88,7 +88,7 @@ fn counts(report: &FlashReport) -> String {
         out += &rows("Commands by what they moved", &flash_view::kinds(&counts.reads, &counts.programs));
     }
     out + &rows(
-        "Time of a command (percentiles by nearest rank, at most 0.8 % below the true value)",
+        "Time of a command (percentiles by nearest rank; of more than 128 times at most 0.8 % below the true value)",
         &flash_view::times(&report.found.durations),
     )
 }
