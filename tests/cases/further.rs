@@ -157,6 +157,17 @@ fn percentiles_of_few_times_are_exact() {
     assert_eq!(found, [10, 5_000_000, 9_000_000, 10_000_000, 10_000_000].map(Some));
 }
 
+/// A driver's command that blkparse prints as a read has its completion, and its own size.
+#[test]
+fn commands_in_blkparses_text_have_their_completions() {
+    for case in ["blkparse-commands", "blkparse-commands-5.x"] {
+        let rows = rows(case, "requests");
+        let figures = |row: &Value| ["bytes", "d2c_ns"].map(|figure| row[figure].as_u64());
+        assert_eq!(rows.iter().map(figures).collect::<Vec<_>>(), [[Some(36), Some(400_000)]; 4], "{case}");
+        assert!(rows.iter().all(|row| row["kind"] == "other"), "{case}: {rows:?}");
+    }
+}
+
 /// Hardware partitions of one eMMC are devices side by side.
 #[test]
 fn a_boot_partition_is_no_level_of_the_disk() {

@@ -84,7 +84,10 @@ pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<
             out.fields.push(("old_sector", Value::Unsigned(sector)));
             return Some(out);
         }
-        _ => out.fields.extend(range(&all[1..], action)?),
+        _ => {
+            out.fields.extend(range(&all[1..], action)?);
+            out.fields.extend(command(&all[1..], before, action).map(|text| ("cmd", Value::Text(text))));
+        }
     }
     let inside = in_brackets?;
     if !matches!(action, b"C" | b"R") {
@@ -122,6 +125,27 @@ fn range<'a>(words: &[&'a [u8]], action: &[u8]) -> Option<Vec<(&'static str, Val
     })
 }
 
+/// A driver's own command: its bytes in hexadecimal, in round brackets. Newer kernels do not give them to blktrace: then only the form is
+/// left, a size without sectors, or a completion without a place. A flush has the second form too.
+fn command<'a>(words: &[&[u8]], before: &'a [u8], action: &[u8]) -> Option<&'a [u8]> {
+    let open = before.iter().position(|&b| b == b'(');
+    let inside =
+        open.and_then(|open| Some(&before[open + 1..open + 1 + before[open..].iter().position(|&b| b == b')')? - 1]));
+    // `-t` adds a number there.
+    let is_time = |text: &[u8]| text.trim_ascii().iter().all(u8::is_ascii_digit);
+    if let Some(inside) = inside.filter(|inside| !is_time(inside)) {
+        return Some(inside);
+    }
+    let alone = words.first().is_some_and(|w| w.iter().all(u8::is_ascii_digit)) && words.get(1) != Some(&&b"+"[..]);
+    let is_flush = before.first() == Some(&b'F');
+    let is_one = match action {
+        b"I" | b"D" => alone,
+        b"C" => words.is_empty() || words[0].starts_with(b"("),
+        _ => false,
+    };
+    (is_one && !is_flush).then_some(b"unknown")
+}
+
 /// The text before, in and after the first bracket: a name may have brackets of its own.
 fn bracket(text: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
     let open = text.windows(2).position(|w| w == b" [").map(|at| at + 1);
@@ -144,6 +168,30 @@ mod tests {
             Value::Text(t) => format!(" {k}='{}'", t.escape_ascii()),
         });
         format!("{}{}", p.name, fields.collect::<String>())
+    }
+
+    #[test]
+    fn a_drivers_command_is_one_whatever_its_letter() {
+        let command = |action: &str, rest: &str| {
+            let parsed = event(b"8,0", action.as_bytes(), rest.as_bytes()).expect("a step");
+            parsed.fields.iter().find(|(key, _)| *key == "cmd").map(|(_, value)| format!("{value:?}"))
+        };
+        for (action, rest, is) in [
+            ("D", "R 36 (12 00 00 00 24 00 ..) [smartctl]", true),
+            ("C", "R (12 00 00 00 24 00 ..) [0]", true),
+            ("D", "W 512 [hdparm]", true),
+            ("C", "W [0]", true),
+            ("D", "R 100 + 8 [x]", false),
+            // With -t.
+            ("D", "R 100 + 8 (       4) [x]", false),
+            ("C", "R 100 + 8 (     300) [0]", false),
+            ("D", "FN [kworker/0:1H]", false),
+            ("C", "FN 0 [0]", false),
+            ("C", "WS 0 [0]", false),
+            ("Q", "FWS [jbd2/sda1-8]", false),
+        ] {
+            assert_eq!(command(action, rest).is_some(), is, "{action} {rest}");
+        }
     }
 
     #[test]
@@ -180,9 +228,12 @@ mod tests {
             ("8,0    m   N cfq workload slice:300", "print buf='cfq workload slice:300'"),
             (
                 "8,0    D   R 36 (12 00 00 00 24 00) [udevd]",
-                "block_rq_issue dev=8388608u rwbs='R' sector=0u nr_sector=0u bytes=36u comm='udevd'",
+                "block_rq_issue dev=8388608u rwbs='R' sector=0u nr_sector=0u bytes=36u cmd='12 00 00 00 24 00' comm='udevd'",
             ),
-            ("8,0    C   R (12 00) [0]", "block_rq_complete dev=8388608u rwbs='R' sector=0u nr_sector=0u error=0"),
+            (
+                "8,0    C   R (12 00) [0]",
+                "block_rq_complete dev=8388608u rwbs='R' sector=0u nr_sector=0u cmd='12 00' error=0",
+            ),
             (
                 "8,0    D   R 96 + 8 [a [b] c]",
                 "block_rq_issue dev=8388608u rwbs='R' sector=96u nr_sector=8u comm='a [b] c'",
