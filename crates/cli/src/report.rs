@@ -31,7 +31,7 @@ use crate::attribution::Attribution;
 use crate::conditions;
 use crate::failure::Failure;
 use crate::finding_inputs::FindingInputs;
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, Recordings};
 use crate::output;
 use crate::study::style;
 
@@ -270,6 +270,7 @@ fn read_block(
     let mut twice = None;
     let (of_several_machines, has_recorder) = (inputs.of_several_machines(), inputs.has_recorder());
     let traces: Vec<&Trace> = inputs.traces().collect();
+    let mut recordings = Recordings::default();
     let shows_all = args.from.is_none() && args.to.is_none() && args.shown_until.is_empty();
     inputs.for_each(&mut |source, event| {
         at.set(source);
@@ -282,10 +283,9 @@ fn read_block(
         }
         let shown = shows_all || in_time(event, *first.get_or_insert(event.time.0), args);
         let met_gap = traces[source].met_gap();
+        let begins = recordings.begins(&traces);
         let follow = |analysis: &mut BlockAnalysis<_>| {
-            if met_gap {
-                analysis.events_are_missing();
-            }
+            analysis.meets(met_gap, begins);
             // I/O outside of the range is analysed too, because other I/O waits for it.
             analysis.in_range(shown);
             analysis.event(event);

@@ -14,7 +14,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// An opened trace of one format. Its events can be read any number of times.
 pub(crate) trait Source: Any + Debug + Send + Sync {
@@ -39,6 +39,11 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
 
     /// A flag that is set when a pass meets a record before which others are missing; `None` for formats without numbered records.
     fn gap(&self) -> Option<Arc<AtomicBool>> {
+        None
+    }
+
+    /// How many further recordings the current pass has met; `None` for formats that do not show where one begins.
+    fn recordings(&self) -> Option<Arc<AtomicU64>> {
         None
     }
 

@@ -26,7 +26,7 @@ use serde_json::Value;
 use std::any::Any;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A trace. It can be read any number of times, in bounded memory.
@@ -41,6 +41,8 @@ pub struct Trace {
     pub(crate) source: Box<dyn Source>,
     /// Set by the source when a pass meets a record before which others are missing.
     gap: Option<Arc<AtomicBool>>,
+    /// Counted by the source when a pass meets the beginning of another recording.
+    recordings: Option<Arc<AtomicU64>>,
     /// Losses before the events were decoded.
     pub(crate) base_losses: Losses,
     /// All losses, known after the first pass.
@@ -118,6 +120,7 @@ impl Trace {
             stats,
             phases,
             gap: source.gap(),
+            recordings: source.recordings(),
             source,
             base_losses: losses,
             losses: OnceLock::new(),
@@ -213,6 +216,12 @@ impl Trace {
     #[inline]
     pub fn met_gap(&self) -> bool {
         self.gap.as_ref().is_some_and(|gap| gap.load(Ordering::Relaxed))
+    }
+
+    /// How many further recordings a pass over a text has met: nothing that was in flight before one began can end in it.
+    #[inline]
+    pub fn recordings_met(&self) -> u64 {
+        self.recordings.as_ref().map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// All known losses, zero counts included. Reads the whole trace once, unless `for_each` has done so.

@@ -81,6 +81,14 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         self.followed.events_are_missing();
     }
 
+    /// Before the next event: whether events are missing, and whether another recording begins.
+    pub fn meets(&mut self, gap: bool, recording: bool) {
+        if gap {
+            self.events_are_missing();
+        }
+        self.followed.matching.other_recording |= recording;
+    }
+
     /// What the trace has lost, before [`Analysis::finish`]: some I/O without an end may have ended.
     pub fn losses(&mut self, losses: &Losses) {
         self.losses = LostEnds::of(losses);

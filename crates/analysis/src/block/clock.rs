@@ -25,9 +25,10 @@ impl Clock {
         if self.latest - now < BACK_NS { Some(now) } else { None }
     }
 
-    /// A recording begins with this time. Returns the time that its first event gets.
+    /// A recording begins with this time. Returns the time that its first event gets: a later one is kept.
     pub fn begin_again(&mut self, now: u64) -> u64 {
         self.shift = self.latest.saturating_sub(now);
+        self.latest = self.latest.max(now);
         self.latest
     }
 }

@@ -9,9 +9,10 @@ use super::watch::Watch;
 use std::collections::BTreeMap;
 
 impl<W: Watch> Matching<W> {
-    /// The clock fell back: a new recording begins with this time.
+    /// A new recording begins with this time: the clock fell back, or the trace says so.
     #[cold]
     pub(super) fn begins_again(&mut self, now: u64) -> u64 {
+        self.other_recording = false;
         self.recording_ends();
         self.strays.clear();
         self.early.clear();

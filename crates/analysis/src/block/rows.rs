@@ -302,6 +302,11 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         self.followed.events_are_missing();
     }
 
+    /// Another recording begins with the next event.
+    pub fn recording_begins(&mut self) {
+        self.followed.matching.other_recording = true;
+    }
+
     /// See [`super::BlockAnalysis::losses`].
     pub fn losses(&mut self, losses: &Losses) {
         self.ends_may_be_lost |= losses.of_ends().next().is_some();

@@ -101,7 +101,7 @@ pub fn table() -> String {
 #[cfg(test)]
 fn trace_of(format: &Format, text: &[u8]) -> crate::Trace {
     let Reader::Lines(dialect) = format.reader else { panic!("{} is not read as lines", format.name) };
-    let text = Text { input: Input::Memory(text.into()).into(), dialect, wrap: Wrap::Not };
+    let text = Text { input: Input::Memory(text.into()).into(), dialect, wrap: Wrap::Not, numbered: false };
     let opened = parsed::open("fixture".as_ref(), Box::new(text)).expect("it opens");
     crate::Trace::of_opened("fixture".as_ref(), opened)
 }
@@ -111,6 +111,8 @@ pub(crate) struct Head {
     bytes: Vec<u8>,
     /// The first lines of a text, in the form in which the tool printed them.
     text: Vec<u8>,
+    /// All lines have numbers before them, which `text` is without.
+    numbered: bool,
 }
 
 impl Head {
@@ -125,12 +127,14 @@ impl Head {
         if cut && lines.len() > 1 {
             lines.pop();
         }
+        let lines: Vec<&[u8]> = lines.into_iter().map(text::without_end).collect();
+        let numbered = text::are_numbered(&lines);
         let mut text = Vec::new();
         for line in lines {
-            text.extend_from_slice(&text::plain(text::without_end(line)));
+            text.extend_from_slice(&text::plain(if numbered { text::without_number(line) } else { line }));
             text.push(b'\n');
         }
-        Head { bytes, text }
+        Head { bytes, text, numbered }
     }
 
     pub fn read(input: &Input) -> io::Result<Head> {
@@ -177,7 +181,7 @@ fn choose(head: &Head) -> Chosen {
         return Chosen::Dialect(ftrace::systrace::DIALECT, Wrap::Not);
     }
     let lines = head.lines();
-    let header = ftrace::header(head.bytes());
+    let header = ftrace::header(if head.numbered { &head.text } else { head.bytes() });
     if header == Header::Latency {
         return Chosen::Latency;
     }
@@ -233,7 +237,10 @@ fn open_plain(path: &Path, input: Input, head: &Head) -> Result<Opened, Error> {
         return open(path, input);
     }
     match choose(head) {
-        Chosen::Dialect(dialect, wrap) => parsed::open(path, Box::new(Text { input: Arc::new(input), dialect, wrap })),
+        Chosen::Dialect(dialect, wrap) => {
+            let text = Text { input: Arc::new(input), dialect, wrap, numbered: head.numbered };
+            parsed::open(path, Box::new(text))
+        }
         Chosen::Latency => Err(Error::Unsupported {
             path: path.to_path_buf(),
             what:

@@ -23,6 +23,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// gzip's first bytes in base64: Chrome's trace viewer packs its JSON in this form.
 pub(crate) const PACKED: &[u8] = b"H4sI";
@@ -70,6 +71,8 @@ pub(crate) enum Item<'a> {
         cpu: u16,
         events: Option<u64>,
     },
+    /// The text of another recording begins, or of this one once more (pasted twice).
+    Recording,
     /// Another loss that the format reports.
     Loss(Loss, u64),
     /// The previous event has a sequence number, so missing events are known (blkparse).
@@ -111,6 +114,10 @@ pub(crate) struct Log {
     /// Every event has a sequence number.
     is_numbered: bool,
     backwards: Backwards,
+    /// The parts of a text that begin like recordings are the CPUs of one (`per_cpu/cpu*/trace`).
+    parts_are_cpus: bool,
+    /// Further recordings that the current pass has met.
+    recordings: Arc<AtomicU64>,
 }
 
 /// Index of the schema for events beyond [`MAX_SCHEMAS`].
@@ -124,6 +131,36 @@ const JIFFIES_NS: [u64; 2] = [4_000_000, 10_000_000];
 /// Number of characters that a message shows of a malformed line.
 const SHOWN: usize = 60;
 
+/// The CPUs of a text's parts.
+#[derive(Default)]
+struct Parts {
+    /// CPUs of the parts so far, which have one each.
+    cpus: Vec<u16>,
+    /// The CPU of this part.
+    cpu: Option<u16>,
+    /// A part has several CPUs, or two parts have the same one.
+    mixed: bool,
+}
+
+impl Parts {
+    fn begin(&mut self) {
+        let Some(cpu) = self.cpu.take() else { return };
+        self.mixed |= self.cpus.contains(&cpu);
+        if !self.mixed {
+            self.cpus.push(cpu);
+        }
+    }
+
+    fn event(&mut self, cpu: u16) {
+        self.mixed |= *self.cpu.get_or_insert(cpu) != cpu;
+    }
+
+    fn are_cpus(mut self) -> bool {
+        self.begin();
+        !self.mixed
+    }
+}
+
 /// The results of the first pass.
 struct Survey {
     schemas: Vec<Arc<Schema>>,
@@ -132,6 +169,7 @@ struct Survey {
     memory: usize,
     names: Names,
     losses: Losses,
+    parts: Parts,
     /// The last time of each CPU.
     last: Vec<u64>,
     backwards: Backwards,
@@ -162,6 +200,7 @@ impl Survey {
             memory: MAX_FORMATS_MEMORY,
             names: Names::default(),
             losses: Losses::new(),
+            parts: Parts::default(),
             last: vec![0],
             backwards: Backwards::default(),
             with_time: 0,
@@ -194,6 +233,7 @@ impl Survey {
             Item::Lost { events: None, .. } => self.losses.add(Loss::GapsOfUnknownSize, 1),
             Item::Loss(loss, count) => self.losses.add(loss, count),
             Item::Numbered => self.numbered += 1,
+            Item::Recording => self.parts.begin(),
             Item::Task { tid, comm, time } => {
                 if comm != b"<...>" && tid != TaskId(0) {
                     let time = if self.names.knows(tid) { time } else { 0 };
@@ -210,6 +250,7 @@ impl Survey {
 
     fn event(&mut self, cpu: u16, time: Option<u64>, parsed: &Parsed<'_>) {
         self.highest_cpu = self.highest_cpu.max(cpu);
+        self.parts.event(cpu);
         match time {
             None => self.without_time += 1,
             Some(time) => {
@@ -341,7 +382,7 @@ pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error
         return Err(Error::Unsupported { path: path.to_path_buf(), what: JIFFIES.to_owned() });
     }
     let is_numbered = survey.numbered == survey.with_time + survey.without_time;
-    let Survey { schemas, by_signature, names, mut losses, backwards, .. } = survey;
+    let Survey { schemas, by_signature, names, mut losses, backwards, parts, .. } = survey;
     losses.add(Loss::LinesMalformed, survey.malformed);
     losses.add_lines_of_ends(survey.lines_of_ends);
     losses.add(Loss::TimesMissing, survey.without_time);
@@ -358,7 +399,9 @@ pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error
     let facts = json!({parser.key(): own});
     let cpus = u32::from(survey.highest_cpu) + 1;
     let kind = parser.kind();
-    let log = Log { parser, schemas, by_signature, cpus, is_numbered, backwards };
+    let parts_are_cpus = parts.are_cpus();
+    let recordings = Arc::default();
+    let log = Log { parser, schemas, by_signature, cpus, is_numbered, backwards, parts_are_cpus, recordings };
     Ok(Opened { facts, losses, names, ..Opened::of(kind, log) })
 }
 
@@ -384,37 +427,67 @@ impl Source for Log {
         true
     }
 
+    fn recordings(&self) -> Option<Arc<AtomicU64>> {
+        Some(Arc::clone(&self.recordings))
+    }
+
     /// Records in the parser's order; repeated events only once.
     fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
         let (mut scratch, mut data) = (Vec::new(), Vec::new());
         let mut repeated = Repeated::new(self.backwards);
         let mut missed: HashMap<u16, Missed> = HashMap::new();
+        let mut next = Next::SameRecording;
+        self.recordings.store(0, Ordering::Relaxed);
         self.parser.walk(&mut |item| match item {
             Item::Lost { cpu, events } => {
                 missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
             }
-            Item::Event { cpu, time: Some(time), tid, flags, text, parsed }
-                if repeated.is(time, (cpu, tid, flags, Said { text, parsed }), step(parsed)) => {}
+            Item::Recording if !self.parts_are_cpus => next = Next::Undecided(None),
             Item::Event { cpu, time, tid, flags, text, parsed } => {
+                let is_repeated =
+                    time.is_some_and(|time| repeated.is(time, (cpu, tid, flags, Said { text, parsed }), step(parsed)));
+                // blkparse counts from the first step: two recordings may begin with equal ones, at 0.
+                let hold = matches!(next, Next::Undecided(None)) && time == Some(0);
+                if is_repeated && !hold {
+                    next = Next::SameRecording;
+                    return;
+                }
                 let at = self.by_signature.get(signature(parsed, &mut scratch)).copied().unwrap_or(REST);
                 let schema = &self.schemas[at];
                 let fields = if at == REST { &[][..] } else { &parsed.fields[..] };
                 encode(&mut data, schema.id, tid, text, flags, fields);
-                f(&Record {
-                    time: TimeNs(time.unwrap_or(0)),
-                    cpu,
-                    buffer: "",
-                    missed: missed.remove(&cpu).unwrap_or_default(),
-                    schema,
-                    data: &data,
-                });
+                if is_repeated {
+                    next = Next::Undecided(Some((cpu, at, std::mem::take(&mut data))));
+                    return;
+                }
+                let mut emit = |cpu: u16, time: u64, schema: &Arc<Schema>, data: &[u8]| {
+                    let missed = missed.remove(&cpu).unwrap_or_default();
+                    f(&Record { time: TimeNs(time), cpu, buffer: "", missed, schema, data });
+                };
+                if let Next::Undecided(held) = std::mem::replace(&mut next, Next::SameRecording) {
+                    repeated.begin_again(u64::from(held.is_some()));
+                    self.recordings.fetch_add(1, Ordering::Relaxed);
+                    if let Some((cpu, at, data)) = held {
+                        emit(cpu, 0, &self.schemas[at], &data);
+                    }
+                }
+                emit(cpu, time.unwrap_or(0), schema, &data);
             }
             _ => {}
         })?;
         let mut losses = Losses::new();
         losses.add(Loss::EventsRepeated, repeated.count);
+        losses.add(Loss::RecordingsJoined, self.recordings.load(Ordering::Relaxed));
         Ok(losses)
     }
+}
+
+/// What the next event belongs to.
+enum Next {
+    SameRecording,
+    /// Another recording, or a copy of this one: the first event that is not a repetition decides. With a first event that is one: its
+    /// CPU, its schema and its record.
+    Undecided(Option<(u16, usize, Vec<u8>)>),
 }
 
 /// All that a source tells of an event: its text and its fields. blkparse prints the device before the time, so the text lacks it.
@@ -548,6 +621,20 @@ mod tests {
         ] {
             assert_eq!(may_be_an_end(line.as_bytes()), may_be, "{line}");
         }
+    }
+
+    #[test]
+    fn parts_of_one_cpu_each_are_cpus() {
+        let are_cpus = |parts: &[&[u16]]| {
+            let mut found = Parts::default();
+            for part in parts {
+                found.begin();
+                part.iter().for_each(|&cpu| found.event(cpu));
+            }
+            found.are_cpus()
+        };
+        assert!(are_cpus(&[&[0, 0], &[], &[1], &[2, 2]]));
+        assert!(!are_cpus(&[&[0], &[0]]) && !are_cpus(&[&[0, 1], &[2]]) && !are_cpus(&[&[0], &[1, 2]]));
     }
 
     #[test]

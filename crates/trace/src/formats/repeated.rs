@@ -123,6 +123,14 @@ impl Repeated {
         is
     }
 
+    /// Another recording begins: its events are no copies. `counted` of them have been counted as such.
+    pub fn begin_again(&mut self, counted: u64) {
+        self.count -= counted;
+        self.seen.clear();
+        self.moment.clear();
+        self.issued.clear();
+    }
+
     fn follow(&mut self, step: Step) {
         match step {
             Step::Issued(range) => {

@@ -116,6 +116,38 @@ pub(crate) fn plain(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
+/// The number that `grep -n` (`12:`), `cat -n` (`12` and a tab) or `nl` put before a line, and the line.
+fn number_of(line: &[u8]) -> Option<(u64, &[u8])> {
+    let text = line.trim_ascii_start();
+    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let number = std::str::from_utf8(&text[..end]).ok().filter(|n| n.len() <= 7)?.parse().ok()?;
+    let rest = &text[end..];
+    match rest.first() {
+        Some(b':' | b'\t') => Some((number, &rest[1..])),
+        // Right-aligned numbers with blanks behind them; the blanks may be the line's own.
+        None | Some(b' ') if text.len() < line.len() => Some((number, rest)),
+        _ => None,
+    }
+}
+
+/// Whether all lines have numbers before them, each more than the one before; one more, where no colon follows it.
+pub(crate) fn are_numbered(lines: &[&[u8]]) -> bool {
+    let mut last: Option<u64> = None;
+    let mut is_next = |line: &&[u8]| {
+        let Some((number, rest)) = number_of(line) else { return false };
+        let has_colon = line[..line.len() - rest.len()].ends_with(b":");
+        let before = last.replace(number);
+        before.is_none_or(|before| number == before + 1 || has_colon && number > before)
+    };
+    let mut lines = lines.iter().filter(|line| !line.trim_ascii().is_empty());
+    lines.clone().count() >= 3 && lines.all(&mut is_next)
+}
+
+/// Removes the number before a line, if it has one.
+pub(crate) fn without_number(line: &[u8]) -> &[u8] {
+    number_of(line).map_or(line, |(_, rest)| rest)
+}
+
 /// Removes the byte order mark that Windows editors put at the beginning of a text.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
@@ -144,7 +176,7 @@ pub(crate) fn has_decimal_commas(lines: &[&[u8]]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, without_end};
+    use super::{are_numbered, plain, without_end, without_number};
 
     #[test]
     fn the_end_of_a_line_is_no_part_of_it() {
@@ -154,6 +186,31 @@ mod tests {
             assert_eq!(without_end(line.as_bytes()), b"C 8 + 8 [0]", "{line:?}");
         }
         assert_eq!(without_end(b"<idle>\n"), b"<idle>");
+    }
+
+    #[test]
+    fn numbers_before_all_lines_are_no_part_of_them() {
+        let numbered = |text: &str| are_numbered(&text.lines().map(str::as_bytes).collect::<Vec<_>>());
+        assert!(numbered("1:# tracer: nop\n2:#\n3: a-1 [000] 5.0: x: y"));
+        assert!(numbered("7: a-1\n9: a-1\n120: a-1"));
+        assert!(numbered("     1\t8,0 1 1\n     2\t\n     3\t8,0 1 2"));
+        assert!(numbered("     9  8,0 1 1\n    10  8,0 1 2\n\n    11"));
+        // blkparse's own lines, a table's first column, times of a day, a part of a text.
+        for text in [
+            "8,0 1 1\n8,0 1 2\n8,0 1 3",
+            "1 0 0\n2 0 0\n3 0 0",
+            "10:11:12 a\n10:11:13 b\n10:11:14 c",
+            "1: a\n2: b\nc",
+            "1: a\n2: b",
+        ] {
+            assert!(!numbered(text), "{text}");
+        }
+        assert!(!numbered("   1 0 0\n   3 0 0\n   4 0 0"));
+        for (line, is) in
+            [("12:  8,0", "  8,0"), ("    12\t8,0", "8,0"), ("    12  8,0", "  8,0"), ("CPU0 (8,0):", "CPU0 (8,0):")]
+        {
+            assert_eq!(without_number(line.as_bytes()), is.as_bytes());
+        }
     }
 
     #[test]

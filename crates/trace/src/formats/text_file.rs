@@ -1,7 +1,7 @@
 //! Reads a text file line by line in bounded memory, and passes each line to its dialect.
 
 use super::parsed::{Item, Parser};
-use super::text::{Dialect, MAX_LINE, plain, without_end, without_mark};
+use super::text::{Dialect, MAX_LINE, plain, without_end, without_mark, without_number};
 use super::wrapped::{self, Wrap};
 use crate::input::Input;
 use crate::kind::TraceKind;
@@ -14,6 +14,8 @@ pub(crate) struct Text {
     pub input: Arc<Input>,
     pub dialect: Dialect,
     pub wrap: Wrap,
+    /// All lines have numbers before them.
+    pub numbered: bool,
 }
 
 impl Parser for Text {
@@ -63,7 +65,8 @@ impl Parser for Text {
                 continue;
             }
             let line = without_end(&buffer);
-            lines.line(&plain(if first { without_mark(line) } else { line }), f);
+            let line = if first { without_mark(line) } else { line };
+            lines.line(&plain(if self.numbered { without_number(line) } else { line }), f);
             first = false;
         }
     }

@@ -35,6 +35,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
 struct Reader {
     /// The next number for each device and CPU.
     next: HashMap<(Vec<u8>, u16), u64>,
+    /// The latest time of this recording.
+    latest: u64,
     /// The text has had a step.
     in_steps: bool,
     /// The text has reached the sums after the steps.
@@ -79,6 +81,13 @@ impl Reader {
         // Messages have no number; the tracer prints none.
         let Some(number) = head.number.filter(|&n| n > 0 && head.action != b"m") else { return };
         let mut key = (head.device.to_vec(), head.cpu);
+        // Another recording, with numbers and times of its own, or a copy of this one.
+        if number == 1 && head.time_ns < self.latest && self.next.get(&key).is_some_and(|&next| next > 1) {
+            f(Item::Recording);
+            self.next.clear();
+            self.latest = 0;
+        }
+        self.latest = self.latest.max(head.time_ns);
         // In a remap of a partition's trace, blkparse prints the disk but the partition's number.
         if let Some(origin) = origin(head) {
             let origin = (origin.to_vec(), head.cpu);

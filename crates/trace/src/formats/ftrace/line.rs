@@ -101,8 +101,27 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
     match any_head(line) {
         Some((head, rest)) => Line::Event(head, rest),
-        None => Line::Unknown,
+        None => loss_behind(text).unwrap_or(Line::Unknown),
     }
+}
+
+/// A loss behind what a log, a terminal or grep put before the line: `[   62.09] CPU:0 [LOST 271 EVENTS]`.
+fn loss_behind(text: &[u8]) -> Option<Line<'_>> {
+    let behind = |sign: &[u8]| {
+        let at = text.windows(sign.len()).rposition(|w| w == sign).filter(|&at| at > 0)?;
+        (!text[at - 1].is_ascii_alphanumeric()).then(|| &text[at..])
+    };
+    match behind(b"CPU:") {
+        Some(cpu) => about_cpu(&cpu[3..]),
+        None => entries(behind(b"entries-in-buffer/entries-written:")?),
+    }
+}
+
+/// Whether the line is the first of a text: the kernel's `# tracer: nop`, trace-cmd's `cpus=2`.
+pub(super) fn begins_text(line: &[u8]) -> bool {
+    let text = line.trim_ascii();
+    let cpus = text.strip_prefix(b"cpus=").is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit));
+    cpus || text.strip_prefix(b"#").is_some_and(|comment| comment.trim_ascii_start().starts_with(b"tracer: "))
 }
 
 /// `[   62.099990] Dumping ftrace buffer:` and its rulers, in the kernel's log (`ftrace_dump` in kernel/trace/trace.c).

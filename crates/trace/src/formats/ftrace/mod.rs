@@ -97,11 +97,14 @@ pub(crate) fn of_raw_clock(lines: &[&[u8]]) -> bool {
 pub(crate) struct Reader {
     /// The running task of each CPU, from the function graph's own lines.
     running: HashMap<u16, TaskId>,
+    /// The text has had an event.
+    in_events: bool,
 }
 
 impl Lines for Reader {
     fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         match line::parse(text) {
+            Line::Nothing if self.in_events && line::begins_text(text) => f(Item::Recording),
             Line::Nothing => {}
             Line::Unknown => f(Item::Malformed(text)),
             Line::Lost { cpu, events } => f(Item::Lost { cpu, events }),
@@ -114,6 +117,7 @@ impl Lines for Reader {
             }
             Line::Event(Head { comm, tid, tgid, cpu, flags, time_ns }, rest) => match event::parse(rest) {
                 Some(parsed) => {
+                    self.in_events = true;
                     // A kernel thread is its own process.
                     if tgid.is_some_and(|tgid| tgid != ProcessId::from(tid)) {
                         f(Item::UserTask { tid });

@@ -33,6 +33,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
 struct Reader {
     /// The previous line was an event or a step of its call chain.
     in_chain: bool,
+    /// The text has had an event.
+    in_events: bool,
 }
 
 impl Lines for Reader {
@@ -40,6 +42,7 @@ impl Lines for Reader {
         let trimmed = text.trim_ascii();
         if let Some(head) = head(text) {
             self.in_chain = true;
+            self.in_events = true;
             let Some(parsed) = of_event(head.system, head.name, head.rest) else { return f(Item::Malformed(text)) };
             let text = head.payload;
             let comm = if head.tid == TaskId::ENDED { ENDED } else { head.comm };
@@ -58,6 +61,10 @@ impl Lines for Reader {
         }
         if trimmed.is_empty() || trimmed.starts_with(b"#") {
             self.in_chain &= !trimmed.is_empty();
+            // perf's header, one for each perf.data (`--header`).
+            if self.in_events && trimmed.starts_with(b"# captured on") {
+                f(Item::Recording);
+            }
             return;
         }
         if let Some(events) = lost(trimmed) {
