@@ -32,17 +32,35 @@ const RISK_OF_NORMAL: &str =
 pub(super) struct Syncs {
     pub n: u64,
     pub ns: u64,
+    /// The kinds of calls, a bit for each of [`SYNCS`].
+    kinds: u8,
+}
+
+/// Calls that sync one file.
+const SYNCS: [&str; 3] = ["fsync", "fdatasync", "msync"];
+
+fn kind_of(call: &str) -> u8 {
+    SYNCS.iter().position(|one| *one == call).map_or(0, |at| 1 << at)
 }
 
 impl Syncs {
     pub fn of(group: &CallGroup) -> Syncs {
-        Syncs { n: group.ns.n, ns: group.total_ns }
+        Syncs { n: group.ns.n, ns: group.total_ns, kinds: kind_of(&group.call) }
+    }
+
+    /// Whether these calls may be among a file's syncs: a file that is synced by another call alone is another process's.
+    fn may_be_of(&self, file: &CallGroup) -> bool {
+        is_sync(&file.call) && (kind_of(&file.call) == 0 || self.kinds & kind_of(&file.call) != 0)
     }
 }
 
 impl std::iter::Sum for Syncs {
     fn sum<I: Iterator<Item = Syncs>>(all: I) -> Syncs {
-        all.fold(Syncs::default(), |sum, one| Syncs { n: sum.n + one.n, ns: sum.ns.saturating_add(one.ns) })
+        all.fold(Syncs::default(), |sum, one| Syncs {
+            n: sum.n + one.n,
+            ns: sum.ns.saturating_add(one.ns),
+            kinds: sum.kinds | one.kinds,
+        })
     }
 }
 
@@ -73,7 +91,7 @@ pub(super) fn rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &
 
 fn of_rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> Option<Vec<Remedy>> {
     let n = all.n;
-    let found = databases(seen, renamed)?;
+    let found = databases(seen, all, renamed)?;
     let Databases { data, journal, .. } = found;
     // Only if they are most of this process's syncs; else the database may be another process's. A file that is synced far more often
     // than the database is already a write-ahead log.
@@ -109,10 +127,10 @@ fn of_rollback_journal(seen: &Seen<'_>, all: Syncs, renamed: bool, of: &str) -> 
 }
 
 /// Files whose journal is synced. An inode number that journals of several databases used in turn counts once.
-fn databases<'a>(seen: &Seen<'a>, renamed: bool) -> Option<Databases<'a>> {
+fn databases<'a>(seen: &Seen<'a>, all: Syncs, renamed: bool) -> Option<Databases<'a>> {
     let names = &seen.storage.file_names;
     let synced = || {
-        let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+        let groups = seen.calls.by_file.iter().filter(move |group| all.may_be_of(group));
         groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
     };
     let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> Syncs {
@@ -221,7 +239,7 @@ fn written_database(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Remedy> {
 /// SQLite with a write-ahead log, `DATABASE-wal`, syncs it after each transaction; with `synchronous=NORMAL` before a checkpoint alone
 /// (sqlite.org/pragma.html).
 pub(super) fn write_ahead_log(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Remedy> {
-    let synced = || seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+    let synced = || seen.calls.by_file.iter().filter(|group| all.may_be_of(group));
     let path = |group: &CallGroup| group.path.clone().map(|path| path.trim_end_matches(" (deleted)").to_owned());
     let log_of = |group: &CallGroup| path(group).and_then(|path| Some(path.strip_suffix("-wal")?.to_owned()));
     let log: Syncs = synced().filter(|group| log_of(group).is_some()).map(Syncs::of).sum();
@@ -377,6 +395,21 @@ mod tests {
                 // 1,100 ms less 880 ms of the journal; less a quarter of the database's 220 ms.
                 assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (20.0, 95.0), "{gain:?}");
             }
+        }
+    }
+
+    /// 183 syncs of a database and its journal, all with fdatasync(), and 200 fsync() of a log by another program.
+    #[test]
+    fn a_program_that_syncs_with_another_call_has_no_part_in_a_database() {
+        for (call, told) in [("fsync", false), ("fdatasync", true)] {
+            let mut work = Work::new(1_300_000_000);
+            work.call(call, "python3 (7)", 200, 600_000_000, 0);
+            for (inode, path, n) in [(14, "/data/db-journal (deleted)", 122), (13, "/data/db", 61)] {
+                work.path_call("fdatasync", (&format!("7:0 inode {inode}"), path), n, 200_000_000);
+            }
+            work.path_call("fsync", ("7:0 inode 15", "/data/log"), 200, 600_000_000);
+            let advice = only(find(&work.seen())).advice;
+            assert_eq!(advice[0].what.contains("SQLite"), told, "{call}: {advice:?}");
         }
     }
 

@@ -91,7 +91,8 @@ fn syncs_of<'a>(seen: &Seen<'a>, names: &[&str]) -> impl Iterator<Item = &'a Cal
 fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Finding> {
     let mine = || seen.calls.by_process.iter().filter(|group| names.contains(&group.name.as_str()));
     let syncs: Vec<_> = syncs_of(seen, names).collect();
-    let Syncs { n, ns } = syncs.iter().copied().map(Syncs::of).sum();
+    let all: Syncs = syncs.iter().copied().map(Syncs::of).sum();
+    let Syncs { n, ns, .. } = all;
     // One long call writes what came before: fewer calls do not save that.
     let longest = longest_of(&syncs, ns);
     let of_many = ns.saturating_sub(longest);
@@ -133,7 +134,6 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     } else {
         Synced::Records
     };
-    let all = Syncs { n, ns };
     // The program does not sync the log of a database itself. It decides how many transactions it makes.
     let is_renamed = of_what == Synced::Renamed;
     let mut advice = of_sqlite(seen, all, is_renamed, &of);
