@@ -725,8 +725,8 @@ fn blkparse_with_sums_of_programs_times_of_requests_and_a_cut_end() {
     assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), []);
     let all = blocks(&trace);
     assert_eq!(all[2], "20951 1 D 8:0 WS 274432+8 a [b] c 0");
-    // A driver's own command has bytes and no place.
-    assert_eq!(all[4..], ["120951 1 D 8:0 R 0+0 a [b] c 0", "130951 1 C 8:0 R 0+0 <idle> 0"]);
+    // A driver's own command has bytes and no place, and no read's letter: its completion is found by that.
+    assert_eq!(all[4..], ["120951 1 D 8:0 N 0+0 a [b] c 0", "130951 1 C 8:0 N 0+0 <idle> 0"]);
     let cut = text.windows(8).rposition(|w| w == b"274432 +").unwrap() + 10;
     let trace = of(&text[..cut]).unwrap();
     assert_eq!(trace.losses().get(Loss::LinesMalformed), 1);
