@@ -163,7 +163,7 @@ fn commands_in_blkparses_text_have_their_completions() {
     for case in ["blkparse-commands", "blkparse-commands-5.x"] {
         let rows = rows(case, "requests");
         let figures = |row: &Value| ["bytes", "d2c_ns"].map(|figure| row[figure].as_u64());
-        assert_eq!(rows.iter().map(figures).collect::<Vec<_>>(), [[Some(36), Some(400_000)]; 4], "{case}");
+        assert_eq!(rows.iter().map(figures).collect::<Vec<_>>(), [[Some(512), Some(400_000)]; 4], "{case}");
         assert!(rows.iter().all(|row| row["kind"] == "other"), "{case}: {rows:?}");
     }
 }

@@ -165,6 +165,8 @@ pub(super) struct Writer<'a> {
     /// Completions that are not yet assigned to a request.
     pub(super) contested: BTreeMap<Key, u64>,
     pub(super) in_flight_all: usize,
+    /// Further recordings in the text so far.
+    recordings: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -203,6 +205,7 @@ impl<'a> Writer<'a> {
             may_miss: trace.may_miss_events(),
             contested: BTreeMap::new(),
             in_flight_all: 0,
+            recordings: 0,
         }
     }
 
@@ -225,6 +228,10 @@ impl<'a> Writer<'a> {
         let trace = self.trace;
         trace.for_each_pair(&mut |pair| {
             if self.failed.is_none() {
+                if trace.recordings_met() > self.recordings {
+                    self.recordings = trace.recordings_met();
+                    self.recording_ends();
+                }
                 self.pair(pair);
             }
         })?;
@@ -760,6 +767,18 @@ impl<'a> Writer<'a> {
                 self.flash(p.time, None, tid, &p.access);
             }
         }
+        self.recording_ends();
+        let losses = self.trace.losses();
+        let notes: Vec<_> =
+            losses.iter().filter(|&(_, n)| n > 0).map(|(loss, n)| Note::Number(loss.name(), n)).collect();
+        if !notes.is_empty() {
+            self.declare(track::LOSSES, None, "what is missing", |_| {});
+            self.instant(track::LOSSES, self.last, "flashscope", "losses", &notes);
+        }
+    }
+
+    /// Requests in flight stay open: nothing that comes later ends them.
+    fn recording_ends(&mut self) {
         while let Some((&key, _)) = self.contested.first_key_value() {
             self.decide_contested(key, Next::End);
         }
@@ -768,14 +787,11 @@ impl<'a> Writer<'a> {
         for ((device, ..), list) in in_flight {
             for request in list {
                 self.request(device, &request, None);
+                self.in_flight_all -= 1;
+                if let Some(queue) = self.devices.get_mut(&device) {
+                    queue.in_flight -= 1;
+                }
             }
-        }
-        let losses = self.trace.losses();
-        let notes: Vec<_> =
-            losses.iter().filter(|&(_, n)| n > 0).map(|(loss, n)| Note::Number(loss.name(), n)).collect();
-        if !notes.is_empty() {
-            self.declare(track::LOSSES, None, "what is missing", |_| {});
-            self.instant(track::LOSSES, self.last, "flashscope", "losses", &notes);
         }
     }
 }
