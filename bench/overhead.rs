@@ -1,6 +1,7 @@
 //! The cost of recording for fio on this host: throughput and 99th percentile without a recorder, with `flashscope record`, `perf record`
-//! and `trace-cmd record`. Limits: other work on this machine shares its cores and its disk. So each round runs all of them in turn, and
-//! medians over rounds are compared; the raw file has every run.
+//! and `trace-cmd record`. Other work on this machine shares its cores and its disk, and changes throughput from minute to minute by more
+//! than a recorder costs. So each run has a run without a recorder before and after it, and is compared with the mean of these two. The
+//! result is the median over rounds, with its range; the raw file has every run.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use flashscope_tests::{TempDir, flashscope, output};
 use serde_json::{Value, json};
 
 const DEPTHS: [u32; 2] = [1, 32];
-const SECONDS: u32 = 5;
+const SECONDS: u32 = 3;
 /// Largest allowed loss of throughput at depth 1.
 const BOUND_PERCENT: f64 = 3.0;
 
@@ -81,54 +82,108 @@ fn one(words: &[&str], dir: &TempDir, depth: u32) -> Result<Run, String> {
     Ok(run)
 }
 
-fn median(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
-    let mut all: Vec<f64> = runs.iter().map(of).collect();
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+/// A run under a recorder, or without one where `NOTHING` is compared with itself, between two runs without one.
+#[derive(Clone, Copy)]
+struct Compared {
+    before: Run,
+    run: Run,
+    after: Run,
+}
+
+impl Compared {
+    /// Percent of the mean of the runs around it.
+    fn percent(&self, of: fn(&Run) -> f64) -> f64 {
+        200.0 * of(&self.run) / (of(&self.before) + of(&self.after)) - 100.0
+    }
+}
+
+/// The median of sorted values, and the two values between which the median of all such runs lies with at least 95 % confidence. These
+/// are order statistics: the number of values below the true median is binomial, with probability 1/2. None where there are too few.
+fn median_and_range(sorted: &[f64]) -> (f64, Option<(f64, f64)>) {
+    let count = sorted.len();
+    let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
+    let mut outside = 0.0;
+    let mut probability = 0.5_f64.powi(i32::try_from(count).expect("few rounds"));
+    let mut rank = 0;
+    for below in 0..count {
+        outside += 2.0 * probability;
+        if outside > 0.05 {
+            break;
+        }
+        rank = below + 1;
+        probability *= (count - below) as f64 / (below + 1) as f64;
+    }
+    (median, (rank > 0).then(|| (sorted[rank - 1], sorted[count - rank])))
+}
+
+fn sorted(all: &[Compared], of: impl Fn(&Compared) -> f64) -> Vec<f64> {
+    let mut values: Vec<f64> = all.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn row(name: &str, all: &[Compared]) -> Value {
+    let (iops, _) = median_and_range(&sorted(all, |compared| compared.run.iops));
+    let (p99, _) = median_and_range(&sorted(all, |compared| compared.run.p99_ns));
+    let (less, less_range) = median_and_range(&sorted(all, |compared| -compared.percent(|run| run.iops)));
+    let (more, more_range) = median_and_range(&sorted(all, |compared| compared.percent(|run| run.p99_ns)));
+    let range =
+        |range: Option<(f64, f64)>| range.map_or_else(String::new, |(from, to)| format!("({from:.1} to {to:.1})"));
+    println!(
+        "    {name:<32} {iops:>7.0} {less:>6.1} {:<16} {:>8.1} {more:>6.1} {:<16}",
+        range(less_range),
+        p99 / 1e3,
+        range(more_range)
+    );
+    let run = |run: &Run| json!({"iops": run.iops, "p99_ns": run.p99_ns});
+    json!({
+        "recorder": name, "iops": iops, "p99_ns": p99,
+        "throughput_lost_percent": less, "throughput_lost_range": less_range,
+        "p99_more_percent": more, "p99_more_range": more_range,
+        "runs": all.iter().map(|c| json!({"before": run(&c.before), "run": run(&c.run), "after": run(&c.after)})).collect::<Vec<_>>(),
+    })
 }
 
 pub fn run(rounds: usize) -> Value {
-    println!("\nfio on this host, 4 KiB random direct reads, {SECONDS} s a run, {rounds} rounds in turns; medians");
+    println!(
+        "\nfio on this host, 4 KiB random direct reads, {SECONDS} s a run between two without a recorder, {rounds} rounds; \
+         medians (95 % range)"
+    );
     let dir = TempDir::new("overhead");
     fio(&dir, 32);
-    let mut runs: Vec<Vec<Result<Vec<Run>, String>>> = vec![vec![Ok(Vec::new()); RECORDERS.len()]; DEPTHS.len()];
-    for round in 0..rounds {
-        for (at, depth) in DEPTHS.into_iter().enumerate() {
-            for turn in 0..RECORDERS.len() {
-                // Each round starts with another recorder, so that a disturbance hits all of them.
-                let who = (turn + round) % RECORDERS.len();
-                let Ok(all) = &mut runs[at][who] else { continue };
-                match one(RECORDERS[who].1, &dir, depth) {
-                    Ok(run) => all.push(run),
-                    Err(why) => runs[at][who] = Err(why),
+    let mut depths = Vec::new();
+    for depth in DEPTHS {
+        let mut compared: Vec<Result<Vec<Compared>, String>> = vec![Ok(Vec::new()); RECORDERS.len()];
+        let mut before = fio(&dir, depth);
+        for _ in 0..rounds {
+            for (all, (_, words)) in compared.iter_mut().zip(RECORDERS) {
+                let Ok(done) = all else { continue };
+                match one(words, &dir, depth) {
+                    Ok(run) => {
+                        let after = fio(&dir, depth);
+                        done.push(Compared { before, run, after });
+                        before = after;
+                    }
+                    Err(why) => *all = Err(why),
                 }
             }
         }
-    }
-    let mut depths = Vec::new();
-    for (at, depth) in DEPTHS.into_iter().enumerate() {
-        println!("  depth {depth:<29} IOPS       %    p99, us       %");
-        let Ok(base) = &runs[at][0] else { panic!("fio alone") };
-        let (iops, p99) = (median(base, |run| run.iops), median(base, |run| run.p99_ns));
+        println!("  depth {depth:<29} IOPS  less, %                p99, us  more, %");
         let mut rows = Vec::new();
-        for ((name, _), all) in RECORDERS.iter().zip(&runs[at]) {
-            let Ok(all) = all else {
-                println!("    {name:<32} refused");
-                rows.push(json!({"recorder": name, "refused": all.as_ref().err()}));
-                continue;
-            };
-            let (its_iops, its_p99) = (median(all, |run| run.iops), median(all, |run| run.p99_ns));
-            let (less, more) = (100.0 * (iops - its_iops) / iops, 100.0 * (its_p99 - p99) / p99);
-            println!("    {name:<32} {its_iops:>7.0} {less:>7.2} {:>10.1} {more:>7.2}", its_p99 / 1e3);
-            rows.push(json!({
-                "recorder": name, "iops": its_iops, "throughput_lost_percent": less, "p99_ns": its_p99, "p99_more_percent": more,
-                "runs": all.iter().map(|run| json!({"iops": run.iops, "p99_ns": run.p99_ns})).collect::<Vec<_>>(),
-            }));
+        for ((name, _), all) in RECORDERS.iter().zip(&compared) {
+            rows.push(match all {
+                Ok(all) => row(name, all),
+                Err(why) => {
+                    println!("    {name:<32} refused");
+                    json!({"recorder": name, "refused": why})
+                }
+            });
         }
         depths.push(json!({"depth": depth, "recorders": rows}));
     }
     json!({
-        "method": "medians of runs in turns; each round begins with another recorder. Other work shared this machine's cores and disk",
+        "method": "each run is compared with the mean of the runs without a recorder before and after it; median over rounds, and the \
+                   order statistics that enclose the true median with 95 % confidence. Other work shared this machine's cores and disk",
         "rounds": rounds, "seconds_a_run": SECONDS, "bound_percent_at_depth_1": BOUND_PERCENT, "depths": depths,
     })
 }
