@@ -168,6 +168,19 @@ fn commands_in_blkparses_text_have_their_completions() {
     }
 }
 
+/// INQUIRY answers in 36 bytes: four of them are 144 bytes, no four sectors.
+#[test]
+fn a_command_of_less_than_a_sector_has_its_bytes() {
+    let dir = TempDir::new("case-short-commands");
+    let input = std::fs::read_to_string(input("blkparse-commands")).expect("a case");
+    let path = dir.path().join("input");
+    std::fs::write(&path, input.replace(" 512 ", " 36 ")).expect("a file");
+    let report = super::report(&path);
+    let groups = report["block"]["groups"].as_array().expect("groups");
+    let all = groups.iter().find(|group| group["by"] == "all").expect("a group of all");
+    assert_eq!([&all["bios"], &all["bytes"]], [4, 144]);
+}
+
 /// Hardware partitions of one eMMC are devices side by side.
 #[test]
 fn a_boot_partition_is_no_level_of_the_disk() {

@@ -32,7 +32,7 @@ impl OneFile {
             RequestKind::Write => &mut self.written_bytes,
             _ => return,
         };
-        *bytes += u64::from(bio.sectors) * 512;
+        *bytes += bio.bytes();
     }
 
     fn merge(&mut self, other: &OneFile) {

@@ -111,7 +111,7 @@ impl Times {
     #[inline(always)]
     pub fn queued(&mut self, bio: &Bio, now: u64) {
         self.bios += 1;
-        self.bytes += u64::from(bio.sectors) * 512;
+        self.bytes += bio.bytes();
         if bio.is_request() || bio.kind == RequestKind::Flush {
             return;
         }
@@ -471,7 +471,7 @@ impl Watch for Groups {
         self.of_bio[at] = (class, of);
         let one = &mut self.classes[of];
         one.bios = one.bios.wrapping_add(1);
-        one.bytes = one.bytes.wrapping_add(u64::from(bio.sectors) * 512);
+        one.bytes = one.bytes.wrapping_add(bio.bytes());
         if bio.is_request() || bio.kind == RequestKind::Flush {
             return;
         }
@@ -489,13 +489,13 @@ impl Watch for Groups {
         let of = self.find(class, of);
         let one = &mut self.classes[of];
         one.bios = one.bios.wrapping_sub(1);
-        one.bytes = one.bytes.wrapping_sub(u64::from(before.whole_sectors) * 512);
+        one.bytes = one.bytes.wrapping_sub(before.whole_bytes());
         let class = self.class(bio);
         let of = self.find(class, of);
         self.of_bio[at as usize] = (class, of);
         let one = &mut self.classes[of];
         one.bios = one.bios.wrapping_add(1);
-        one.bytes = one.bytes.wrapping_add(u64::from(bio.whole_sectors) * 512);
+        one.bytes = one.bytes.wrapping_add(bio.whole_bytes());
     }
 
     fn absorbed(&mut self, at: u32, bio: &Bio) {
@@ -503,12 +503,12 @@ impl Watch for Groups {
         let of = self.find(class, of);
         let one = &mut self.classes[of];
         one.bios = one.bios.wrapping_sub(1);
-        one.bytes = one.bytes.wrapping_sub(u64::from(bio.whole_sectors) * 512);
+        one.bytes = one.bytes.wrapping_sub(bio.whole_bytes());
     }
 
     fn part_ended(&mut self, _at: u32, part: &Bio, completed: u64) {
         self.parts.bios += 1;
-        self.parts.bytes += u64::from(part.sectors) * 512;
+        self.parts.bytes += part.bytes();
         self.parts.ended(part, completed);
     }
 

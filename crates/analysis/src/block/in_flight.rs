@@ -74,6 +74,8 @@ pub(super) struct Bio {
     pub sectors: u32,
     /// As it was queued; `sectors` shrinks with splits and parts of completions.
     pub whole_sectors: u32,
+    /// How many bytes its last sector lacks: a driver's own command transfers any number.
+    pub short: u16,
     /// The analysis's number of the device.
     pub device: u16,
     pub flags: RequestFlags,
@@ -135,6 +137,17 @@ impl Bio {
 
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        (u64::from(self.sectors) * 512).saturating_sub(u64::from(self.short))
+    }
+
+    /// As it was queued.
+    #[inline]
+    pub fn whole_bytes(&self) -> u64 {
+        (u64::from(self.whole_sectors) * 512).saturating_sub(u64::from(self.short))
     }
 }
 
@@ -647,6 +660,7 @@ impl InFlight {
             sector,
             sectors,
             whole_sectors: sectors,
+            short: 0,
             device,
             flags,
             kind,

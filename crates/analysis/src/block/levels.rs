@@ -255,7 +255,7 @@ impl<W: Watch> Matching<W> {
             self.bios.group(Place::new(upper as u16, block.kind()), sector, &mut group);
             let free = |at: &u32| {
                 let bio = self.bios.see(*at);
-                let same = u64::from(bio.whole_sectors) * 512 == block.bytes && bio.split_of == NONE;
+                let same = bio.whole_bytes() == block.bytes && bio.split_of == NONE;
                 same && !lower.is_some_and(|lower| self.stack.is_above(*at, bio.queued, lower))
             };
             let Some(at) = group.iter().copied().find(free) else { continue };
@@ -301,7 +301,7 @@ impl<W: Watch> Matching<W> {
         let above = self.lately_above.iter().rev().find_map(|&(at, queued)| {
             let bio = self.bios.see(at);
             let is = bio.live && bio.queued == queued && bio.tid == tid && bio.kind == block.kind();
-            let same = u64::from(bio.sectors) * 512 == block.bytes;
+            let same = bio.bytes() == block.bytes;
             let device = self.devices[usize::from(bio.device)];
             if !is || !same || bio.split_of == NONE || device == block.device || !uppers.contains(&device) {
                 return None;

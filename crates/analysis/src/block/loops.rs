@@ -391,7 +391,7 @@ impl<W: Watch> Matching<W> {
         let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
         let (device, sectors) = {
             let fits = |bio: &Bio| {
-                let same = bio.kind == block.kind() && u64::from(bio.whole_sectors) * 512 == block.bytes;
+                let same = bio.kind == block.kind() && bio.whole_bytes() == block.bytes;
                 same && bio.issued != NEVER && self.devices[usize::from(bio.device)].major() == LOOP_MAJOR
             };
             let mut fitting = self.bios.rest_in_reserve().filter(|(_, bio)| fits(bio));

@@ -144,6 +144,11 @@ pub(super) struct Matching<W> {
     pub(super) other_recording: bool,
 }
 
+/// How many bytes of whole sectors there are beyond these.
+fn short(bytes: u64) -> u16 {
+    (bytes.wrapping_neg() % 512) as u16
+}
+
 /// The sectors of a step.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
@@ -311,6 +316,7 @@ impl<W: Watch> Matching<W> {
             self.again(range, tid);
         }
         let mut bio = InFlight::bio(device, (block.flags, kind), block.sector, sectors, (owner, tid), now);
+        bio.short = short(block.bytes);
         bio.flush = block.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
         let below = self.next_below.take();
         (bio.in_range, bio.shown) = below.map_or(self.show(), |(_, show)| show);
@@ -420,7 +426,7 @@ impl<W: Watch> Matching<W> {
             self.counts.below += u64::from(bio.shown);
             let lower = self.add(bio);
             let name = self.splits.name(at, &upper);
-            let bytes = u64::from(upper.sectors) * 512;
+            let bytes = upper.bytes();
             self.stack.add(&[Upper { at: name, queued: upper.queued, bytes }], lower, &bio);
             self.stack.moved(lower, at, upper.queued);
             if bio.shown || self.in_range {
@@ -486,6 +492,7 @@ impl<W: Watch> Matching<W> {
         }
         let sectors = if block.bytes == 0 { 0 } else { u32::try_from(end - begin).unwrap_or(u32::MAX) };
         let mut bio = InFlight::bio(device, (block.flags, kind), begin, sectors, by, NEVER);
+        bio.short = short(block.bytes);
         bio.issued = now;
         (bio.in_range, bio.shown) = self.show();
         let upper = self.next_request.take();

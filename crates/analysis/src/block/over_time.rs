@@ -417,7 +417,7 @@ impl Watch for OverTime {
         if completed != NEVER {
             let sum = self.at(now);
             sum.window.completed += 1;
-            let bytes = u64::from(bio.whole_sectors) * 512;
+            let bytes = bio.whole_bytes();
             match bio.kind() {
                 RequestKind::Read => sum.window.read_bytes += bytes,
                 kind if kind.writes_data() => sum.window.written_bytes += bytes,

@@ -284,7 +284,7 @@ impl Watch for Points {
         let sectors = &mut self.sectors[device];
         (sectors.first, sectors.last) = (sectors.first.min(bio.sector), sectors.last.max(bio.sector));
         let sector = bio.sector >> sectors.shift;
-        let bytes = u64::from(bio.whole_sectors) * 512;
+        let bytes = bio.whole_bytes();
         // An owner has what it asked for, not what each device of a stack did for it.
         let (bios, asked) = if bio.below { (0, 0) } else { (1, bytes) };
         let bin = Bin {

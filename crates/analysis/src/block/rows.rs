@@ -378,7 +378,7 @@ fn emit<L>(done: &mut Vec<IoRow>, (originators, names): Lookups<'_, L>, sink: &m
 #[derive(Clone, Copy)]
 struct Kept {
     sector: u64,
-    sectors: u32,
+    bytes: u64,
     carrier: u32,
     file: Option<FileId>,
     /// The name of the bio that this is a part of; its own name, where it is no part.
@@ -654,7 +654,7 @@ impl Collector {
         self.push(IoRow {
             device,
             sector: kept.sector,
-            bytes: u64::from(kept.sectors) * 512,
+            bytes: kept.bytes,
             kind: bio.kind,
             flags: bio.flags,
             status: self.status(completed),
@@ -702,7 +702,7 @@ impl Watch for Collector {
         let sector = if bio.kind == RequestKind::Flush { 0 } else { bio.sector };
         let kept = Kept {
             sector,
-            sectors: bio.sectors,
+            bytes: bio.bytes(),
             carrier,
             file,
             root: at,
@@ -715,10 +715,9 @@ impl Watch for Collector {
     }
 
     fn requested(&mut self, at: u32, bio: &Bio, _now: u64) {
-        let (sector, sectors) = (bio.sector, bio.sectors);
         let kept = Kept {
-            sector,
-            sectors,
+            sector: bio.sector,
+            bytes: bio.bytes(),
             carrier: NONE,
             file: None,
             root: at,

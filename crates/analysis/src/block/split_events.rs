@@ -26,7 +26,7 @@ impl<W: Watch> Matching<W> {
     pub(super) fn split(&mut self, device: u16, block: &BlockEvent) {
         let wanted = Wanted { most: u64::MAX, ..Range::of(device, block).from(block.sector) };
         let fresh = |bio: &Bio| {
-            let fits = bio.issued == NEVER && !bio.is_request() && u64::from(bio.sectors) * 512 > block.bytes;
+            let fits = bio.issued == NEVER && !bio.is_request() && bio.bytes() > block.bytes;
             u8::from(fits) * (1 + u8::from(!bio.superseded))
         };
         let BlockDetail::Split { sector } = block.detail else { return };

@@ -393,7 +393,7 @@ impl Stack {
 
     /// A bio below others was queued. Bytes beyond theirs count for the first one.
     pub fn add(&mut self, uppers: &[Upper], at: u32, bio: &Bio) {
-        let all = u64::from(bio.whole_sectors) * 512;
+        let all = bio.whole_bytes();
         let more = all.saturating_sub(uppers.iter().skip(1).map(|upper| upper.bytes).sum());
         for (i, upper) in uppers.iter().enumerate() {
             let leg = if i == 0 { (bio.device, 1, more) } else { (bio.device, 0, upper.bytes) };
@@ -424,14 +424,14 @@ impl Stack {
     pub fn add_cached(&mut self, upper: u16, bio: &Bio) {
         let sums = self.levels.entry(upper).or_default();
         sums.cached_bios += 1;
-        sums.cached_bytes += u64::from(bio.whole_sectors) * 512;
+        sums.cached_bytes += bio.whole_bytes();
         sums.legs.entry(bio.device).or_default();
     }
 
     /// A bio was queued for an upper device, but for no single bio of it: parity of an array.
     pub fn add_other(&mut self, upper: u16, bio: &Bio) {
         let leg = self.levels.entry(upper).or_default().legs.entry(bio.device).or_default();
-        *leg = (leg.0 + 1, leg.1 + u64::from(bio.whole_sectors) * 512);
+        *leg = (leg.0 + 1, leg.1 + bio.whole_bytes());
     }
 
     /// A bio ends. It takes its time in the device from those below it, and passes its own to those above. Returns whether any was below.
@@ -473,7 +473,7 @@ impl Stack {
         }
         let sums = self.levels.entry(bio.device).or_default();
         sums.upper_bios += 1;
-        sums.upper_bytes += u64::from(bio.whole_sectors) * 512;
+        sums.upper_bytes += bio.whole_bytes();
         for (device, bios, bytes) in above.legs.all() {
             let leg = sums.legs.entry(*device).or_default();
             *leg = (leg.0 + bios, leg.1 + bytes);

@@ -293,7 +293,7 @@ impl Closed {
             how: *how,
             device: devices[usize::from(bio.device)].to_string(),
             sector: if bio.kind == RequestKind::Flush { 0 } else { bio.sector },
-            bytes: u64::from(bio.whole_sectors) * 512,
+            bytes: bio.whole_bytes(),
             flags: bio.flags.to_string(),
             queued_ns: bio.queued,
             q2c_ns: completed.saturating_sub(bio.queued),
