@@ -326,10 +326,15 @@ fn two_recorders(remote: &Remote) {
         command.stdout(Stdio::null()).spawn().expect("a recorder")
     };
     let ctl = |words: &[&str]| output(remote.flashscope(&["ctl"]).args(words));
-    let first = start("first", &[]);
-    let second = start("second", &["--paused"]);
+    let (mut first, mut second) = (start("first", &[]), start("second", &["--paused"]));
     let status = || String::from_utf8_lossy(&ctl(&["status"]).stdout).into_owned();
     wait_for("two recorders", || {
+        for (name, child) in [("first", &mut first), ("second", &mut second)] {
+            if let Some(ended) = child.try_wait().expect("a recorder") {
+                let log = remote.sh("dmesg | tail -n 40").unwrap_or_else(|| "no answer".to_owned());
+                panic!("{name} ended with {ended}; the kernel's log: {log}");
+            }
+        }
         let status = status();
         // Named is not yet armed: probes warm up before a recorder traces.
         let state = |name: &str, state: &str| {
