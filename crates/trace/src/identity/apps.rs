@@ -141,7 +141,9 @@ fn application_id(unit: &str) -> Option<String> {
         (None, stem) => (stem?, false),
     };
     if let Some(snap) = stem.strip_prefix("snap.") {
-        return snap.split('.').next().filter(|name| !name.is_empty()).map(str::to_owned);
+        // Older versions of snapd have a UUID before the name.
+        let is_uuid = |part: &str| part.len() == 36 && part.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+        return snap.split('.').find(|part| !is_uuid(part)).filter(|name| !name.is_empty()).map(str::to_owned);
     }
     let without_instance = stem.split('@').next().unwrap_or(stem);
     if let Some((_, name)) = without_instance.strip_prefix("dbus-:").and_then(|bus| bus.split_once('-')) {
@@ -273,6 +275,7 @@ mod tests {
             ("dbus-:1.2-org.gnome.Nautilus@0.service", Some("org.gnome.Nautilus")),
             ("snap.firefox.firefox-4706fe54-7802-4808-aa7e-ae8b567239e0.scope", Some("firefox")),
             ("snap.chromium.chromium.82bbbfd7-c79b-4b57-b425-e543631ca054.scope", Some("chromium")),
+            ("snap.82bbbfd7-c79b-4b57-b425-e543631ca054.chromium.chromium.scope", Some("chromium")),
             ("snap.lxd.daemon.service", Some("lxd")),
             ("app-gnome-yandex-browser-1.scope", None),
             ("session-3.scope", None),
