@@ -70,7 +70,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             lost_ns: reader.active_ns.min(seen.span_ns).into(),
             lost_bytes: None,
             advice: vec![Remedy {
-                what: format!("Where each read has to be soon done, keep {enough:.0} under way, and compare what is done in a second"),
+                what: format!("If each read has to end soon, keep {enough:.0} under way at once, and compare the reads a second"),
                 steps: vec![Step::Code { line: format!("fio --iodepth={enough:.0}") }]
                     .into_iter()
                     .filter(|_| own.name.starts_with("fio "))
@@ -81,7 +81,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                     [0.0, 100.0 - super::percent(shortest_ns, d2c.ns.mean)],
                     "from none, if one takes as long alone, to what the shortest took",
                 ),
-                risk: "a device that serves more at once than the shortest read lets expect does less in a second".to_owned(),
+                risk: "the device may serve more at once than computed from the shortest read; then it completes fewer reads a second".to_owned(),
             }],
             uncertain: None,
         });
