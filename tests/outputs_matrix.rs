@@ -6,21 +6,22 @@ use std::process::{Command, Stdio};
 
 use flashscope_tests::{Place, behind, cannot_record, is_root, output, said, skip, stdout, text, top};
 
-/// Words of a command: T and U are traces, READS is one that a board recorded, S is text of strace, FILE is the destination.
-const OPTIONS: [&str; 13] = [
-    "report T --html FILE",
-    "report T --perfetto FILE",
-    "report T --fail-if reads>1000 --junit FILE",
-    "diff T U --html FILE",
-    "diff T U --fail-if reads>1000 --junit FILE",
-    "predict READS --html FILE",
-    "export T --to csv -o FILE",
-    "export T --to parquet -o FILE",
-    "export READS --to trace.dat -o FILE",
-    "top --json -d 1 --prometheus FILE",
-    "bench replay READS --script FILE",
-    "bench import-strace S --under /films -o FILE",
-    RECORD,
+/// Options that name a file, with the command's other words: T and U are traces, READS is one that a board recorded, S is text of strace,
+/// FILE is the destination.
+pub const OPTIONS: [(&str, &str); 13] = [
+    ("--html", "report T --html FILE"),
+    ("--perfetto", "report T --perfetto FILE"),
+    ("--junit", "report T --fail-if reads>1000 --junit FILE"),
+    ("--html", "diff T U --html FILE"),
+    ("--junit", "diff T U --fail-if reads>1000 --junit FILE"),
+    ("--html", "predict READS --html FILE"),
+    ("--output", "export T --to csv -o FILE"),
+    ("--output", "export T --to parquet -o FILE"),
+    ("--output", "export READS --to trace.dat -o FILE"),
+    ("--prometheus", "top --json -d 1 --prometheus FILE"),
+    ("--script", "bench replay READS --script FILE"),
+    ("--output", "bench import-strace S --under /films -o FILE"),
+    ("--output", RECORD),
 ];
 const RECORD: &str = "record --events task:task_newtask -o FILE -- true";
 
@@ -43,11 +44,12 @@ fn inputs(name: &str) -> Inputs {
         ("READS", text(&top().join("tests/outputs/reads.stream"))),
     ];
     let records = |option: &&str| option.starts_with("record") || option.starts_with("top");
+    let all = OPTIONS.into_iter().map(|(_, line)| line);
     let options = match cannot_record() {
-        None => OPTIONS.to_vec(),
+        None => all.collect(),
         Some(why) => {
             skip(why);
-            OPTIONS.into_iter().filter(|option| !records(option)).collect()
+            all.filter(|option| !records(option)).collect()
         }
     };
     Inputs { place, words, options }
