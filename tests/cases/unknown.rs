@@ -1,8 +1,8 @@
 //! In no JSON a figure is 0 where it is unknown: every case, ours and the shared ones.
 
 use super::{input, report};
-use flashscope_tests::top;
-use serde_json::Value;
+use flashscope_tests::{flashscope, stdout, top};
+use serde_json::{Value, json};
 
 /// Calls with every object and its place.
 fn objects(value: &Value, place: &str, each: &mut impl FnMut(&str, &serde_json::Map<String, Value>)) {
@@ -163,6 +163,45 @@ fn a_second_boot_in_the_stream_ends_the_first() {
     assert_eq!(stages["all"][0]["n"], 4, "Q2Q of 3 and of 3 bios");
     let joined = report["losses"].as_array().expect("losses").iter().find(|loss| loss["name"] == "recordings_joined");
     assert_eq!(joined.expect("a loss")["count"], 1);
+}
+
+/// The second recording is of the same boot, or of another.
+const RECORDINGS_OF_CALLS: [&str; 2] = ["two-recordings-calls", "two-recordings-calls-reboot"];
+
+/// Calls by name, with number, least and most; how many are cut; pages requested, read ahead and used of these; unfinished bios.
+fn calls_and_pages(report: &Value) -> Value {
+    let calls = report["calls"]["by_call"].as_array().expect("calls").iter();
+    let calls = calls.map(|one| json!([one["call"], one["ns"]["n"], one["ns"]["min"], one["ns"]["max"]]));
+    let pages = ["requested", "ahead", "ahead_used"].map(|figure| report["readahead"]["total"][figure].clone());
+    json!([calls.collect::<Vec<_>>(), report["calls"]["cut"], pages, report["block"]["stages"]["unfinished"]])
+}
+
+/// Neither a call, nor a page that was read ahead, nor a bio of the first recording ends in the second: alone, and merged with a trace of
+/// another disk, whose I/O is complete.
+#[test]
+fn calls_and_pages_of_a_recording_end_with_it() {
+    let right = json!([[["fsync", 2, 5_000_000, 7_000_000], ["pread64", 3, 100_000, 200_000]], 2, [2, 6, 0], 1]);
+    for case in RECORDINGS_OF_CALLS {
+        let found = report(case);
+        assert_eq!(calls_and_pages(&found), right, "{case}");
+        assert_eq!(found["block"]["syncs"]["durations"]["max"], 7_000_000, "{case}");
+        let layers: Value =
+            serde_json::from_str(&stdout(flashscope().args(["report", "--by", "layer", "--json"]).arg(input(case))))
+                .expect("JSON");
+        assert_eq!(layers["layers"]["sums"][0]["n"], 2, "{case}: {}", layers["layers"]["sums"]);
+        // Number 6 is the fsync of 7 ms, which its own write holds up.
+        let call: Value =
+            serde_json::from_str(&stdout(flashscope().args(["report", "--call", "6", "--json"]).arg(input(case))))
+                .expect("JSON");
+        assert_eq!(call["call"]["duration_ns"], 7_000_000, "{case}: {call}");
+    }
+    let merged = stdout(
+        flashscope()
+            .args(["report", "--json", "--offset", "other=0"])
+            .arg(input("two-recordings-calls"))
+            .arg(top().join("tests/cases/two-recordings-calls/other")),
+    );
+    assert_eq!(calls_and_pages(&serde_json::from_str(&merged).expect("JSON")), right);
 }
 
 #[test]

@@ -120,6 +120,12 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
         self.entries.remove(key).map(|entry| entry.value)
     }
 
+    /// Removes all entries; what had no room stays counted.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+    }
+
     /// Removes the oldest entry of a table that forgets. The caller counts it.
     pub fn forget_oldest(&mut self) -> Option<(K, V)> {
         while let Some((key, since)) = self.order.pop_front() {

@@ -508,6 +508,16 @@ impl<L: Lookup<Name: Named>> Calls<L> {
         }
     }
 
+    /// No call goes on after the end of a recording.
+    fn recording_ends(&mut self) {
+        self.cut += (self.open.len() + self.faults.len()) as u64;
+        self.open.clear();
+        self.faults.clear();
+        self.unseen.recording_ends();
+        self.commits = Commits::default();
+        self.refused.recording_ends();
+    }
+
     fn touch(&mut self, tid: TaskId, file: Option<FileId>, event: Option<&FileEvent>) {
         let is = |step: FileStep| event.filter(|event| event.step == step);
         for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
@@ -547,12 +557,13 @@ impl<L: Lookup<Name: Named>> Analysis for Calls<L> {
             }
             EventKind::Block(block) => self.block(block, tid, event.time),
             EventKind::Flash(_) => self.touch(tid, None, None),
+            EventKind::Recording => self.recording_ends(),
             _ => {}
         }
     }
 
     fn finish(mut self) -> CallsFound {
-        self.cut += (self.open.len() + self.faults.len()) as u64;
+        self.recording_ends();
         self.keep_slowest();
         let any = self.begun + self.cut > 0 || !self.asynchronous.is_empty();
         let count = |n: u64| any.then_some(n);

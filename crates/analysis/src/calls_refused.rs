@@ -70,6 +70,11 @@ impl Refused {
         }
     }
 
+    /// In another recording a thread of this number may be another one.
+    pub(crate) fn recording_ends(&mut self) {
+        self.writes.clear();
+    }
+
     /// Writes of threads whose device is unknown, because there were too many threads.
     pub(crate) fn not_followed(&self) -> u64 {
         self.not_followed

@@ -81,6 +81,12 @@ impl Default for Unseen {
 }
 
 impl Unseen {
+    /// Bios of this recording end no call of another one.
+    pub fn recording_ends(&mut self) {
+        self.under_way.clear();
+        self.done.clear();
+    }
+
     /// A kernel worker queued a bio.
     pub fn queued(&mut self, block: &BlockEvent, time: TimeNs) {
         if let Some(is_read) = is_read(block) {

@@ -337,6 +337,7 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
         let file = match &event.kind {
             EventKind::File(file) => file,
             EventKind::Other { name, .. } => return self.call(name, event.tid),
+            EventKind::Recording => return self.calls.clear(),
             _ => return,
         };
         let Some(device) = file.device else { return };

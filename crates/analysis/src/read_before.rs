@@ -52,6 +52,11 @@ impl ReadBefore {
         ReadBefore { whole, pieces, ordered, parts: BTreeMap::new(), most, not_followed: 0 }
     }
 
+    /// Reads of another recording are no repetition of these.
+    pub fn recording_ends(&mut self) {
+        *self = ReadBefore { not_followed: self.not_followed, ..ReadBefore::new(self.most) };
+    }
+
     /// Adds a read. Returns how many of its bytes were read before.
     pub fn read(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
         let end_sector = sector.saturating_add(bytes.div_ceil(512));

@@ -255,6 +255,22 @@ struct OfFile {
     /// Begin and end of each thread's last read.
     last: HashMap<TaskId, (u64, u64)>,
     covered: HashMap<u64, u64>,
+    /// Bytes covered in recordings before.
+    covered_before: u64,
+}
+
+impl OfFile {
+    fn covered_bytes(&self) -> u64 {
+        let bits = self.covered.values().map(|bits| u64::from(bits.count_ones()) * BLOCK_BYTES);
+        bits.fold(self.covered_before, u64::saturating_add)
+    }
+
+    /// No read of another recording follows these.
+    fn recording_ends(&mut self) {
+        self.covered_before = self.covered_bytes();
+        self.covered.clear();
+        self.last.values_mut().for_each(|last| *last = (u64::MAX, u64::MAX));
+    }
 }
 
 /// Faults of one file.
@@ -475,6 +491,20 @@ impl Usage {
     }
 }
 
+impl Usage {
+    /// Another recording begins: its order and its cache are its own.
+    fn recording_ends(&mut self) {
+        self.before.recording_ends();
+        self.files.values_mut().for_each(OfFile::recording_ends);
+        self.covered = 0;
+        self.fault_ends.clear();
+        self.cached.clear();
+        self.unread.clear();
+        self.readers.values_mut().for_each(|of| of.last_end = u64::MAX);
+        self.drops.recording_ends();
+    }
+}
+
 impl Analysis for Usage {
     type Output = UsageFound;
 
@@ -484,6 +514,7 @@ impl Analysis for Usage {
                 *self.commits.entry(event.tid).or_default() += 1;
             }
             EventKind::Other { name, .. } => self.drops.other(name, event.tid),
+            EventKind::Recording => self.recording_ends(),
             EventKind::Block(block)
                 if block.action == BlockAction::Queue && block.flags.kind() == RequestKind::Read =>
             {
@@ -534,7 +565,7 @@ impl Analysis for Usage {
                 sequential: of.sequential,
                 backward: of.backward,
                 bytes: of.bytes,
-                covered_bytes: of.covered.values().map(|bits| u64::from(bits.count_ones()) * BLOCK_BYTES).sum(),
+                covered_bytes: of.covered_bytes(),
                 size: of.size.filter(|&size| size > 0).or(Some(of.end)),
             })
             .collect();

@@ -47,6 +47,11 @@ impl Drops {
         }
     }
 
+    /// No call goes on in another recording.
+    pub fn recording_ends(&mut self) {
+        self.advising.clear();
+    }
+
     /// Pages leave the page cache, removed by this thread.
     pub fn left(&mut self, tid: TaskId, bytes: u64) {
         self.left_bytes = self.left_bytes.saturating_add(bytes);

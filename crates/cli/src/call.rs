@@ -1,13 +1,14 @@
 //! `report --call NUMBER`: one call, its time by layer, and the causes of its delay.
 
 use std::cell::Cell as Current;
+use std::rc::Rc;
 
 use flashscope_analysis::block::{BIO_COLUMNS, IoRows, RowsOf};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::layers::{LayerTime, Layers};
 use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, name_calls};
 use flashscope_trace::export::Cell;
-use flashscope_trace::{FileNames, Trace};
+use flashscope_trace::{Event, EventKind, FileNames, Trace};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
@@ -16,10 +17,10 @@ use crate::study::style;
 
 pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failure> {
     let (files, devices) = inputs.names();
-    let (call, begin_ns) = find(inputs, number, &files)?;
-    let bios = bios(inputs, &call)?;
+    let (call, recording, begin_ns) = find(inputs, number, &files)?;
+    let bios = bios(inputs, &call, recording)?;
     let layers = match inputs.only() {
-        Some(trace) => layers(trace, &call)?,
+        Some(trace) => layers(trace, &call, recording)?,
         None => Evidence::unknown("layers are followed in one trace at a time", "give the trace alone"),
     };
     let path = call_path(call, layers, bios);
@@ -32,17 +33,39 @@ pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failur
     Ok(())
 }
 
-/// The call with this number, and the beginning of the trace.
-fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u64), Failure> {
+/// Counts the recordings in a text: the times of two of them may be the same.
+#[derive(Default)]
+struct Recordings(u64);
+
+impl Recordings {
+    /// The number of the event's recording.
+    fn of(&mut self, event: &Event) -> u64 {
+        self.0 += u64::from(event.kind == EventKind::Recording);
+        self.0
+    }
+}
+
+/// The call with this number, the number of its recording, and the beginning of the trace.
+fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u64, u64), Failure> {
     let at = Current::new(0);
+    let (recording, of_call) = (Rc::new(Current::new(0)), Rc::new(Current::new(0)));
+    let (now, found_in) = (Rc::clone(&recording), Rc::clone(&of_call));
+    let each = Box::new(move |call: SlowCall| {
+        if call.number == number {
+            found_in.set(now.get());
+        }
+    });
+    let mut recordings = Recordings::default();
     let mut calls = Calls::new(|tid, time| inputs.thread(at.get(), tid, time))
         .wanted(number)
         .files(files)
-        .of_device(inputs.is_of_device());
+        .of_device(inputs.is_of_device())
+        .each(each);
     let (mut first, mut begun) = (None, 0);
     inputs.for_each(&mut |source, event| {
         first.get_or_insert(event.time.0);
         at.set(source);
+        recording.set(recordings.of(event));
         if inputs.machine(source) == 0 {
             calls.event(event);
             begun += 1;
@@ -62,18 +85,23 @@ fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u6
             ),
         }));
     };
-    Ok((call, first.unwrap_or(0)))
+    Ok((call, of_call.get(), first.unwrap_or(0)))
 }
 
 /// All bios that were in flight during the call.
-fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
+fn bios(inputs: &Inputs, call: &SlowCall, recording: u64) -> Result<Vec<PathBio>, Failure> {
     let at = Current::new(0);
     let lookup = |tid, time| inputs.thread(at.get(), tid, time);
     let mut rows = IoRows::new(RowsOf::Bios, lookup, crate::export::rows::setup_of(inputs)?);
     let mut bios = Vec::new();
     let mut take = |cells: &[Cell<'_>]| bios.extend(bio(cells, call));
+    let mut recordings = Recordings::default();
     inputs.for_each(&mut |source, event| {
         at.set(source);
+        // Several traces are merged by time, so their recordings do not overlap.
+        if recordings.of(event) != recording && inputs.only().is_some() {
+            return;
+        }
         rows.event(event, &mut |row| row.cells(&mut take));
     })?;
     rows.finish(&mut |row| row.cells(&mut take));
@@ -122,7 +150,7 @@ fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
 }
 
 /// The layers of the call, if the trace has boundaries.
-fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
+fn layers(trace: &Trace, call: &SlowCall, recording: u64) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
     let unknown = |why: &str| Evidence::unknown(why, "record with `flashscope record --events layers`");
     let crossings = trace.crossings();
     if !crossings.are_there() {
@@ -130,7 +158,11 @@ fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u6
     }
     let mut layers = Layers::new(|tid, time| trace.last_name(tid, time), crossings.sleep());
     let end = call.begin_ns + call.duration_ns;
+    let mut recordings = Recordings::default();
     trace.for_each_pair(&mut |pair| {
+        if pair.event.map_or(recordings.0, |event| recordings.of(event)) != recording {
+            return;
+        }
         // I/O in flight at the call's beginning also uses the device. Boundaries of earlier calls would be joined with this call.
         if let Some(event) = pair.event
             && event.time.0 <= end

@@ -15,8 +15,9 @@ pub struct FindingInputs<L> {
     calls: Calls<L>,
     usage: Usage,
     is_of_process: bool,
-    /// Times of the first and the last event that is shown.
+    /// Times of the first and the last event of this recording that is shown; before: the length of recordings before.
     span: Option<(u64, u64)>,
+    before_ns: u64,
 }
 
 impl<L: Lookup<Name: Named>> FindingInputs<L> {
@@ -26,11 +27,18 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
         let has_pages =
             inputs.traces().any(|trace| trace.schemas().any(|one| one.name == "mm_filemap_add_to_page_cache"));
         let usage = Usage::default().of_files_alone(inputs.is_of_device() && has_pages);
-        FindingInputs { calls, usage, is_of_process: process.is_some(), span: None }
+        FindingInputs { calls, usage, is_of_process: process.is_some(), span: None, before_ns: 0 }
     }
 
     #[inline]
     pub fn event(&mut self, event: &Event, shown: bool) {
+        if event.kind == EventKind::Recording {
+            self.calls.event(event);
+            self.usage.event(event);
+            self.before_ns = self.span_ns();
+            self.span = None;
+            return;
+        }
         // For calls, only a bio's queueing and completion matter; for usage, its queueing and requests of the class idle.
         let (for_calls, for_usage) = match &event.kind {
             EventKind::Block(block) => {
@@ -53,19 +61,18 @@ impl<L: Lookup<Name: Named>> FindingInputs<L> {
         }
     }
 
+    /// The length of the shown range, without the time between recordings.
+    fn span_ns(&self) -> u64 {
+        self.before_ns.saturating_add(self.span.map_or(0, |(begin, end)| end.saturating_sub(begin)))
+    }
+
     /// Calls, usage and the length of the shown range.
     fn finish(self, inputs: &Inputs) -> OfTrace {
-        let (begin, end) = self.span.unwrap_or((0, 0));
+        let span_ns = self.span_ns();
         let mut calls = self.calls.finish();
         name_calls(&mut calls, &inputs.names().0);
         let usage = self.usage.finish();
-        OfTrace {
-            storage: of_tasks(inputs, &calls, &usage),
-            calls,
-            usage,
-            is_of_process: self.is_of_process,
-            span_ns: end.saturating_sub(begin),
-        }
+        OfTrace { storage: of_tasks(inputs, &calls, &usage), calls, usage, is_of_process: self.is_of_process, span_ns }
     }
 
     pub fn of_block(self, inputs: &Inputs, report: &mut BlockReport) {

@@ -47,20 +47,6 @@ pub struct Inputs {
     recorded: Vec<Option<RecordedFiles>>,
 }
 
-/// Finds where another recording begins in the text of a single trace. Several traces are merged: there it is not known.
-#[derive(Default)]
-pub struct Recordings(u64);
-
-impl Recordings {
-    /// Whether the current event is the first of another recording.
-    #[inline]
-    pub fn begins(&mut self, traces: &[&Trace]) -> bool {
-        let [one] = traces else { return false };
-        let met = one.recordings_met();
-        std::mem::replace(&mut self.0, met) < met
-    }
-}
-
 /// Events of writeback name a whole disk. So a recording of a partition, or of a loop device in a file, also has events of the disk's other
 /// files, which do not belong to it.
 struct RecordedFiles {

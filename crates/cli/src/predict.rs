@@ -327,7 +327,14 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
              checked; record with --events flash,cache,syscall"
         )));
     }
-    Ok(workload)
+    match trace.recordings_met() {
+        0 => Ok(workload),
+        further => Err(Failure::new(format!(
+            "{path}: has {} recordings, one after the other: what was cached when each of them began is unknown; give one alone (each begins \
+             with a header, or where the times fall back)",
+            further + 1
+        ))),
+    }
 }
 
 /// Largest request of a block device over MTD or UBI, pages: 255 sectors (`BLK_SAFE_MAX_SECTORS`, include/linux/blkdev.h), because their

@@ -31,7 +31,7 @@ use crate::attribution::Attribution;
 use crate::conditions;
 use crate::failure::Failure;
 use crate::finding_inputs::FindingInputs;
-use crate::inputs::{Inputs, Recordings};
+use crate::inputs::Inputs;
 use crate::output;
 use crate::study::style;
 
@@ -188,7 +188,7 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
     trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {
             let begin = *first.get_or_insert(event.time.0);
-            if in_time(event, begin, args) {
+            if event.kind == EventKind::Recording || in_time(event, begin, args) {
                 layers.event(event);
             }
         }
@@ -270,7 +270,6 @@ fn read_block(
     let mut twice = None;
     let (of_several_machines, has_recorder) = (inputs.of_several_machines(), inputs.has_recorder());
     let traces: Vec<&Trace> = inputs.traces().collect();
-    let mut recordings = Recordings::default();
     let shows_all = args.from.is_none() && args.to.is_none() && args.shown_until.is_empty();
     inputs.for_each(&mut |source, event| {
         at.set(source);
@@ -281,11 +280,12 @@ fn read_block(
                 twice.get_or_insert((block.device, owner, source));
             }
         }
-        let shown = shows_all || in_time(event, *first.get_or_insert(event.time.0), args);
-        let met_gap = traces[source].met_gap();
-        let begins = recordings.begins(&traces);
+        let begins = event.kind == EventKind::Recording;
+        let shown = shows_all || begins || in_time(event, *first.get_or_insert(event.time.0), args);
         let follow = |analysis: &mut BlockAnalysis<_>| {
-            analysis.meets(met_gap, begins);
+            if traces[source].met_gap() {
+                analysis.events_are_missing();
+            }
             // I/O outside of the range is analysed too, because other I/O waits for it.
             analysis.in_range(shown);
             analysis.event(event);
@@ -298,14 +298,14 @@ fn read_block(
             return;
         }
         // The recorder's I/O is not part of the workload.
-        let by_recorder = shown && has_recorder && inputs.recorder(source, event.tid).is_some();
+        let by_recorder = shown && !begins && has_recorder && inputs.recorder(source, event.tid).is_some();
         for_findings.event(event, shown && !by_recorder);
         // The device's own work has no task and no file.
         let is_block = matches!(event.kind, EventKind::Block(_));
         if !shown || is_block && !shows_cache {
             return;
         }
-        let is_wanted = !is_block && attribution.is_wanted(source, event.tid, event.time);
+        let is_wanted = begins || !is_block && attribution.is_wanted(source, event.tid, event.time);
         if is_wanted {
             uses.event(event);
         }
@@ -446,7 +446,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
             let is_own = inputs.recorder(source, event.tid).is_some();
             for_findings.event(event, in_time(event, begin, args) && !is_own);
         }
-        if !wanted(event, source, begin, &attribution, args) {
+        if event.kind != EventKind::Recording && !wanted(event, source, begin, &attribution, args) {
             return;
         }
         if inputs.machine(source) == 0 {

@@ -4,6 +4,7 @@ use crate::decode::names::Names;
 use crate::decode::reads::Reads;
 use crate::decode::{Disks, Geometry, Typer};
 use crate::events::phase::Phases;
+use crate::events::{Event, EventKind};
 use crate::kind::TraceKind;
 use crate::losses::Losses;
 use crate::pairs::{Pair, PhaseEvents};
@@ -14,7 +15,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An opened trace of one format. Its events can be read any number of times.
 pub(crate) trait Source: Any + Debug + Send + Sync {
@@ -62,8 +63,18 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
         let mut phases = PhaseEvents::new(beside.phases);
         let mut typer = Typer::new(beside.geometry.clone(), Disks::of_facts(beside.facts));
         typer.declare(self.schemas());
+        let (recordings, mut met) = (self.recordings(), 0);
         let mut losses = self.for_each_record(&mut |record| {
             phases.before(record.time, &mut |event| f(Pair { record: None, event: Some(event) }));
+            if let Some(recordings) = &recordings
+                && recordings.load(Ordering::Relaxed) > met
+            {
+                met = recordings.load(Ordering::Relaxed);
+                typer.recording_begins();
+                reads.recording_begins();
+                let event = Event { time: record.time, cpu: record.cpu, tid: record.tid(), kind: EventKind::Recording };
+                f(Pair { record: None, event: Some(&event) });
+            }
             reads.around(record, &mut |read| match read {
                 Some(_) => f(Pair { record: None, event: read }),
                 None => {

@@ -278,8 +278,15 @@ impl Trace {
             }
             let page = Geometry::from_facts(self.facts()).page_size.unwrap_or(4096);
             let mut finder = reads::Finder::new(page, needed == reads::Needed::Unprobed);
+            let mut met = 0;
             // An error leaves the reads that were found before it.
-            let _ = self.for_each_record(&mut |record| finder.record(record));
+            let _ = self.for_each_record(&mut |record| {
+                if self.recordings_met() > met {
+                    met = self.recordings_met();
+                    finder.recording_begins();
+                }
+                finder.record(record);
+            });
             finder.finish()
         })
     }

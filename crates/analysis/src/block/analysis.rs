@@ -81,14 +81,6 @@ impl<L: Lookup<Name: Named>> BlockAnalysis<L> {
         self.followed.events_are_missing();
     }
 
-    /// Before the next event: whether events are missing, and whether another recording begins.
-    pub fn meets(&mut self, gap: bool, recording: bool) {
-        if gap {
-            self.events_are_missing();
-        }
-        self.followed.matching.other_recording |= recording;
-    }
-
     /// What the trace has lost, before [`Analysis::finish`]: some I/O without an end may have ended.
     pub fn losses(&mut self, losses: &Losses) {
         self.losses = LostEnds::of(losses);
@@ -170,6 +162,7 @@ impl<L: Lookup<Name: Named>> Analysis for BlockAnalysis<L> {
                 };
                 self.followed.matching.watch.1.0.1.event(name, tid, time.0, owner);
             }
+            EventKind::Recording => self.followed.recording_begins(event.time.0),
             _ => {}
         }
         self.interference().processors.seen(event.cpu, event.tid, event.time.0, switches);

@@ -89,6 +89,13 @@ impl<L: Lookup<Name: Named>, W: Watch> Followed<L, W> {
         (self.matching.whole_trace, self.matching.missing) = (false, true);
     }
 
+    /// Another recording begins at this time: none of its bios or pages are those of the one before.
+    #[cold]
+    pub fn recording_begins(&mut self, now: u64) {
+        self.matching.begins_again(now);
+        self.originators.recording_begins();
+    }
+
     pub fn file(&mut self, file: &FileEvent, tid: TaskId, time: TimeNs) {
         self.loops.file((&mut self.matching, &mut self.originators), file, tid, time);
     }

@@ -140,8 +140,6 @@ pub(super) struct Matching<W> {
     pub(super) group: Vec<u32>,
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) clock: Clock,
-    /// The next event is the first of another recording.
-    pub(super) other_recording: bool,
 }
 
 /// How many bytes of whole sectors there are beyond these.
@@ -221,7 +219,6 @@ impl<W: Watch> Matching<W> {
             group: Vec::new(),
             gaps: Vec::new(),
             clock: Clock::default(),
-            other_recording: false,
         }
     }
 
@@ -514,8 +511,8 @@ impl<W: Watch> Matching<W> {
     pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, TaskId), now: u64, issuer: impl FnOnce() -> u32) {
         self.bios.next_event();
         let now = match self.clock.time(now) {
-            Some(now) if !self.other_recording => now,
-            _ => self.begins_again(now),
+            Some(now) => now,
+            None => self.begins_again(now),
         };
         if !self.in_range {
             let unmatched = self.counts.unmatched;

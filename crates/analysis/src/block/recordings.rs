@@ -12,7 +12,6 @@ impl<W: Watch> Matching<W> {
     /// A new recording begins with this time: the clock fell back, or the trace says so.
     #[cold]
     pub(super) fn begins_again(&mut self, now: u64) -> u64 {
-        self.other_recording = false;
         self.recording_ends();
         self.strays.clear();
         self.early.clear();

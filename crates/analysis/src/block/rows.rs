@@ -302,11 +302,6 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
         self.followed.events_are_missing();
     }
 
-    /// Another recording begins with the next event.
-    pub fn recording_begins(&mut self) {
-        self.followed.matching.other_recording = true;
-    }
-
     /// See [`super::BlockAnalysis::losses`].
     pub fn losses(&mut self, losses: &Losses) {
         self.ends_may_be_lost |= losses.of_ends().next().is_some();
@@ -338,6 +333,7 @@ impl<L: Lookup<Name: Named>> IoRows<L> {
                 emit(&mut self.followed.matching.watch.done, (&self.followed.originators, &self.names), sink);
             }
             EventKind::Other { name, .. } => self.followed.originators.call(name, tid),
+            EventKind::Recording => self.followed.recording_begins(time.0),
             _ => {}
         }
     }

@@ -327,6 +327,10 @@ fn shares(spans: &[Span]) -> [u64; 3] {
 }
 
 impl Watch for Syncs {
+    fn begins_again(&mut self) {
+        self.open.clear();
+    }
+
     #[inline(always)]
     fn event(&mut self, device: u16, block: &BlockEvent, _now: u64, _shown: bool) {
         if block.action == BlockAction::Issue && block.flags.has(RequestFlags::FUA) {

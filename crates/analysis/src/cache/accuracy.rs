@@ -429,6 +429,22 @@ impl Accuracy {
         }
     }
 
+    /// Counts the pages that are there. What is cached in another recording is unknown.
+    fn recording_ends(&mut self) {
+        self.count_awaited();
+        let left = std::mem::replace(&mut self.pages, Ranges::new(MAX_RUNS, Full::ForgetOldest));
+        for (key, run, page) in left.iter().filter(|(.., page)| page.ahead) {
+            self.count(key, &page, run.end - run.start, Brought::left_unused);
+        }
+        self.asking.clear();
+        self.writing.clear();
+        self.brought_last.clear();
+        self.came_with.clear();
+        self.reading.clear();
+        self.in_call.clear();
+        self.in_flight.recording_ends();
+    }
+
     /// Counts unused pages behind each task's last read. Pages cached before the trace may lie in between.
     fn count_awaited(&mut self) {
         let places: BTreeSet<_> = self.reading.iter().map(|(_, asked)| (asked.file, asked.end)).collect();
@@ -490,6 +506,7 @@ impl Analysis for Accuracy {
                 self.sees_calls |= !syncs_or_renames(call);
                 self.in_call.insert(event.tid, InCall::of(call));
             }
+            EventKind::Recording => self.recording_ends(),
             EventKind::Other { name, .. } if name == "sched_process_exit" => drop(self.reading.remove(&event.tid)),
             EventKind::Other { name, .. } if name == "file_fault_end" => {
                 if let Some(asking) = self.asking.get_mut(&event.tid) {
@@ -501,11 +518,7 @@ impl Analysis for Accuracy {
     }
 
     fn finish(mut self) -> AccuracyFindings {
-        self.count_awaited();
-        let left = std::mem::replace(&mut self.pages, Ranges::new(0, Full::Refuse));
-        for (key, run, page) in left.iter().filter(|(.., page)| page.ahead) {
-            self.count(key, &page, run.end - run.start, Brought::left_unused);
-        }
+        self.recording_ends();
         let (sees_late, sees_gone) = (self.sees_device && self.sees_ends, self.shown.departures);
         for brought in self.files.values_mut().map(|file| &mut file.brought).chain(self.tasks.values_mut()) {
             brought.ahead_late = sees_late.then_some(brought.ahead_late.unwrap_or(0));

@@ -76,6 +76,14 @@ impl<By> InFlight<By> {
         self.pending_pages -= self.pending.remove(&tid).map_or(0, |pending| pending.len());
     }
 
+    /// Nothing of this recording arrives in another one.
+    pub fn recording_ends(&mut self) {
+        self.pending.clear();
+        self.pending_pages = 0;
+        self.bios.clear();
+        self.coming.clear();
+    }
+
     /// Pages were added to the cache.
     pub fn added(&mut self, tid: TaskId, file: FileId, first: u64, pages: u64) {
         let mut pending = self.pending.remove(&tid).unwrap_or_default();

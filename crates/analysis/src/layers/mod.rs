@@ -557,6 +557,24 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         }
     }
 
+    /// No call, bio or task goes on after the end of a recording.
+    fn recording_ends(&mut self) {
+        let mut open: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, t)| !t.written.is_empty()).map(|(tid, _)| *tid).collect();
+        open.sort_unstable();
+        for tid in open {
+            let writes = self.tasks.get_mut(&tid).map(|task| std::mem::take(&mut task.written)).unwrap_or_default();
+            self.alone(writes);
+        }
+        self.found.calls_cut += self.calling.len() as u64;
+        self.tasks.clear();
+        self.calling.clear();
+        self.bios.clear();
+        self.places.clear();
+        self.on_cpu.clear();
+        (self.queued, self.issued, self.helpers) = (0, 0, [0; Layer::ALL.len()]);
+    }
+
     fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
         let steps = matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
             && block.bytes > 0;
@@ -616,20 +634,15 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Layers<L> {
 
     /// Takes block events; boundaries go to [`Layers::crossing`].
     fn event(&mut self, event: &Event) {
-        if let EventKind::Block(block) = &event.kind {
-            self.block(block, event.tid, event.time);
+        match &event.kind {
+            EventKind::Block(block) => self.block(block, event.tid, event.time),
+            EventKind::Recording => self.recording_ends(),
+            _ => {}
         }
     }
 
     fn finish(mut self) -> LayersFound {
-        let mut open: Vec<TaskId> =
-            self.tasks.iter().filter(|(_, t)| !t.written.is_empty()).map(|(tid, _)| *tid).collect();
-        open.sort_unstable();
-        for tid in open {
-            let writes = self.tasks.get_mut(&tid).map(|task| std::mem::take(&mut task.written)).unwrap_or_default();
-            self.alone(writes);
-        }
-        self.found.calls_cut += self.calling.len() as u64;
+        self.recording_ends();
         self.found.calls.sort_by_key(|call| (call.begin_ns, call.tid));
         self.found.sums = without_empty(self.sums);
         self.found

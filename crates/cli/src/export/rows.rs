@@ -10,7 +10,7 @@ use flashscope_trace::{Error, Trace};
 use super::{Written, open, written};
 use crate::args::{ExportArgs, ExportFormat, ExportRows};
 use crate::failure::Failure;
-use crate::inputs::{Inputs, Recordings};
+use crate::inputs::Inputs;
 
 pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure> {
     if !matches!(args.to, ExportFormat::Csv | ExportFormat::Json | ExportFormat::Parquet) {
@@ -87,13 +87,8 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.thread(at.get(), tid, time);
     let mut rows = IoRows::new(of, lookup, setup_of(inputs)?).names(inputs.names());
-    let traces: Vec<&Trace> = inputs.traces().collect();
-    let mut recordings = Recordings::default();
     inputs.for_each(&mut |source, event| {
         at.set(source);
-        if recordings.begins(&traces) {
-            rows.recording_begins();
-        }
         if inputs.merged().sources()[source].trace.met_gap() {
             rows.events_are_missing();
         }

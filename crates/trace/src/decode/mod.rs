@@ -215,6 +215,11 @@ impl Typer {
         }
     }
 
+    /// What began before has no return in what follows.
+    pub fn recording_begins(&mut self) {
+        self.pending.clear();
+    }
+
     /// The typed form of a record. `None` if it has none (a return without its beginning, a record that is too short); that is counted.
     pub fn event(&mut self, time: u64, cpu: u16, schema: &Schema, data: &[u8]) -> Option<&Event> {
         let id = self.mapping(schema);

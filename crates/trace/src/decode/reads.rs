@@ -51,6 +51,8 @@ pub(crate) fn are_needed<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> 
 /// A record at which a read begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct At {
+    /// Number of the recording in a text of several.
+    recording: u32,
     time: u64,
     cpu: u16,
     tid: TaskId,
@@ -63,17 +65,19 @@ struct At {
 struct Counter {
     /// The last record of each CPU.
     last: Vec<Option<At>>,
+    recording: u32,
 }
 
 impl Counter {
     fn at(&mut self, record: &Record<'_>) -> At {
-        let mut at = At { time: record.time.0, cpu: record.cpu, tid: tid(record.schema, record.data), same: 0 };
+        let (recording, tid) = (self.recording, tid(record.schema, record.data));
+        let mut at = At { recording, time: record.time.0, cpu: record.cpu, tid, same: 0 };
         let cpu = usize::from(at.cpu);
         if self.last.len() <= cpu {
             self.last.resize(cpu + 1, None);
         }
         if let Some(last) = self.last[cpu].replace(at)
-            && (last.time, last.tid) == (at.time, at.tid)
+            && (last.recording, last.time, last.tid) == (at.recording, at.time, at.tid)
         {
             at.same = last.same + 1;
             self.last[cpu] = Some(at);
@@ -170,6 +174,13 @@ impl Finder {
     /// `page`: page size in bytes; `probes`: the trace has our own read events too.
     pub fn new(page: u64, probes: bool) -> Finder {
         Finder { page: page.max(1), probes, ..Finder::default() }
+    }
+
+    /// No read or descriptor of the recording before goes on.
+    pub fn recording_begins(&mut self) {
+        self.counter.recording += 1;
+        self.tasks.clear();
+        self.ends.clear();
     }
 
     pub fn record(&mut self, record: &Record<'_>) {
@@ -357,6 +368,10 @@ impl Reads {
 }
 
 impl Cursor<'_> {
+    pub fn recording_begins(&mut self) {
+        self.counter.recording += 1;
+    }
+
     /// Reports this record and the reads that begin at it: after a call's event, before a page's event.
     pub fn around(&mut self, record: &Record<'_>, f: &mut dyn FnMut(Option<&Event>)) {
         if self.reads.is_empty() {

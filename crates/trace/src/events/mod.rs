@@ -72,6 +72,8 @@ pub enum EventKind {
     Mark {
         name: String,
     },
+    /// The next event of this trace is the first of another recording in the same text: nothing from before ends in it.
+    Recording,
     /// An event without a typed form, by system and name.
     Other {
         system: String,

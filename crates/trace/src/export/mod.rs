@@ -270,6 +270,7 @@ fn csv_event(out: &mut Vec<u8>, raw: bool, event: &Event, comm: Option<&str>) {
         EventKind::PhaseBegin { name } => csv_named(out, raw, "phase_begin", name),
         EventKind::PhaseEnd { name } => csv_named(out, raw, "phase_end", name),
         EventKind::Mark { name } => csv_named(out, raw, "mark", name),
+        EventKind::Recording => csv_named(out, raw, "recording", ""),
         EventKind::Other { system, name, .. } => {
             out.extend_from_slice(b"other,,,,,,,,");
             csv_text(out, raw, &format!("{system}:{name}"));
@@ -334,6 +335,7 @@ mod tests {
             (EventKind::PhaseBegin { name: name.clone() }, "7,1,2,c,phase_begin,,,,,,,,\"a, b\""),
             (EventKind::PhaseEnd { name: name.clone() }, "7,1,2,c,phase_end,,,,,,,,\"a, b\""),
             (EventKind::Mark { name }, "7,1,2,c,mark,,,,,,,,\"a, b\""),
+            (EventKind::Recording, "7,1,2,c,recording,,,,,,,,"),
             (
                 EventKind::Other { system: "block".into(), name: "x".into(), result: None },
                 "7,1,2,c,other,,,,,,,,block:x",

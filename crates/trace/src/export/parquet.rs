@@ -260,6 +260,7 @@ fn typed<'a>(pair: &Pair<'a>) -> Typed<'a> {
         EventKind::PhaseBegin { name } => Typed { kind: "phase_begin", name: Some(name), ..none },
         EventKind::PhaseEnd { name } => Typed { kind: "phase_end", name: Some(name), ..none },
         EventKind::Mark { name } => Typed { kind: "mark", name: Some(name), ..none },
+        EventKind::Recording => Typed { kind: "recording", ..none },
         EventKind::Other { .. } => none,
     }
 }

@@ -165,8 +165,6 @@ pub(super) struct Writer<'a> {
     /// Completions that are not yet assigned to a request.
     pub(super) contested: BTreeMap<Key, u64>,
     pub(super) in_flight_all: usize,
-    /// Further recordings in the text so far.
-    recordings: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -205,7 +203,6 @@ impl<'a> Writer<'a> {
             may_miss: trace.may_miss_events(),
             contested: BTreeMap::new(),
             in_flight_all: 0,
-            recordings: 0,
         }
     }
 
@@ -228,10 +225,6 @@ impl<'a> Writer<'a> {
         let trace = self.trace;
         trace.for_each_pair(&mut |pair| {
             if self.failed.is_none() {
-                if trace.recordings_met() > self.recordings {
-                    self.recordings = trace.recordings_met();
-                    self.recording_ends();
-                }
                 self.pair(pair);
             }
         })?;
@@ -511,6 +504,7 @@ impl<'a> Writer<'a> {
             }
             // Phases come from the trace's list of them; block events were handled before.
             EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Block(_) => {}
+            EventKind::Recording => self.recording_ends(),
             EventKind::File(e) => {
                 let track = self.task(tid, time);
                 let notes = [

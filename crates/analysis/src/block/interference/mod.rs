@@ -624,6 +624,10 @@ fn load_found(one: &OneDevice, owner: usize, behind: &Behind, device: &str, name
 }
 
 impl Watch for Interference {
+    fn begins_again(&mut self) {
+        self.processors.begin_again();
+    }
+
     fn event(&mut self, _device: u16, block: &BlockEvent, _now: u64, _shown: bool) {
         if block.action == BlockAction::Issue {
             self.issuing = None;

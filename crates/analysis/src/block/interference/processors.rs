@@ -52,6 +52,11 @@ impl Processors {
         }
     }
 
+    /// Tasks of another recording are others.
+    pub fn begin_again(&mut self) {
+        self.all.clear();
+    }
+
     #[cold]
     fn first_seen(&mut self, processor: u16, task: TaskId, now: u64, switches: bool) {
         self.all.resize_with(usize::from(processor) + 1, Processor::default);

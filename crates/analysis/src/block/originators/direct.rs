@@ -75,6 +75,12 @@ impl Direct {
         !self.open.is_empty()
     }
 
+    /// No call of the recording before goes on.
+    pub fn recording_begins(&mut self) {
+        self.open.clear();
+        self.cached.clear();
+    }
+
     /// A call begins or ends.
     pub fn call(&mut self, event: &str, tid: TaskId) {
         let Some(name) = event.strip_prefix("sys_enter_") else {

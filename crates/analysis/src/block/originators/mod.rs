@@ -256,6 +256,16 @@ impl<L: Lookup<Name: Named>> Originators<L> {
         id
     }
 
+    /// Another recording begins: whose its pages are, and where its files lie, it shows itself.
+    pub fn recording_begins(&mut self) {
+        self.dirty = Ranges::new(MAX_RUNS, Full::ForgetOldest);
+        self.extents.clear();
+        self.files.clear();
+        self.writing.clear();
+        self.reading.clear();
+        self.direct.recording_begins();
+    }
+
     /// This task is a user's: it made a system call, or the trace has its clone or its `exec`.
     pub fn is_user(&mut self, tid: TaskId) {
         if self.users.len() < MAX_RECENT && self.users.insert(tid) {
