@@ -181,6 +181,16 @@ fn an_output_on_a_file_system_that_never_answers() {
     refused(&ran, 124, "its file system does not answer: waiting for it");
     let ran = run("0", "3", &["record", "--events", "task:task_newtask", "-o", &out, "--", "true"]);
     refused(&ran, 124, "its file system does not answer: ended by a signal; name another file");
+
+    // The agent by itself ends at the first signal, too, and has no instance to leave.
+    let prepare = format!("python3 {script} $dir/fs/m timeout --foreground -k 20 -s INT 3 \"$@\"; exit $?; :");
+    let mut command = Command::new(agent());
+    command.args(["record", "--events", "task:task_newtask", "-o", &out, "--", "true"]);
+    let began = std::time::Instant::now();
+    let ran = unshared(&place, &prepare, &command);
+    refused(&ran, 124, "/fs/m/out: waiting for its file system, or for the reader of a FIFO");
+    refused(&ran, 124, "/fs/m/out: ended by a signal while waiting for it to open; choose another -o");
+    assert!(began.elapsed() < Duration::from_secs(18), "not by SIGKILL: {:?}", began.elapsed());
 }
 
 /// What is written besides: no input, and not the page of the same command.

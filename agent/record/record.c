@@ -257,7 +257,7 @@ static int record(struct fs_recorder *recorder)
 	if (fs_flight(recorder) && fs_flight_check(recorder))
 		return -1;
 	fs_filter_apply(&recorder->filter, &recorder->facts.tracefs, &recorder->wanted, &recorder->probes);
-	if (fs_recorder_open_output(recorder))
+	if (fs_recorder_open_output(recorder, &asked_stop))
 		return -1;
 	recorder->stream.give_up = &give_up;
 	fs_names_init(&recorder->names, options->paths, &recorder->stream);

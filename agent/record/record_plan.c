@@ -13,8 +13,8 @@
 #include "files.h"
 #include "groups.h"
 #include "layers.h"
+#include "output.h"
 #include "state.h"
-#include "notes.h"
 #include "util.h"
 
 int fs_recorder_stream_broken(struct fs_recorder *recorder)
@@ -217,7 +217,7 @@ int fs_recorder_check_name(struct fs_recorder *recorder)
 	return 0;
 }
 
-int fs_recorder_open_output(struct fs_recorder *recorder)
+int fs_recorder_open_output(struct fs_recorder *recorder, const volatile sig_atomic_t *stop)
 {
 	const char *path = recorder->options.output;
 	int fd = STDOUT_FILENO;
@@ -227,7 +227,10 @@ int fs_recorder_open_output(struct fs_recorder *recorder)
 		return 0;
 	}
 	if (path) {
-		fd = fs_open_output(path);
+		fd = fs_output_open(path, stop);
+		if (fd < 0 && errno == EINTR)
+			return fs_recorder_broken(recorder, "%s: ended by a signal while waiting for it to open; choose another -o",
+						  path);
 		if (fd < 0)
 			return fs_recorder_broken(recorder, "%s: cannot be written: %s; choose another -o", path,
 				      strerror(errno));

@@ -83,7 +83,8 @@ int fs_recorder_choose(struct fs_recorder *recorder);
 int fs_recorder_check_name(struct fs_recorder *recorder);
 int fs_recorder_plan_monitor(struct fs_recorder *recorder);
 int fs_recorder_plan_probes(struct fs_recorder *recorder);
-int fs_recorder_open_output(struct fs_recorder *recorder);
+/* Once *stop is set, nothing is waited for. */
+int fs_recorder_open_output(struct fs_recorder *recorder, const volatile sig_atomic_t *stop);
 int fs_recorder_check_memory(struct fs_recorder *recorder);
 int fs_recorder_arm(struct fs_recorder *recorder);
 /* Memory that tracefs uses for our instances, without their rings. */

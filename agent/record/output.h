@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens the file of a recording. A file system in user space (FUSE) or of
+ * another machine (NFS) may never answer, and then only SIGKILL ends the
+ * system call, if anything does. Therefore a helper process opens the file and
+ * sends the descriptor. Limit: writes to it may still block.
+ */
+#ifndef FLASHSCOPE_OUTPUT_H
+#define FLASHSCOPE_OUTPUT_H
+
+#include <signal.h>
+
+/* As fs_open_output(), but ends with EINTR once *stop is set; it says that it waits. */
+int fs_output_open(const char *path, const volatile sig_atomic_t *stop);
+
+#endif
