@@ -193,6 +193,41 @@ fn an_output_on_a_file_system_that_never_answers() {
     assert!(began.elapsed() < Duration::from_secs(18), "not by SIGKILL: {:?}", began.elapsed());
 }
 
+/// Paths of more than 4 KiB, which no system call takes: a message of one line that ends with the reason.
+#[test]
+fn a_path_that_no_system_call_takes() {
+    let Some(place) = Place::to_record("attack-long-path") else { return };
+    let trace = text(&block_trace(&place, "t", &["a", "b"]));
+    let long = format!("{}/{}x", text(place.dir.path()), "nothing/".repeat(700));
+    let one_line = |ran: &Output, status: i32, reason: &str| {
+        assert_eq!(ran.status.code(), Some(status), "{}", said(ran));
+        assert_eq!(said(ran).lines().count(), 1, "{}", said(ran));
+        assert!(said(ran).trim_end().contains(reason), "{reason:?} is not in: {}", said(ran));
+    };
+    for argv in [
+        &["report", &long][..],
+        &["report", "--json", &long],
+        &["predict", &long],
+        &["advise", &long],
+        &["diff", &trace, &long],
+        &["export", &long, "--to", "csv", "-o", &text(&place.at("out"))],
+        &["bench", "replay", &long],
+    ] {
+        one_line(&place.run(argv), 1, "File name too long");
+    }
+    for argv in [
+        &["export", &trace, "--to", "csv", "-o", &long][..],
+        &["export", &trace, "--to", "perfetto", "-o", &long],
+        &["report", &trace, "--html", &long],
+        &["report", &trace, "--fail-if", "errors > 0", "--junit", &long],
+    ] {
+        one_line(&place.run(argv), 1, "No such file or directory");
+    }
+    let record = ["record", "--events", "task:task_newtask", "-o", &long, "--", "true"];
+    one_line(&place.run(&record), 125, "No such file or directory");
+    one_line(&output(Command::new(agent()).args(record)), 125, "File name too long; choose another -o");
+}
+
 /// What is written besides: no input, and not the page of the same command.
 #[test]
 fn a_second_output_is_no_input_either() {

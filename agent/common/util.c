@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,30 @@
 #include <time.h>
 #include <unistd.h>
 
+void fs_format_message(char *out, size_t size, const char *format, va_list args)
+{
+	size_t length, head = (size - 4) / 2, tail = size - 4 - head;
+	va_list again;
+	char *text;
+
+	va_copy(again, args);
+	length = (size_t)vsnprintf(out, size, format, args);
+	if (length < INT_MAX && length >= size) {
+		text = fs_alloc(length + 1);
+		vsnprintf(text, length + 1, format, again);
+		memcpy(out + head, "...", 3);
+		memcpy(out + head + 3, text + length - tail, tail + 1);
+		free(text);
+	}
+	va_end(again);
+}
+
 static void say(const char *format, va_list args)
 {
 	char line[1024];
 	int length = snprintf(line, sizeof(line), "flashscope-agent: ");
 
-	vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
+	fs_format_message(line + length, sizeof(line) - (size_t)length, format, args);
 	/* Files and devices may have any name: it is printed on one line, without terminal escapes. */
 	for (char *c = line; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)

@@ -22,6 +22,8 @@
 int fs_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fs_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void fs_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A message begins with a name and ends with the reason: one that does not fit loses its middle. */
+void fs_format_message(char *out, size_t size, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
 
 /*
  * Opens /dev/null for stdin, stdout or stderr that are closed: else the next file, a trace for example, would get their number, and messages

@@ -99,7 +99,7 @@ int fs_recorder_broken(struct fs_recorder *recorder, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(recorder->error, sizeof(recorder->error), format, args);
+	fs_format_message(recorder->error, sizeof(recorder->error), format, args);
 	va_end(args);
 	return -1;
 }

@@ -50,6 +50,30 @@ static void numbers(void)
 	CHECK(!fs_parse_u64("1k", 10, &value));
 }
 
+static void format(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void format(char *out, size_t size, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fs_format_message(out, size, format, args);
+	va_end(args);
+}
+
+/* What does not fit loses its middle: the name and the reason stay. */
+static void messages(void)
+{
+	char out[20];
+
+	format(out, sizeof(out), "%s: too long", "abcdefgh");
+	CHECK_TEXT(out, "abcdefgh: too long");
+	format(out, sizeof(out), "%s: too long", "abcdefghi");
+	CHECK_TEXT(out, "abcdefghi: too long");
+	format(out, sizeof(out), "%s: too long", "abcdefghij");
+	CHECK_TEXT(out, "abcdefgh...too long");
+}
+
 static void workers(void)
 {
 	static const char *const names[][2] = {
@@ -115,6 +139,7 @@ void test_text(void)
 {
 	json();
 	numbers();
+	messages();
 	workers();
 	buffers();
 	processes();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{Errno, fcntl_getfd};
 
+use crate::text::visible_message;
 use crate::visible;
 
 /// Whether standard output was closed when the program began.
@@ -97,7 +98,7 @@ pub fn note(text: &str) {
 /// As [`note`], with more lines below, each indented behind a bar.
 pub fn note_with(text: &str, below: &[String]) {
     let below = below.iter().map(|line| format!("    | {}\n", visible(line)));
-    let said = format!("flashscope: {}\n", visible(text)) + &below.collect::<String>();
+    let said = format!("flashscope: {}\n", visible_message(text)) + &below.collect::<String>();
     let _ = io::stderr().lock().write_all(said.as_bytes());
 }
 

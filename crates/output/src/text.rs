@@ -29,6 +29,19 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text)
 }
 
+/// As [`visible`] for a message, which begins with a name and ends with the reason: of one that is too long, the middle is left out.
+pub fn visible_message(text: &str) -> Cow<'_, str> {
+    let ends = || {
+        let (head, _) = text.char_indices().nth(MAX_CHARS / 2)?;
+        let (tail, _) = text.char_indices().nth_back(MAX_CHARS / 2 - 1)?;
+        (text.len() > MAX_CHARS && tail > head).then_some((head, tail))
+    };
+    match ends() {
+        Some((head, tail)) => Cow::Owned(format!("{}…{}", escaped(&text[..head]), escaped(&text[tail..]))),
+        None => escaped(text),
+    }
+}
+
 /// As [`visible`], without a limit of length.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(acts) {
@@ -91,5 +104,17 @@ mod tests {
         let shown = visible(&"x".repeat(1 << 20)).into_owned();
         assert_eq!(shown.chars().count(), 2001);
         assert!(shown.ends_with('…'));
+    }
+
+    #[test]
+    fn a_long_message_keeps_its_reason() {
+        let path = "é\u{7}".repeat(2500);
+        let shown = visible_message(&format!("{path}: File name too long")).into_owned();
+        assert!(shown.starts_with("é\\x07") && shown.contains('…') && shown.ends_with("\\x07: File name too long"));
+        assert_eq!(shown.matches('é').count(), 990);
+        for whole in ["", "short", &"x".repeat(2000)] {
+            assert_eq!(visible_message(whole), whole);
+        }
+        assert_eq!(visible_message(&"x".repeat(2001)).chars().count(), 2001);
     }
 }
