@@ -29,8 +29,12 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text)
 }
 
-/// As [`visible`] for a message, which begins with a name and ends with the reason: of one that is too long, the middle is left out.
+/// As [`visible`] for a message, which begins with a name and ends with the reason: of one that is too long, the middle is left out. Not
+/// where it has quotation marks: a command in it could lose one of a pair, and what the other one kept from acting would act.
 pub fn visible_message(text: &str) -> Cow<'_, str> {
+    if text.contains(['\'', '"', '`']) {
+        return visible(text);
+    }
     let ends = || {
         let (head, _) = text.char_indices().nth(MAX_CHARS / 2)?;
         let (tail, _) = text.char_indices().nth_back(MAX_CHARS / 2 - 1)?;
@@ -116,5 +120,9 @@ mod tests {
             assert_eq!(visible_message(whole), whole);
         }
         assert_eq!(visible_message(&"x".repeat(2001)).chars().count(), 2001);
+        for mark in ['\'', '"', '`'] {
+            let typed = format!("type: rm {mark}{}{mark} {mark}; touch marked{mark}", "x".repeat(2500));
+            assert_eq!(visible_message(&typed), visible(&typed), "the end is cut off, and nothing of it acts");
+        }
     }
 }
