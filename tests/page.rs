@@ -95,6 +95,34 @@ fn hostile_names_stay_names() {
     assert!(seen["whole_rows"][0].as_str().is_some_and(|name| name.contains("</script><b>")), "{}", seen["whole_rows"]);
 }
 
+/// A program that waits for each write of 4 KiB: the advice has a line of C with signs that a page escapes.
+#[test]
+fn what_is_typed_is_in_monospace() {
+    let Some(driver) = driver() else { return };
+    let dir = TempDir::new("page-typed");
+    let (text, page) = (dir.path().join("writes.txt"), dir.path().join("page.html"));
+    let mut steps = String::new();
+    for i in 0..100 {
+        for (step, after) in [("Q", 0), ("D", 1), ("C", 5)] {
+            let who = if step == "C" { "0" } else { "logger" };
+            let at = i * 3 + after.min(2) + 1;
+            let ms = i * 6 + after;
+            let time = format!("{}.{:03}000000", ms / 1000, ms % 1000);
+            steps += &format!("  8,0   0 {at:8} {time:>14}   100  {step}  WS   {} + 8 [{who}]\n", i * 8);
+        }
+    }
+    std::fs::write(&text, steps).expect("written");
+    stdout(flashscope().arg("report").arg(&text).arg("--html").arg(&page));
+    let seen = drive(&driver, &page);
+    assert_eq!((&seen["errors"], &seen["axe"]), (&Value::Array(Vec::new()), &Value::Array(Vec::new())));
+    let typed = seen["typed"].as_array().expect("a list");
+    let is_line =
+        |one: &&Value| one[0].as_str().is_some_and(|text| text.starts_with("setvbuf(file, NULL, _IOFBF, 1 << 16);"));
+    let line = typed.iter().find(is_line).unwrap_or_else(|| panic!("{typed:?}"));
+    assert_eq!(line[1], "ui-monospace");
+    assert!(seen["narrow_overflow"].as_i64() <= Some(0), "400 pixels are too few for it");
+}
+
 /// Text as of blkparse: 40 tasks on four devices, so that every table is longer than a sheet allows.
 fn much() -> String {
     let mut text = String::new();

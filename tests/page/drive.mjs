@@ -50,6 +50,9 @@ if (seen.explores) {
   await tab.locator("#explore-group").selectOption("kinds");
   seen.by_kind = await first();
 }
+// Commands and code of the advice, with the first font of each.
+seen.typed = await tab.locator(".findings code").evaluateAll((all) =>
+  all.map((one) => [one.textContent, getComputedStyle(one).fontFamily.split(",")[0]]));
 // The first table that can be sorted and has several rows.
 const table = tab.locator("main table:not(details table):has(tbody tr:nth-child(3)):has(button.sort)").last();
 if (await table.count()) {

@@ -1,6 +1,6 @@
 //! Findings as text, with the same words on the terminal and on the HTML page.
 
-use crate::text::{digits, duration, grouped, percent, size};
+use crate::text::{digits, duration, escape, grouped, percent, size};
 use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::{Finding, Measure, MeasureUnit, Remedy, Step};
 use flashscope_output::quote;
@@ -39,13 +39,18 @@ pub fn sources(finding: &Finding) -> Vec<String> {
 
 /// The line to type or to write; a message instead, if a name in the trace cannot be typed safely.
 pub fn step(step: &Step) -> String {
+    offered(step).unwrap_or_else(|why| why)
+}
+
+/// The line to type or to write, or why there is none.
+fn offered(step: &Step) -> Result<String, String> {
     let typed = |word: &str, quoted: fn(&str) -> Option<String>| {
         quoted(word).ok_or_else(|| {
             format!("not offered: the trace has a name that cannot be typed safely: \"{}\"", crate::visible(word))
         })
     };
     let word = |word: &str| typed(word, quote::argument);
-    let line = match step {
+    match step {
         Step::Set { path, value } => {
             typed(path, quote::sysfs_file).and_then(|path| Ok(format!("echo {} > {path}", word(value)?)))
         }
@@ -56,8 +61,7 @@ pub fn step(step: &Step) -> String {
             names.map(|names| [vec![command.clone()], names].concat().join(" "))
         }
         Step::Code { line } => Ok(line.clone()),
-    };
-    line.unwrap_or_else(|why| why)
+    }
 }
 
 /// The gain of a piece of advice.
@@ -78,6 +82,8 @@ pub struct Line {
     pub text: String,
     /// Commands after the text. A line break inside would turn the rest into a second command.
     pub typed: Vec<Typed>,
+    /// Words of the text that are typed: mount options.
+    options: Vec<String>,
 }
 
 /// A step to be typed or written.
@@ -86,11 +92,13 @@ pub struct Typed {
     pub text: String,
     /// The step is C or SQL, which continues on the next line without a backslash.
     pub is_code: bool,
+    /// A message in place of a command.
+    is_refused: bool,
 }
 
 impl Line {
     fn of(text: String) -> Line {
-        Line { text, typed: Vec::new() }
+        Line { text, typed: Vec::new(), options: Vec::new() }
     }
 
     /// The text without commands, if they do not fit.
@@ -104,6 +112,28 @@ impl Line {
         let typed = self.typed.iter().map(|one| one.text.as_str());
         [self.text.as_str()].into_iter().chain(typed).collect::<Vec<_>>().join(" ")
     }
+
+    /// As markup: what is typed is in monospace.
+    pub fn markup(&self) -> String {
+        let word = |word: &str| {
+            let option = word.trim_end_matches([',', ':', '.']);
+            match self.options.iter().any(|one| one == option) {
+                true => code(option) + &escape(&word[option.len()..]),
+                false => escape(word),
+            }
+        };
+        let text = match self.options[..] {
+            [] => escape(&self.text),
+            _ => self.text.split(' ').map(word).collect::<Vec<_>>().join(" "),
+        };
+        let step = |step: &Typed| if step.is_refused { escape(&step.text) } else { code(&step.text) };
+        std::iter::once(text).chain(self.typed.iter().map(step)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Typed text as markup.
+fn code(text: &str) -> String {
+    format!("<code>{}</code>", escape(text))
 }
 
 /// The lines about a finding in a report: at most five, the finding first. The advice, with semicolons between its steps.
@@ -130,13 +160,22 @@ pub fn lines(finding: &Finding) -> Vec<Line> {
 
 /// What to do, and the steps of it with a semicolon between them.
 fn advice(remedy: &Remedy) -> Line {
-    let of = |one: &Step| Typed { text: step(one), is_code: matches!(one, Step::Code { .. }) };
+    let of = |one: &Step| {
+        let line = offered(one);
+        let is_refused = line.is_err();
+        Typed { text: line.unwrap_or_else(|why| why), is_code: matches!(one, Step::Code { .. }), is_refused }
+    };
     let mut typed: Vec<Typed> = remedy.steps.iter().map(of).collect();
+    let options = remedy.steps.iter().filter_map(|one| match one {
+        Step::Remount { options, .. } => Some(options.split(',').map(str::to_owned)),
+        _ => None,
+    });
+    let options = options.flatten().collect();
     let last = typed.len().saturating_sub(1);
     // C and SQL lines end with a semicolon already.
     typed[..last].iter_mut().filter(|step| !step.text.ends_with(';')).for_each(|step| step.text.push(';'));
     let end = if typed.is_empty() { "." } else { ":" };
-    let line = Line { text: format!("Do: {}{end}", remedy.what), typed };
+    let line = Line { text: format!("Do: {}{end}", remedy.what), typed, options };
     if line.joined().chars().count() <= MOST_SHOWN {
         return line;
     }
@@ -181,6 +220,29 @@ mod tests {
         }
         let set = Step::Set { path: "/sys/block/sda/queue/scheduler".into(), value: "mq-deadline".into() };
         assert_eq!(step(&set), "echo mq-deadline > /sys/block/sda/queue/scheduler");
+    }
+
+    #[test]
+    fn what_is_typed_is_code_in_markup() {
+        let of = |what: &str, steps: Vec<Step>| {
+            let gain = Evidence::unknown("", "");
+            advice(&Remedy { what: what.to_owned(), steps, gain, risk: String::new() }).markup()
+        };
+        let remount =
+            |target: &str| Step::Remount { target: target.into(), options: "noatime".into(), undo: "".into() };
+        assert_eq!(
+            of("Mount with noatime", vec![remount("/a&b")]),
+            "Do: Mount with <code>noatime</code>: <code>mount -o remount,noatime &#39;/a&amp;b&#39;</code>"
+        );
+        let lines = ["if (++n < 10) sync(fd)", "write(fd, \"<b>\", 3);"].map(|line| Step::Code { line: line.into() });
+        assert_eq!(
+            of("Sync <less>", lines.into()),
+            "Do: Sync &lt;less&gt;: <code>if (++n &lt; 10) sync(fd);</code> <code>write(fd, &quot;&lt;b&gt;&quot;, 3);</code>"
+        );
+        // A reason and a sentence are no code.
+        assert!(!of("Mount it so", vec![remount("<b>")]).contains("<code>"));
+        assert_eq!(of("Add memory", Vec::new()), "Do: Add memory.");
+        assert_eq!(Line::of("noatime <b>".into()).markup(), "noatime &lt;b&gt;");
     }
 
     /// The words of a line as a shell takes them; `None`: no line of a shell.

@@ -78,9 +78,9 @@ fn findings(findings: &[Finding]) -> String {
     let mut out = "<ol class=\"findings\">\n".to_owned();
     for finding in findings.iter().take(findings_view::IN_REPORT) {
         let lines = findings_view::lines(finding);
-        _ = write!(out, "<li><p class=\"key\">{}</p>", escape(&lines[0].joined()));
+        _ = write!(out, "<li><p class=\"key\">{}</p>", lines[0].markup());
         for line in &lines[1..] {
-            _ = write!(out, "<p>{}</p>", escape(&line.joined()));
+            _ = write!(out, "<p>{}</p>", line.markup());
         }
         out += "</li>\n";
     }
