@@ -1,5 +1,6 @@
 //! Mounts and block devices of a recording: the part of its facts that rules and their advice need.
 
+use crate::calls::{is_read, is_write};
 use crate::units::grouped;
 use flashscope_trace::facts::CpuPressure;
 use flashscope_trace::{
@@ -75,6 +76,8 @@ pub struct StorageFacts {
     /// Names of the devices; below: paths of the files that were touched.
     pub device_names: DeviceNames,
     pub file_names: FileNames,
+    /// The recording is of one device, and of the calls has only those that sync or rename: reads, writes and opens were not asked for.
+    pub lacks_calls: bool,
     /// Part of the recording in which some task waited for a free processor, of 1000 parts; `None`: the kernel does not say it.
     pub cpu_wait_permille: Option<u64>,
     /// `None`: the recording does not have it.
@@ -115,6 +118,10 @@ impl StorageFacts {
     pub fn of_recording(trace: &Trace) -> StorageFacts {
         let mut facts = StorageFacts::of_facts(trace.facts(), trace.device_names(), trace.file_names());
         facts.cpu_wait_permille = cpu_wait(&trace.facts().cpu_pressure, &Facts::of(trace.stats()).cpu_pressure);
+        let is_of_device = !trace.facts().recording.filter.device.is_empty();
+        let mut raw = trace.facts().recording.raw_syscalls.iter().filter_map(|call| call.name.as_deref());
+        let has_calls = raw.any(reads_or_writes) || trace.schemas().any(|schema| begins_such(&schema.name));
+        facts.lacks_calls = is_of_device && !has_calls;
         facts
     }
 
@@ -172,6 +179,7 @@ impl StorageFacts {
             swap_files,
             device_names,
             file_names,
+            lacks_calls: false,
             cpu_wait_permille: None,
             dirty_limit,
             processes: BTreeMap::new(),
@@ -252,6 +260,15 @@ impl StorageFacts {
     }
 }
 
+fn reads_or_writes(call: &str) -> bool {
+    is_read(call) || is_write(call)
+}
+
+/// Whether the event is the begin of a call that reads or writes.
+fn begins_such(event: &str) -> bool {
+    event.strip_prefix("sys_enter_").is_some_and(reads_or_writes)
+}
+
 fn cpu_wait(begin: &CpuPressure, end: &CpuPressure) -> Option<u64> {
     let waited_ns = end.some_us?.checked_sub(begin.some_us?)?.checked_mul(1000)?;
     let of_ns = end.monotonic_ns?.checked_sub(begin.monotonic_ns?).filter(|&ns| ns > 0)?;
@@ -268,6 +285,18 @@ fn in_use(schedulers: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn calls_are_known_by_their_events() {
+        for (event, is) in [
+            ("sys_enter_pwrite64", true),
+            ("sys_enter_fsync", false),
+            ("sys_exit_read", false),
+            ("block_bio_queue", false),
+        ] {
+            assert_eq!(begins_such(event), is, "{event}");
+        }
+    }
 
     #[test]
     fn waiting_for_a_processor_is_a_part_of_the_recording() {

@@ -103,13 +103,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 /// A recording of one device has calls that sync, but no reads and writes: what these wait for before a bio is queued is not in it.
 fn before_bios(seen: &Seen<'_>) -> &'static str {
     let (calls, _) = seen.calls.total(|call| is_read(call) || is_write(call));
-    match seen.calls.not_of_device {
-        Some(_) if calls == 0 && seen.calls.without_storage.is_none_or(|n| n == 0) => {
-            " What a program waits for before its bios, as for a limit of its cgroup, is seen with its calls: record with --events \
-             block,cache,syscall."
-        }
-        _ => "",
+    let is_without = seen.calls.not_of_device.is_some() && seen.calls.without_storage.is_none_or(|n| n == 0);
+    if calls > 0 || !is_without && !seen.storage.lacks_calls {
+        return "";
     }
+    " What a program waits for before its bios, as for a limit of its cgroup (io.max, memory.high), is seen with its calls: record \
+     with --events block,cache,syscall."
 }
 
 /// A bound in per cent: one that would be rounded to 0 is less than 0.1.
@@ -166,6 +165,11 @@ mod tests {
         for (not_of_device, call) in [(Some(0), Some("read")), (None, None)] {
             assert!(cause(not_of_device, call).ends_with("in front of it."), "{call:?}");
         }
+        // Not even a call that syncs: the recording did not ask for the others.
+        let mut work = Work::new(100_000_000);
+        work.bios(4, "R", 1_000, 9_000);
+        work.storage.lacks_calls = true;
+        assert!(only(find(&work.seen())).cause.contains("(io.max, memory.high)"));
     }
 
     #[test]
