@@ -165,7 +165,11 @@ pub(super) fn adapt(finding: &mut Finding) {
     if !is_one || code.is_none() && !finding.advice.is_empty() {
         return;
     }
-    let is_known = |known: &&Known| known.programs.contains(&name.as_str()) && known.rules.contains(&finding.rule);
+    // Options that leave out syncs: O_DIRECT has none.
+    let is_direct = finding.cause.starts_with(small_sync_writes::DIRECT);
+    let helps = |known: &&Known| !is_direct || known.rules != SYNCS;
+    let is_known =
+        |known: &&Known| known.programs.contains(&name.as_str()) && known.rules.contains(&finding.rule) && helps(known);
     match KNOWN.iter().find(is_known) {
         Some(known) => {
             let replaced = code.and_then(|at| finding.advice[at].gain.known().cloned());
@@ -173,8 +177,7 @@ pub(super) fn adapt(finding: &mut Finding) {
             let of = format!("time in syncs of {}", finding.processes[0]);
             finding.advice.insert(code.unwrap_or(0).min(finding.advice.len()), remedy_of(known, replaced, of));
         }
-        // It leaves out syncs, and O_DIRECT has none.
-        None if finding.cause.starts_with(small_sync_writes::DIRECT) => {}
+        None if is_direct => {}
         None if code.is_some() && SYNCS.contains(&finding.rule) => finding.advice.push(without_syncs()),
         None => {}
     }

@@ -1,8 +1,8 @@
 //! Small writes that each wait for the device: O_SYNC, O_DSYNC or O_DIRECT.
 
 use super::{
-    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent,
-    read_before_write, stage,
+    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Mount, Remedy, Rule, Seen, Step, flush_stalls, groups,
+    measure, percent, read_before_write, stage,
 };
 use crate::Evidence;
 use crate::block::BlockFound;
@@ -56,6 +56,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             continue;
         }
         let d2c = stage(own, "D2C").map_or(0, |d2c| d2c.ns.mean);
+        let writer = seen.usage.writers.iter().find(|one| is_task(found, one, &call.name));
+        let is_direct = is_direct(seen, found, of_bio, writer.map(|one| (one.device.as_str(), n)));
         let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue by the same thread";
         all.push(Finding {
             processes: vec![call.name.clone()],
@@ -67,7 +69,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             ),
             cause: format!(
                 "{} a write takes {}, of which the device has {}.",
-                if is_direct(seen, of_bio) { DIRECT } else { "It writes with O_SYNC or O_DIRECT:" },
+                if is_direct { DIRECT } else { "It writes with O_SYNC or O_DIRECT:" },
                 duration(call.ns.mean),
                 duration(d2c)
             ),
@@ -77,7 +79,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
             ],
             lost_ns: ns.into(),
-            advice: vec![remedy(call, d2c.saturating_mul(own.bios) / n, is_direct(seen, of_bio))],
+            advice: vec![remedy(call, d2c.saturating_mul(own.bios) / n, is_direct)],
             ..Finding::of(Rule::SmallSyncWrites)
         });
     }
@@ -102,20 +104,31 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
     let flushes = found.flushes.requests.n;
     // Its own bios are its writes alone: the flushes are those of a journal.
     let is_of_others = flushes >= n / 2 && own.bios.saturating_sub(n) < n / 2;
+    let is_direct = is_direct(seen, found, of_bio, Some((&writer.device, n)));
+    // A sync of another program may cause them, too. The flushes and the writes fill the time in which it writes at most.
+    let flushes_ns = found.flushes.requests_total_ns.known().copied().unwrap_or(0);
+    let awaited = match is_of_others && !flush_stalls::is_by_syncs(seen) {
+        true => flushes_ns.min(writer.active_ns.saturating_sub(lost)),
+        false => 0,
+    };
     let source = "block:block_bio_queue, block_rq_issue, block_rq_complete by the same thread";
     Some(Finding {
         processes: vec![own.name.clone()],
         what: format!(
-            "{} waits {} in {} writes of {} to {} that go to the device one after another.",
+            "{} waits {} in {} writes of {} to {} that go to the device one after another{}.",
             own.name,
             duration(lost),
             grouped(n),
             size(of_bio),
-            seen.storage.device_name(&writer.device)
+            seen.storage.device_name(&writer.device),
+            match awaited > 0 {
+                true => format!(", and up to {} for the journal's flushes between them", duration(awaited)),
+                false => String::new(),
+            }
         ),
         cause: format!(
             "{} its {} bios{} take {} each, of which the device has {}.{}",
-            match is_direct(seen, of_bio) {
+            match is_direct {
                 true => DIRECT,
                 false => "It writes with O_SYNC, O_DSYNC or O_DIRECT, or syncs each write:",
             },
@@ -126,24 +139,28 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
             if is_of_others {
                 format!(
                     " Beside them the device takes {} for {} flushes, which commits of the journal cause: with O_SYNC it waits for these, too.",
-                    duration(found.flushes.requests_total_ns.known().copied().unwrap_or(0)),
+                    duration(flushes_ns),
                     grouped(flushes)
                 )
             } else {
                 String::new()
             }
         ),
-        evidence: vec![
-            measure("writes", n as f64, MeasureUnit::Count, source),
-            measure("time of its bios", q2c.total_ns as f64, MeasureUnit::Ns, source),
-            measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
-        ],
-        lost_ns: lost.into(),
+        evidence: [
+            Some(measure("writes", n as f64, MeasureUnit::Count, source)),
+            Some(measure("time of its bios", q2c.total_ns as f64, MeasureUnit::Ns, source)),
+            (awaited > 0).then(|| measure("time of flushes", flushes_ns as f64, MeasureUnit::Ns, source)),
+            Some(measure("its own bios", own.bios as f64, MeasureUnit::Count, source)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        lost_ns: lost.saturating_add(awaited).min(seen.span_ns).into(),
         advice: vec![Remedy {
             what: "Gather records, and write 64 KiB or more at once; or have the page cache gather them, and sync where it matters"
                 .to_owned(),
             steps: vec![Step::Code {
-                line: match is_direct(seen, of_bio) {
+                line: match is_direct {
                     true => "write(fd, buffer, 65536); /* or without O_DIRECT, and fdatasync(fd) once for many */".to_owned(),
                     false => "setvbuf(file, NULL, _IOFBF, 1 << 16); /* and no O_SYNC: fdatasync(fd) */".to_owned(),
                 },
@@ -167,12 +184,12 @@ fn remedy(call: &CallGroup, in_device_ns: u64, is_direct: bool) -> Remedy {
             what: "Have the page cache gather them, and sync where it matters; or have several under way at once"
                 .to_owned(),
             steps: vec![Step::Code {
-                line: match is_virtual_machine(&call.name) {
-                    true => "-drive file=DISK,cache=writeback".to_owned(),
-                    false => {
-                        "fdatasync(fd); /* once for many writes, without O_DIRECT and O_SYNC; or io_uring */".to_owned()
-                    }
-                },
+                line: match (is_virtual_machine(&call.name), is_direct) {
+                    (true, _) => "-drive file=DISK,cache=writeback",
+                    (_, true) => "fdatasync(fd); /* once for many writes, without O_DIRECT; or io_uring */",
+                    (_, false) => "fdatasync(fd); /* once for many writes, without O_DIRECT and O_SYNC; or io_uring */",
+                }
+                .to_owned(),
             }],
             gain: Evidence::unknown(
                 "it follows from how often it has to sync, and from how many writes the device takes at once",
@@ -194,11 +211,34 @@ fn remedy(call: &CallGroup, in_device_ns: u64, is_direct: bool) -> Remedy {
     }
 }
 
-/// Whether bios of this size are too small for the page cache. Then libraries that leave out syncs do not help.
-fn is_direct(seen: &Seen<'_>, of_bio: u64) -> bool {
+/// Whether the writes pass the page cache by and sync nothing: their bios are too small for it, or most of them cause no flush of a
+/// cache that a sync would flush. Then libraries and options that leave out syncs do not help.
+///
+/// `writes`: the device that they go to, and their number.
+fn is_direct(seen: &Seen<'_>, found: &BlockFound, of_bio: u64, writes: Option<(&str, u64)>) -> bool {
     let is_fat = |kind: &str| matches!(kind, "vfat" | "msdos" | "exfat");
-    of_bio < SMALLEST_BLOCK
-        && !seen.storage.mounts.iter().any(|mount| is_fat(&mount.kind) && seen.is_used(&mount.device))
+    let on_fat = seen.storage.mounts.iter().any(|mount| is_fat(&mount.kind) && seen.is_used(&mount.device));
+    of_bio < SMALLEST_BLOCK && !on_fat
+        || writes.is_some_and(|(device, n)| would_flush(seen, device) && flushes(found) < n / 2)
+}
+
+/// Requests and bios of the trace that flush.
+fn flushes(found: &BlockFound) -> u64 {
+    let bios = groups(found, GroupBy::Flag).filter(|group| matches!(group.name.as_str(), "flush" | "FUA"));
+    bios.map(|group| group.bios).max().unwrap_or(0).max(found.flushes.requests.n)
+}
+
+/// Whether each sync of a file there flushes the device's cache: it has one, and no mount option leaves the flushes out.
+fn would_flush(seen: &Seen<'_>, device: &str) -> bool {
+    let is_off = |mount: &Mount| {
+        mount.has("nobarrier") || mount.value("barrier") == Some("0") || mount.value("fsync_mode") == Some("nobarrier")
+    };
+    let has_cache = seen.storage.disk(device).and_then(|disk| disk.write_cache.as_deref()) == Some("write back");
+    has_cache && !seen.storage.mounts_of(device).any(is_off)
+}
+
+fn is_task(found: &BlockFound, writer: &TaskWrites, name: &str) -> bool {
+    found.originators.task(writer.tid).is_some_and(|task| task.is_called(name))
 }
 
 /// By its name: qemu-system-arm, kvm.
@@ -242,6 +282,7 @@ fn gain(call: &CallGroup, in_device_ns: u64) -> Evidence<Gain> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
     use flashscope_trace::TaskId;
@@ -301,6 +342,13 @@ mod tests {
         (flushes.requests.n, flushes.requests_total_ns) = (100, 300_000_000.into());
         let cause = only(find(&journal.seen())).cause;
         assert!(!cause.contains("among them") && cause.contains("300.00 ms for 100 flushes"), "{cause}");
+        // It waits for them where it writes for longer than its bios take, and no other program syncs.
+        journal.usage.writers[0].active_ns = 900_000_000;
+        let long = only(find(&journal.seen()));
+        assert_eq!(long.lost_ns, 800_100_000.into());
+        assert!(long.what.ends_with(", and up to 300.00 ms for the journal's flushes between them."), "{long:?}");
+        journal.call("fsync", "other (8)", 100, 300_000_000, 0);
+        assert_eq!(only(find(&journal.seen())).lost_ns, 500_100_000.into());
         let mut flushed = made();
         flushed.block().flushes.requests.n = 100;
         flushed.block().groups.iter_mut().for_each(|group| group.bios = 200);
@@ -343,6 +391,37 @@ mod tests {
             let finding = of(bytes, kind);
             assert!(finding.cause.starts_with("It writes with O_SYNC or O_DIRECT:"), "{}", finding.cause);
             assert!(lines(&finding).iter().any(|what| what.contains("eatmydata")), "{finding:?}");
+        }
+    }
+
+    /// Where a sync would flush the device's cache, and nothing does, 4 KiB are written with O_DIRECT, too.
+    #[test]
+    fn writes_that_cause_no_flush_of_a_cache_are_direct() {
+        let of = |cache: Option<&str>, options: &str, flushes: u64, program: &str| {
+            let mut work = Work::new(1_000_000_000);
+            work.bios_of(program, 100, "WS", 1_000, 5_000_000);
+            work.mount("/data", "ext4", options);
+            let (device, write_cache) = ("8:0".to_owned(), cache.map(str::to_owned));
+            work.storage.disks.push(Disk { device, write_cache, name: "sda".into(), ..Disk::default() });
+            let (device, tid) = ("8:0".to_owned(), TaskId(7));
+            let (sync_bios, sync_bytes) = (100, 409_600);
+            work.usage.writers.push(TaskWrites { device, tid, sync_bios, sync_bytes, ..TaskWrites::default() });
+            work.block().flushes.requests.n = flushes;
+            work.call("write", &format!("{program} (7)"), 100, 600_000_000, 409_600);
+            let finding = super::super::find(&work.seen()).remove(0);
+            let syncs = finding.advice.iter().any(|one| one.what.contains("sync"));
+            (finding.cause.starts_with(DIRECT), syncs)
+        };
+        assert_eq!(of(Some("write back"), "rw", 3, "task"), (true, false));
+        // Options of a known program that leave out syncs do not help it either.
+        assert_eq!(of(Some("write back"), "rw", 3, "mysqld"), (true, false));
+        for (cache, options, flushes) in [
+            (Some("write back"), "rw", 100),
+            (Some("write back"), "rw,nobarrier", 0),
+            (Some("write through"), "rw", 0),
+            (None, "rw", 0),
+        ] {
+            assert_eq!(of(cache, options, flushes, "task"), (false, true), "{cache:?} {options} {flushes}");
         }
     }
 
