@@ -1,8 +1,10 @@
 //! Access times that are written although programs only read.
 
 use super::{Finding, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, gain, groups, measure, percent};
+use crate::Evidence;
 use crate::block::{BlockFound, FURTHER_FILES};
 use crate::calls::{is_read, is_write};
+use crate::total::Total as _;
 use crate::units::{duration, size};
 use flashscope_trace::{Device, FileId, own_data};
 
@@ -67,10 +69,26 @@ fn is_written_above(seen: &Seen<'_>, mount: &Mount) -> bool {
     })
 }
 
-fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
+/// Reads of files there. A recording of one device has no calls that read: those reads of data that came to the device count.
+fn reads_there(seen: &Seen<'_>, mount: &Mount) -> u64 {
     let (reads, ..) = seen.calls_on(&mount.device, is_read);
+    let readers = || seen.usage.readers.iter().filter(|reader| reader.device == mount.device);
+    match seen.storage.lacks_calls {
+        true => readers().map(|reader| reader.bios.saturating_sub(reader.metadata_bios)).total(),
+        false => reads,
+    }
+}
+
+fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
+    let reads = reads_there(seen, mount);
     let (writes, ..) = seen.calls_on(&mount.device, is_write);
-    if reads < MIN_READS || writes > 0 || seen.usage.program_wrote(&mount.device) || changed_elsewhere(seen) {
+    if reads < MIN_READS || writes > 0 || seen.usage.program_wrote(&mount.device) {
+        return None;
+    }
+    // With strictatime each read writes a time, whatever else was written there; with relatime only some do.
+    let is_strict = !mount.has("relatime");
+    let may_be_more = seen.storage.lacks_calls || changed_elsewhere(seen);
+    if may_be_more && !is_strict {
         return None;
     }
     let found = seen.block?;
@@ -83,6 +101,7 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
     let at_rate = (seen.span_ns / 1_000_000_000).saturating_mul(MIN_BYTES_A_SECOND);
     if group.bytes < MIN_BYTES.max(at_rate)
         || percent(of_files, group.bytes) > 100.0 - LEAST_PERCENT
+        || may_be_more && of_files > 0
         || is_written_above(seen, mount)
     {
         return None;
@@ -93,17 +112,27 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         return None;
     }
     let source = "block:block_bio_queue, syscalls:sys_enter_*; mount options of /proc/self/mounts";
-    let now = if mount.has("relatime") { "relatime" } else { "strictatime" };
+    let now = if is_strict { "strictatime" } else { "relatime" };
+    let written = size(group.bytes);
+    let cause = format!("The mount option {now} writes a time of access into the inode of a file that is read.");
     Some(Finding {
-        what: format!(
-            "Programs only read files of {}, and {} are written to it: times of last access.",
-            mount.target,
-            size(group.bytes)
-        ),
-        cause: format!("The mount option {now} writes a time of access into the inode of a file that is read."),
+        what: match may_be_more {
+            true => format!(
+                "Programs read files of {}, and {written} are written to it: the journal and metadata, no file's data.",
+                mount.target
+            ),
+            false => format!(
+                "Programs only read files of {}, and {written} are written to it: times of last access.",
+                mount.target
+            ),
+        },
+        cause: match may_be_more {
+            true => format!("{cause} Changed names and attributes of files there, if any, are among what is written."),
+            false => cause,
+        },
         evidence: vec![
             measure("reads of files there", reads as f64, MeasureUnit::Count, source),
-            measure("writes by programs there", 0.0, MeasureUnit::Count, source),
+            measure("writes of data by programs there", 0.0, MeasureUnit::Count, source),
             measure("written to the device", group.bytes as f64, MeasureUnit::Bytes, source),
         ],
         lost_ns: ns.into(),
@@ -111,11 +140,17 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         advice: vec![Remedy {
             what: "Mount with noatime".to_owned(),
             steps: vec![Step::Remount { target: mount.target.clone(), options: "noatime".into(), undo: now.into() }],
-            gain: gain(
-                format!("bytes written to {} ({})", mount.target, duration(ns)),
-                [LEAST_PERCENT, 100.0],
-                "nothing else was written there",
-            ),
+            gain: match may_be_more {
+                true => Evidence::unknown(
+                    "the trace does not show whether programs changed names or attributes of files there",
+                    "try it, and compare two recordings: flashscope diff",
+                ),
+                false => gain(
+                    format!("bytes written to {} ({})", mount.target, duration(ns)),
+                    [LEAST_PERCENT, 100.0],
+                    "nothing else was written there",
+                ),
+            },
             risk: "programs that compare times of access (some mail readers, tmpwatch) no longer see them".to_owned(),
         }],
         ..Finding::of(Rule::Atime)
@@ -168,6 +203,37 @@ mod tests {
             find(&idle.seen()).len()
         };
         assert_eq!([of(40 << 10, 1), of(8 << 10, 1), of(40 << 10, 40)], [1, 0, 0]);
+    }
+
+    /// A recording of one device has no calls, and other programs may have removed files: with strictatime times are written all the same.
+    #[test]
+    fn with_strictatime_reads_alone_show_it() {
+        let of_device = |options: &str| {
+            let mut work = work(options);
+            work.calls = Default::default();
+            work.storage.lacks_calls = true;
+            let (device, bios) = ("8:0".to_owned(), 100);
+            work.usage.readers.push(crate::usage::TaskReads { device, bios, ..Default::default() });
+            work
+        };
+        let mut removed = work("rw");
+        removed.call("unlinkat", "job (7)", 1, 1, 0);
+        for work in [of_device("rw"), removed] {
+            let finding = only(find(&work.seen()));
+            assert!(
+                finding.cause.starts_with("The mount option strictatime") && finding.advice[0].gain.why().is_some()
+            );
+            assert!(finding.what.ends_with("80 KiB are written to it: the journal and metadata, no file's data."));
+        }
+        assert!(find(&of_device("rw,relatime").seen()).is_empty());
+        let mut few = of_device("rw");
+        few.usage.readers[0].metadata_bios = 95;
+        assert!(find(&few.seen()).is_empty());
+        let mut written = of_device("rw");
+        let mut file = written.block().groups.iter().find(|group| group.name == "8:0 writes").expect("writes").clone();
+        (file.by, file.name, file.written_bytes) = (GroupBy::File, "8:0 inode 13".to_owned(), Some(4096));
+        written.block().groups.push(file);
+        assert!(find(&written.seen()).is_empty());
     }
 
     #[test]
