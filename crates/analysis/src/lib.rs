@@ -31,6 +31,7 @@ mod total;
 pub mod units;
 pub mod usage;
 mod usage_drops;
+mod usage_files;
 mod usage_writes;
 
 pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, call_path};

@@ -3,6 +3,7 @@
 use crate::bounded::{BoundedMap, Full};
 use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
 use crate::usage_drops::{Dropped, Drops};
+use crate::usage_files::WrittenFiles;
 use crate::usage_writes::Writes;
 use crate::{Analysis, LossCount};
 use flashscope_trace::{
@@ -15,6 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
+pub use crate::usage_files::TaskFiles;
 pub use crate::usage_writes::TaskWrites;
 
 /// Most pieces of 64 blocks of 4 KiB with reads: 64 GiB of a device.
@@ -141,6 +143,9 @@ pub struct UsageFound {
     /// Writers with most writes first; counted are synchronous writes and metadata.
     #[serde(skip)]
     pub writers: Vec<TaskWrites>,
+    /// Threads that write into most files first.
+    #[serde(skip)]
+    pub written_files: Vec<TaskFiles>,
     /// By thread: bytes of pages that it made the kernel drop with `posix_fadvise()`.
     #[serde(skip)]
     pub dropped: BTreeMap<TaskId, u64>,
@@ -311,6 +316,7 @@ pub struct Usage {
     regions: HashMap<(TaskId, Device, u64), u32>,
     further_regions: bool,
     task_writes: Writes,
+    written_files: WrittenFiles,
     drops: Drops,
     not_followed: NotFollowed,
     limits: Limits,
@@ -359,6 +365,7 @@ impl Usage {
             regions: HashMap::new(),
             further_regions: false,
             task_writes: Writes::default(),
+            written_files: WrittenFiles::default(),
             drops: Drops::default(),
             not_followed: NotFollowed::default(),
             limits,
@@ -541,6 +548,7 @@ impl Analysis for Usage {
                     }
                 }
                 FileStep::Uncached => self.drops.left(event.tid, file.bytes),
+                FileStep::Dirtied => self.written_files.dirtied(file, event.tid),
                 FileStep::Write | FileStep::WriteBegin => {
                     if let Some(device) = file.device {
                         *self.writes.entry(device).or_default() += 1;
@@ -633,6 +641,7 @@ impl Analysis for Usage {
             idle_requests: self.idle_requests.iter().map(|(&tid, &requests)| (tid, requests)).collect(),
             readers,
             writers: self.task_writes.finish(),
+            written_files: self.written_files.finish(),
         }
     }
 }

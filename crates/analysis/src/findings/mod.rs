@@ -12,6 +12,7 @@ mod dirty_limit;
 mod discard_stalls;
 mod errors;
 mod few_requests;
+mod files_of_device;
 mod flash_amplification;
 mod flush_stalls;
 mod fragmented_file;
@@ -189,6 +190,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         fragmented_file::find,
         small_reads::find,
         small_files::find,
+        files_of_device::find,
         few_requests::find,
         small_requests::find,
         deep_queue::find,
