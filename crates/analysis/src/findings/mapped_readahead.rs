@@ -81,7 +81,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 fn of_device(seen: &Seen<'_>, device: &str, sums: &Sums) -> Option<Finding> {
     let disk = seen.storage.disk(device)?;
-    let kib = disk.read_ahead_kib?;
+    let kib = seen.storage.read_ahead(device)?.kib;
     let cost = seen.cost_of(seen.block?, "reads", sums.unused());
     let is_one = sums.most * 2 >= sums.brought;
     if sums.files < MIN_FILES

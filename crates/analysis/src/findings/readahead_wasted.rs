@@ -1,6 +1,7 @@
 //! Pages that read-ahead brings in and no task uses.
 
 use super::squashfs_blocks::is_on_squashfs;
+use super::storage::ReadAhead;
 use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, gain, measure, percent};
 use crate::Evidence;
 use crate::block::BlockFound;
@@ -42,8 +43,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Option<Finding> {
     // The cache of the device itself, and files without a disk, have no read-ahead setting.
     let knob = |file: &FileBrought| {
-        let disk = seen.storage.disk(&file.device?.to_string())?;
-        Some((disk, disk.read_ahead_kib.filter(|&kib| kib > 0)?))
+        let device = file.device?.to_string();
+        Some((seen.storage.disk(&device)?, seen.storage.read_ahead(&device).filter(|one| one.kib > 0)?))
     };
     let wastes = |file: &&FileBrought| {
         percent(file.pages.ahead_wasted(), file.pages.ahead) >= MIN_PERCENT
@@ -65,7 +66,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
     if unused < MIN_PAGES {
         return None;
     }
-    let (disk, kib) = knob(file)?;
+    let (disk, ReadAhead { path, kib }) = knob(file)?;
     let name = &disk.name;
     let then = if kib > DEFAULT_KIB { DEFAULT_KIB } else { kib / 4 };
     let bytes = unused.saturating_mul(PAGE_BYTES);
@@ -95,7 +96,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
     };
     let smaller = Remedy {
         what: format!("Read ahead {then} KiB"),
-        steps: vec![Step::Set { path: format!("/sys/block/{name}/queue/read_ahead_kb"), value: then.to_string() }],
+        steps: vec![Step::Set { path, value: then.to_string() }],
         gain: Evidence::unknown(
             "what smaller windows bring in follows from the order of the reads",
             "flashscope advise TRACE predicts it",
@@ -196,6 +197,8 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
 struct Around<'a> {
     faults: FileFaults,
     disk: &'a Disk,
+    /// The file that sets the read-ahead, and its value.
+    path: String,
     kib: u64,
     /// The window is larger than the default's, and a fault brings in more than one of these.
     is_large: bool,
@@ -213,7 +216,7 @@ impl<'a> Around<'a> {
         }
         let each = pages / n;
         let disk = seen.storage.disk(&device)?;
-        let kib = disk.read_ahead_kib?;
+        let ReadAhead { path, kib } = seen.storage.read_ahead(&device)?;
         let is_large = kib > DEFAULT_KIB && each * PAGE_BYTES >= (MIN_WINDOWS * DEFAULT_KIB) << 10;
         // The default window is too large as well if nearly all faults jump.
         let jumps = n >= MIN_JUMPS && elsewhere * 10 >= n * 9 && each >= MIN_AROUND_PAGES;
@@ -224,12 +227,12 @@ impl<'a> Around<'a> {
         // If the trace shows what is mapped, all of it may have been used.
         let used = seen.usage.shows_mapped && percent(mapped_bytes + n * PAGE_BYTES, bytes) >= MAX_DENSE_PERCENT;
         let told = (is_large || jumps) && !is_short && !used && percent(bytes, extent_bytes) < MAX_DENSE_PERCENT;
-        told.then_some(Around { faults, disk, kib, is_large })
+        told.then_some(Around { faults, disk, path, kib, is_large })
     }
 }
 
 fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Finding {
-    let &Around { faults: FileFaults { faults, elsewhere, .. }, disk, kib, is_large } = around;
+    let &Around { faults: FileFaults { faults, elsewhere, .. }, disk, ref path, kib, is_large } = around;
     let bytes = file.pages.mapped * PAGE_BYTES;
     let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
     // Each fault still reads a window or a page. If all pages of the large windows are used, more faults read as many bytes.
@@ -239,17 +242,11 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
     let (what, steps) = match is_large {
         true => (
             format!("Read ahead {DEFAULT_KIB} KiB, or tell the kernel that the mapping is used at random"),
-            vec![
-                Step::Set {
-                    path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
-                    value: DEFAULT_KIB.to_string(),
-                },
-                random,
-            ],
+            vec![Step::Set { path: path.clone(), value: DEFAULT_KIB.to_string() }, random],
         ),
         false => ("Tell the kernel that the mapping is used at random".to_owned(), vec![random]),
     };
-    let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
+    let name = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
     Finding {
         what: format!(
             "Read-ahead of {kib} KiB on {} brings in {} around {} faults of a mapped file, {} each.",
@@ -261,7 +258,7 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
         cause: format!(
             "{} of the faults are not behind the one before: {} is used here and there.",
             grouped(elsewhere),
-            path
+            name
         ),
         evidence: vec![
             measure("faults that had to read", faults as f64, MeasureUnit::Count, source),
@@ -277,7 +274,7 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
             what,
             steps,
             gain: gain(
-                format!("bytes that faults bring in of {path}"),
+                format!("bytes that faults bring in of {name}"),
                 [0.0, most.max(0.0)],
                 format!(
                     "each of these faults reads a {} still; which pages were used leaves no event: with all of them used, as many \

@@ -143,7 +143,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
 }
 
 fn is_off(seen: &Seen<'_>, device: &str) -> bool {
-    seen.storage.disk(device).is_some_and(|disk| disk.read_ahead_kib == Some(0))
+    seen.storage.read_ahead(device).is_some_and(|one| one.kib == 0)
 }
 
 /// Time in reads by this process. `bios`: only where there is about one call for each of them.
@@ -218,7 +218,6 @@ fn first_there(reader: &TaskReads) -> u64 {
 /// `times`: the lost time, and the time of the shortest read.
 fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u64; 2]) -> Remedy {
     let [lost_ns, shortest_ns] = times;
-    let disk = seen.storage.disk(&reader.device);
     // The same bytes in larger requests. Each takes as long as the shortest small one at least, and as all that it replaces at most.
     let larger = |bytes: u64| {
         let least_ns = bytes.div_ceil(TOGETHER_BYTES).saturating_mul(shortest_ns);
@@ -242,11 +241,10 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u6
     match lie {
         Lie::InOrder if is_off(seen, &reader.device) => Remedy {
             what: "Read ahead: it is turned off for this device".to_owned(),
-            steps: disk
-                .map(|disk| Step::Set {
-                    path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
-                    value: (TOGETHER_BYTES >> 10).to_string(),
-                })
+            steps: seen
+                .storage
+                .read_ahead(&reader.device)
+                .map(|one| Step::Set { path: one.path, value: (TOGETHER_BYTES >> 10).to_string() })
                 .into_iter()
                 .collect(),
             gain: larger(reader.bytes),

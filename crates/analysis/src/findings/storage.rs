@@ -69,6 +69,8 @@ pub struct StorageFacts {
     pub overlays: Vec<String>,
     pub mounts: Vec<Mount>,
     pub disks: Vec<Disk>,
+    /// Read-ahead of each mounted btrfs, which has a setting of its own (fs/btrfs/super.c).
+    btrfs: Vec<ReadAhead>,
     /// Numbers of the swap devices.
     pub swaps: Vec<String>,
     /// Paths of the swap files, with the numbers of the devices that they lie on.
@@ -86,6 +88,14 @@ pub struct StorageFacts {
     pub processes: BTreeMap<TaskId, ProcessId>,
     /// Those of them whose command line begins with Python.
     pub python_threads: BTreeSet<TaskId>,
+}
+
+/// The read-ahead of a file system's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReadAhead {
+    /// The file that sets it.
+    pub path: String,
+    pub kib: u64,
 }
 
 /// Limit of changed memory: above it the kernel makes programs wait for the device.
@@ -170,11 +180,17 @@ impl StorageFacts {
             Some((path.clone(), mount.device.clone()))
         };
         let swap_files = facts.swaps.iter().take(MAX_KEPT).filter_map(swap_file).collect();
+        let btrfs = facts.bdi.iter().filter_map(|bdi| {
+            let name = bdi.name.as_deref().filter(|name| name.starts_with("btrfs-"))?;
+            Some(ReadAhead { path: format!("/sys/class/bdi/{name}/read_ahead_kb"), kib: bdi.read_ahead_kb? })
+        });
+        let btrfs = btrfs.take(MAX_KEPT).collect();
         let dirty_limit = DirtyLimit::of(&facts.vm);
         StorageFacts {
             mounts,
             overlays,
             disks,
+            btrfs,
             swaps,
             swap_files,
             device_names,
@@ -237,6 +253,20 @@ impl StorageFacts {
         })
     }
 
+    /// The read-ahead of files on a device; `None`: no fact has it, or there are several btrfs, and none says which one it is.
+    pub(super) fn read_ahead(&self, device: &str) -> Option<ReadAhead> {
+        let disk = self.disk(device)?;
+        let source = format!("/dev/{}", disk.name);
+        let is_there = |mount: &&Mount| mount.device == device || mount.source == source;
+        match self.mounts.iter().filter(is_there).any(|mount| mount.kind == "btrfs") {
+            true => self.btrfs.first().filter(|_| self.btrfs.len() == 1).cloned(),
+            false => Some(ReadAhead {
+                path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
+                kib: disk.read_ahead_kib?,
+            }),
+        }
+    }
+
     /// The device's name with its file system and place; without names `NAME (NUMBER)`, or the number alone.
     pub fn device_name(&self, device: &str) -> String {
         if let Some(known) = Device::parse(device).and_then(|device| self.device_names.get(device)) {
@@ -296,6 +326,27 @@ mod tests {
         ] {
             assert_eq!(begins_such(event), is, "{event}");
         }
+    }
+
+    /// Setting the disk's read-ahead changes nothing for files on btrfs.
+    #[test]
+    fn btrfs_has_a_read_ahead_of_its_own() {
+        let of = |bdis: &[&str], device: &str| {
+            let bdi: Vec<_> = bdis.iter().map(|name| json!({"name": name, "read_ahead_kb": 4096})).collect();
+            let mounts = json!([
+                {"source": "/dev/sda", "target": "/b", "type": "btrfs", "options": "rw", "device": "0:40"},
+                {"source": "/dev/sdb", "target": "/e", "type": "ext4", "options": "rw", "device": "8:16"},
+            ]);
+            let disk = |name, device| json!({"name": name, "read_ahead_kb": 128, "device": device});
+            let block = [disk("sda", "8:0"), disk("sdb", "8:16")];
+            let facts = Facts::of(&json!({"mounts": mounts, "block": block, "bdi": bdi}));
+            let storage = StorageFacts::of_facts(&facts, DeviceNames::default(), FileNames::default());
+            storage.read_ahead(device).map(|one| (one.path, one.kib))
+        };
+        let own = Some(("/sys/class/bdi/btrfs-3/read_ahead_kb".to_owned(), 4096));
+        assert_eq!((of(&["8:0", "btrfs-3"], "0:40"), of(&["8:0", "btrfs-3"], "8:0")), (own.clone(), own));
+        assert_eq!(of(&["btrfs-3", "btrfs-4"], "0:40"), None);
+        assert_eq!(of(&["btrfs-3"], "8:16"), Some(("/sys/block/sdb/queue/read_ahead_kb".to_owned(), 128)));
     }
 
     #[test]
