@@ -31,6 +31,9 @@ pub(crate) const DIALECT: Dialect = Dialect {
     lines: || Box::<Reader>::default(),
 };
 
+/// Most colons and brackets of a prefix that are tried.
+const MAX_PREFIX_ENDS: usize = 16;
+
 #[derive(Default)]
 struct Reader {
     /// The next number for each device and CPU.
@@ -41,14 +44,28 @@ struct Reader {
     in_steps: bool,
     /// The text has reached the sums after the steps.
     in_summary: bool,
+    /// The last word of what a log put before the steps: `blkparse[12]:`.
+    tag: Option<Vec<u8>>,
 }
 
 impl Lines for Reader {
     fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
-        let Some(head) = head(text) else {
-            self.other(text, f);
+        let behind = || {
+            let (tag, text) = behind_prefix(text)?;
+            Some((tag, head(text)?))
+        };
+        let found = head(text).map(|head| (&b""[..], head)).or_else(behind);
+        let Some((tag, head)) = found else {
+            let at = self
+                .tag
+                .as_ref()
+                .and_then(|tag| text.windows(tag.len()).position(|w| w == &tag[..]).map(|at| at + tag.len()));
+            self.other(&text[at.unwrap_or(0)..], f);
             return;
         };
+        if !tag.is_empty() && self.tag.as_deref() != Some(tag) {
+            self.tag = Some(tag.to_vec());
+        }
         let Some(parsed) = step(&head) else { return f(Item::Malformed(text)) };
         self.in_summary = false;
         self.in_steps = true;
@@ -68,6 +85,17 @@ impl Lines for Reader {
             f(Item::Numbered);
         }
     }
+}
+
+/// A step behind what a log or grep put before the line (`Nov 30 01:02:03 host blkparse[12]:   8,0    1 …`): the last word of the prefix,
+/// which ends with a colon or a bracket, and the step.
+fn behind_prefix(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let ends = line.iter().enumerate().filter(|(_, b)| matches!(b, b':' | b']')).map(|(at, _)| at + 1);
+    ends.take(MAX_PREFIX_ENDS).find_map(|end| {
+        let step_of = head(&line[end..]).filter(|head| head.number.is_some() && step(head).is_some())?;
+        let begin = line[..end].iter().rposition(|&b| b == b' ').map_or(0, |at| at + 1);
+        (!step_of.device.is_empty()).then_some((&line[begin..end], &line[end..]))
+    })
 }
 
 /// The step in a line, if the line has blkparse's own form.

@@ -101,7 +101,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
     match any_head(line) {
         Some((head, rest)) => Line::Event(head, rest),
-        None => loss_behind(text).unwrap_or(Line::Unknown),
+        None => loss_behind(text).or(comment_behind(text).map(|_| Line::Nothing)).unwrap_or(Line::Unknown),
     }
 }
 
@@ -117,9 +117,26 @@ fn loss_behind(text: &[u8]) -> Option<Line<'_>> {
     }
 }
 
-/// Whether the line is the first of a text: the kernel's `# tracer: nop`, trace-cmd's `cpus=2`.
+/// A comment of the kernel's header behind such a prefix: `host kernel: # tracer: nop`, from its sign.
+fn comment_behind(text: &[u8]) -> Option<&[u8]> {
+    // print_trace_header(), print_event_info(), print_func_help_header_irq() in kernel/trace/trace.c (6.12), and the function graph's.
+    const STARTS: [&str; 10] =
+        ["tracer: ", "_-", "/ _-", "|", "TASK", "CPU", "TIME", "DURATION", "WARNING: FUNCTION TRACING", "latency: "];
+    let signs = text.iter().enumerate().filter(|(_, b)| **b == b'#').map(|(at, _)| at);
+    let is_comment = |at: &usize| {
+        let comment = text[at + 1..].trim_ascii();
+        let is_drawn = comment.iter().all(|b| b" |/_-=>".contains(b));
+        let is_known = is_drawn || STARTS.iter().any(|start| comment.starts_with(start.as_bytes()));
+        let is_word = text.get(at + 1).is_none_or(|&b| b == b' ');
+        *at > 0 && !text[at - 1].is_ascii_alphanumeric() && is_word && is_known
+    };
+    signs.take(4).find(is_comment).map(|at| &text[at..])
+}
+
+/// Whether the line is the first of a text: the kernel's `# tracer: nop`, trace-cmd's `cpus=2`. A log may have put something before it.
 pub(super) fn begins_text(line: &[u8]) -> bool {
     let text = line.trim_ascii();
+    let text = if text.starts_with(b"#") { text } else { comment_behind(text).unwrap_or(text) };
     let cpus = text.strip_prefix(b"cpus=").is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit));
     cpus || text.strip_prefix(b"#").is_some_and(|comment| comment.trim_ascii_start().starts_with(b"tracer: "))
 }
@@ -440,6 +457,27 @@ mod tests {
         let Line::Event(h, rest) = parse(line.as_bytes()) else { panic!("{line}: {:?}", parse(line.as_bytes())) };
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         (text(h.comm), h.tid.0, h.cpu, text(h.flags), h.time_ns, text(rest))
+    }
+
+    #[test]
+    fn the_header_is_known_behind_a_prefix() {
+        for line in [
+            "[  99.000000] # tracer: nop",
+            "12:# tracer: nop",
+            "trace.txt:2:#",
+            "Nov 30 01:02:03 host app[12]: #           TASK-PID   CPU#  |||||  TIMESTAMP  FUNCTION",
+            "Nov 30 01:02:03 host app[12]: #                                _-----=> irqs-off/BH-disabled",
+            "host app: #              | |         |   |||||     |         |",
+            "host app: #                               / _----=> need-resched",
+            "host app: # TIME        CPU  DURATION                  FUNCTION CALLS",
+        ] {
+            assert_eq!(parse(line.as_bytes()), Line::Nothing, "{line}");
+            assert_eq!(begins_text(line.as_bytes()), line.ends_with("# tracer: nop"), "{line}");
+        }
+        for line in ["root@host:~# cat trace", "see issue #", "a # b", "C# TASK", "[ 1.0] usb 1-1: # of ports: 4"] {
+            let is_prompt = line.ends_with('#');
+            assert_eq!(parse(line.as_bytes()) == Line::Nothing, is_prompt, "{line}");
+        }
     }
 
     #[test]
