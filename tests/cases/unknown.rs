@@ -1,7 +1,7 @@
 //! In no JSON a figure is 0 where it is unknown: every case, ours and the shared ones.
 
 use super::{input, report};
-use flashscope_tests::{flashscope, stdout, top};
+use flashscope_tests::{flashscope, output, stdout, top};
 use serde_json::{Value, json};
 
 /// Calls with every object and its place.
@@ -165,8 +165,9 @@ fn a_second_boot_in_the_stream_ends_the_first() {
     assert_eq!(joined.expect("a loss")["count"], 1);
 }
 
-/// The second recording is of the same boot, or of another.
-const RECORDINGS_OF_CALLS: [&str; 2] = ["two-recordings-calls", "two-recordings-calls-reboot"];
+/// The second recording is of the same boot, or of another, with a header or without.
+const RECORDINGS_OF_CALLS: [&str; 3] =
+    ["two-recordings-calls", "two-recordings-calls-reboot", "two-recordings-calls-no-header"];
 
 /// Calls by name, with number, least and most; how many are cut; pages requested, read ahead and used of these; unfinished bios.
 fn calls_and_pages(report: &Value) -> Value {
@@ -202,6 +203,37 @@ fn calls_and_pages_of_a_recording_end_with_it() {
             .arg(top().join("tests/cases/two-recordings-calls/other")),
     );
     assert_eq!(calls_and_pages(&serde_json::from_str(&merged).expect("JSON")), right);
+}
+
+#[test]
+fn recordings_without_a_clock_in_common_are_not_merged() {
+    let other = top().join("tests/cases/two-recordings-calls/other");
+    for case in ["two-recordings-calls-reboot", "two-recordings-calls-no-header"] {
+        for inputs in [[&input(case), &other], [&other, &input(case)]] {
+            let refused =
+                output(flashscope().args(["report", "--offset", "other=0", "--offset", "input=0"]).args(inputs));
+            assert_eq!(refused.status.code(), Some(1), "{case}");
+            assert!(refused.stdout.is_empty(), "{case}");
+            let why = String::from_utf8_lossy(&refused.stderr);
+            assert!(why.contains("has several recordings, and the times of a later one are earlier"), "{case}: {why}");
+        }
+    }
+}
+
+/// A program that goes from one CPU to the other within its calls.
+#[test]
+fn calls_go_on_from_the_text_of_one_cpu_to_that_of_another() {
+    for case in ["cpus-cat", "cpus-trace-cmd-report", "cpus-without-headers"] {
+        let found = report(case);
+        let fsync = &found["calls"]["by_call"][0];
+        let times = ["n", "min", "max"].map(|figure| fsync["ns"][figure].as_u64());
+        assert_eq!((times, &found["calls"]["cut"]), ([2, 4_000_000, 9_000_000].map(Some), &json!(0)), "{case}");
+        let csv = stdout(flashscope().arg("export").arg(input(case)).args(["--to", "csv", "-o", "-"]));
+        let times: Vec<u64> =
+            csv.lines().skip(1).map(|line| line.split(',').next().expect("a time").parse().expect("a time")).collect();
+        assert_eq!(times.len(), 13, "{case}");
+        assert!(times.is_sorted(), "{case}: {times:?}");
+    }
 }
 
 #[test]

@@ -27,6 +27,11 @@ impl Input {
         Positioned { input: self, at: 0 }
     }
 
+    /// Reads from this offset.
+    pub fn reader_at(&self, at: u64) -> Positioned<'_> {
+        Positioned { input: self, at }
+    }
+
     /// Size in bytes; 0 if a device does not tell it.
     pub fn size(&self) -> io::Result<u64> {
         match self {

@@ -39,6 +39,7 @@ mod identity;
 mod ids;
 mod input;
 mod kind;
+mod lanes;
 mod losses;
 mod median;
 mod merged;

@@ -99,7 +99,7 @@ losses! {
     ClocksOfCpus => "clocks_of_cpus", Context,
         "CPUs with clocks of their own (the trace's clock is local): times from one CPU to another, as of an issue and its completion, are wrong by as much as these differ; record with the clock mono (trace-cmd record -C mono)";
     RecordingsJoined => "recordings_joined", Context,
-        "places where another recording begins in the same file (the times of a blktrace stream restart, a text has a further header): requests in flight before are unfinished, and the time in between is unknown";
+        "places where another recording begins in the same file (times fall back by more than a second, or a text has a further header): requests in flight before are unfinished, and the time in between is unknown";
     EventsRepeated => "events_repeated", Data,
         "duplicate events (text pasted twice, overlapping captures, instances with the same events): counted once";
     TimesImpossible => "times_impossible", Data,

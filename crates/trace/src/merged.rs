@@ -8,16 +8,15 @@ use crate::events::{Event, TimeNs};
 use crate::identity::Process;
 use crate::ids::TaskId;
 use crate::kind::TraceKind;
+use crate::lanes;
 use crate::losses::Losses;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::{Schema, Value};
 use crate::trace::Trace;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 
 /// How a trace's clock is tied to the clock of the first trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +36,6 @@ pub const SYNC: &str = "flashscope-sync";
 const MAX_SOURCES: usize = 64;
 /// Different markers of one trace.
 const MAX_MARKERS: usize = 10_000;
-/// Events in one batch of a reader thread, and batches that it may be ahead.
-const BATCH: usize = 512;
-const BATCHES: usize = 4;
 
 /// Several traces, their times on the clock of the first.
 #[derive(Debug)]
@@ -87,6 +83,9 @@ impl MergedTrace {
                     format!("is one more than the {MAX_SOURCES} traces that are merged at once"),
                 ));
             }
+            several_clocks(
+                sources.first().map(|first| &first.trace).into_iter().chain(sources.first().map(|_| &trace)),
+            )?;
             let (offset_ns, spread_ns) = match (sources.first(), alignment) {
                 (_, Alignment::OffsetNs(offset)) => (offset, 0),
                 (None, _) => (0, 0),
@@ -185,65 +184,9 @@ impl MergedTrace {
         &self,
         produce: impl Fn(&Source, &mut dyn FnMut(T)) -> Result<(), Error> + Sync,
         time: impl Fn(&T) -> u64,
-        mut consume: impl FnMut(usize, T),
+        consume: impl FnMut(usize, T),
     ) -> Result<(), Error> {
-        let produce = &produce;
-        std::thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(self.sources.len());
-            let mut lanes = Vec::with_capacity(self.sources.len());
-            for source in &self.sources {
-                let (sender, receiver) = sync_channel::<Vec<T>>(BATCHES);
-                threads.push(scope.spawn(move || {
-                    let mut batch = Vec::with_capacity(BATCH);
-                    let result = produce(source, &mut |item| {
-                        batch.push(item);
-                        if batch.len() == BATCH {
-                            // A send fails only if the receiver has stopped reading.
-                            let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
-                        }
-                    });
-                    let _ = sender.send(batch);
-                    result
-                }));
-                lanes.push(Batches { receiver, batch: Vec::new().into_iter() });
-            }
-            let mut next: Vec<Option<T>> = lanes.iter_mut().map(Batches::next).collect();
-            let mut heads: BinaryHeap<_> =
-                next.iter().enumerate().filter_map(|(i, item)| Some(Reverse((time(item.as_ref()?), i)))).collect();
-            while let Some(Reverse((_, i))) = heads.pop() {
-                if let Some(item) = next[i].take() {
-                    consume(i, item);
-                }
-                next[i] = lanes[i].next();
-                if let Some(item) = &next[i] {
-                    heads.push(Reverse((time(item), i)));
-                }
-            }
-            for thread in threads {
-                match thread.join() {
-                    Ok(result) => result?,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            Ok(())
-        })
-    }
-}
-
-/// The receiving side of one reader thread's batches.
-struct Batches<T> {
-    receiver: Receiver<Vec<T>>,
-    batch: std::vec::IntoIter<T>,
-}
-
-impl<T> Batches<T> {
-    fn next(&mut self) -> Option<T> {
-        loop {
-            if let Some(item) = self.batch.next() {
-                return Some(item);
-            }
-            self.batch = self.receiver.recv().ok()?.into_iter();
-        }
+        lanes::merge(&self.sources, produce, time, consume).map(drop)
     }
 }
 
@@ -312,6 +255,19 @@ impl Known {
             schema,
             data: record.data.into(),
         }
+    }
+}
+
+/// Refuses a text whose recordings have clocks of their own: one offset cannot hold for all of them.
+fn several_clocks<'a>(mut traces: impl Iterator<Item = &'a Trace>) -> Result<(), Error> {
+    match traces.find(|trace| trace.recordings_fall_back()) {
+        None => Ok(()),
+        Some(trace) => Err(refused(
+            trace,
+            "has several recordings, and the times of a later one are earlier, so no offset holds for all of them; give each recording in a \
+             file of its own (it begins with a header, or where the times fall back)"
+                .to_owned(),
+        )),
     }
 }
 

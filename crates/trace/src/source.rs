@@ -48,6 +48,11 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
         None
     }
 
+    /// Whether a further recording begins at an earlier time than the latest one before it.
+    fn recordings_fall_back(&self) -> bool {
+        false
+    }
+
     /// Adds task names that only the events have.
     fn names(&self, _names: &mut Names) {}
 

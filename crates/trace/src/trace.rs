@@ -224,6 +224,12 @@ impl Trace {
         self.recordings.as_ref().map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
+    /// Whether a later recording in the text has earlier times than one before, so that they have no clock in common. Reads the whole trace
+    /// where it may be so.
+    pub(crate) fn recordings_fall_back(&self) -> bool {
+        self.source.recordings_fall_back()
+    }
+
     /// All known losses, zero counts included. Reads the whole trace once, unless `for_each` has done so.
     pub fn losses(&self) -> Losses {
         if let Some(losses) = self.losses.get() {

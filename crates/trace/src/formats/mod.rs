@@ -8,6 +8,7 @@ pub mod flashmon;
 pub(crate) mod ftrace;
 pub(crate) mod packed;
 pub(crate) mod parsed;
+mod parts;
 mod perf;
 pub(crate) mod perfetto;
 pub(crate) mod recorded;
@@ -101,7 +102,7 @@ pub fn table() -> String {
 #[cfg(test)]
 fn trace_of(format: &Format, text: &[u8]) -> crate::Trace {
     let Reader::Lines(dialect) = format.reader else { panic!("{} is not read as lines", format.name) };
-    let text = Text { input: Input::Memory(text.into()).into(), dialect, wrap: Wrap::Not, numbered: false };
+    let text = Text::new(Input::Memory(text.into()).into(), dialect, Wrap::Not, false);
     let opened = parsed::open("fixture".as_ref(), Box::new(text)).expect("it opens");
     crate::Trace::of_opened("fixture".as_ref(), opened)
 }
@@ -238,7 +239,7 @@ fn open_plain(path: &Path, input: Input, head: &Head) -> Result<Opened, Error> {
     }
     match choose(head) {
         Chosen::Dialect(dialect, wrap) => {
-            let text = Text { input: Arc::new(input), dialect, wrap, numbered: head.numbered };
+            let text = Text::new(Arc::new(input), dialect, wrap, head.numbered);
             parsed::open(path, Box::new(text))
         }
         Chosen::Latency => Err(Error::Unsupported {

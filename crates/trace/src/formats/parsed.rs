@@ -3,6 +3,7 @@
 //! An event becomes a record with a generated schema: `text` (all text after the time), `flags`, and a field for each value that was found.
 //! Two events with equal names, and equal names and types of fields, share one schema.
 
+use super::parts::{FAR_BACK_NS, Parts};
 use super::repeated::{Backwards, Repeated, Step, range};
 use crate::bytes::Endian;
 use crate::decode::lives::CloneStep;
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::events::TimeNs;
 use crate::ids::{MAX_CPUS, TaskId};
 use crate::kind::TraceKind;
+use crate::lanes;
 use crate::losses::{Loss, Losses};
 use crate::record::Record;
 use crate::ring::Missed;
@@ -21,9 +23,10 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// gzip's first bytes in base64: Chrome's trace viewer packs its JSON in this form.
 pub(crate) const PACKED: &[u8] = b"H4sI";
@@ -100,6 +103,21 @@ pub(crate) trait Parser: Debug + Send + Sync {
     }
     /// Reports all items, in the order in which they are to be read.
     fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()>;
+    /// Reports the items of a part of the input, as it has them alone.
+    fn walk_part(&self, _part: Range<u64>, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()> {
+        self.walk(f)
+    }
+
+    /// Where the current item stands in the input; `None` where parts cannot be read alone.
+    fn position(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether times that fall back by far are another recording's.
+    fn is_in_order(&self) -> bool {
+        false
+    }
+
     /// Adds facts of the format's own.
     fn facts(&self, _into: &mut serde_json::Value) {}
 }
@@ -114,8 +132,10 @@ pub(crate) struct Log {
     /// Every event has a sequence number.
     is_numbered: bool,
     backwards: Backwards,
-    /// The parts of a text that begin like recordings are the CPUs of one (`per_cpu/cpu*/trace`).
-    parts_are_cpus: bool,
+    /// Where the parts of the CPUs stand, if they come one after the other (`per_cpu/cpu*/trace`): they are merged by time.
+    cpu_parts: Option<Vec<Range<u64>>>,
+    /// A recording of the last pass began before the latest time of those before.
+    falls_back: AtomicBool,
     /// Further recordings that the current pass has met.
     recordings: Arc<AtomicU64>,
 }
@@ -130,36 +150,6 @@ const MIN_JIFFIES: u64 = 4;
 const JIFFIES_NS: [u64; 2] = [4_000_000, 10_000_000];
 /// Number of characters that a message shows of a malformed line.
 const SHOWN: usize = 60;
-
-/// The CPUs of a text's parts.
-#[derive(Default)]
-struct Parts {
-    /// CPUs of the parts so far, which have one each.
-    cpus: Vec<u16>,
-    /// The CPU of this part.
-    cpu: Option<u16>,
-    /// A part has several CPUs, or two parts have the same one.
-    mixed: bool,
-}
-
-impl Parts {
-    fn begin(&mut self) {
-        let Some(cpu) = self.cpu.take() else { return };
-        self.mixed |= self.cpus.contains(&cpu);
-        if !self.mixed {
-            self.cpus.push(cpu);
-        }
-    }
-
-    fn event(&mut self, cpu: u16) {
-        self.mixed |= *self.cpu.get_or_insert(cpu) != cpu;
-    }
-
-    fn are_cpus(mut self) -> bool {
-        self.begin();
-        !self.mixed
-    }
-}
 
 /// The results of the first pass.
 struct Survey {
@@ -218,7 +208,7 @@ impl Survey {
         }
     }
 
-    fn take(&mut self, item: Item<'_>) {
+    fn take(&mut self, item: Item<'_>, position: Option<u64>) {
         match item {
             Item::Malformed(line) => {
                 self.malformed += 1;
@@ -233,7 +223,7 @@ impl Survey {
             Item::Lost { events: None, .. } => self.losses.add(Loss::GapsOfUnknownSize, 1),
             Item::Loss(loss, count) => self.losses.add(loss, count),
             Item::Numbered => self.numbered += 1,
-            Item::Recording => self.parts.begin(),
+            Item::Recording => self.parts.header(position),
             Item::Task { tid, comm, time } => {
                 if comm != b"<...>" && tid != TaskId(0) {
                     let time = if self.names.knows(tid) { time } else { 0 };
@@ -243,6 +233,7 @@ impl Survey {
             Item::UserTask { tid } => self.names.executed(tid),
             Item::Event { cpu, time, parsed, tid, .. } => {
                 note_tasks(&mut self.names, parsed, tid, time);
+                self.parts.event(cpu, time, position);
                 self.event(cpu, time, parsed);
             }
         }
@@ -250,7 +241,6 @@ impl Survey {
 
     fn event(&mut self, cpu: u16, time: Option<u64>, parsed: &Parsed<'_>) {
         self.highest_cpu = self.highest_cpu.max(cpu);
-        self.parts.event(cpu);
         match time {
             None => self.without_time += 1,
             Some(time) => {
@@ -374,7 +364,7 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u
 /// Reads everything once: schemas, task names, losses. A file without any understood event is refused.
 pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
     let mut survey = Survey::new();
-    parser.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
+    parser.walk(&mut |item| survey.take(item, parser.position())).map_err(|e| Error::io(path, "read", e))?;
     if let Some(what) = survey.nothing(parser.title(), parser.why_no_event()) {
         return Err(Error::Unsupported { path: path.to_path_buf(), what });
     }
@@ -399,9 +389,19 @@ pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error
     let facts = json!({parser.key(): own});
     let cpus = u32::from(survey.highest_cpu) + 1;
     let kind = parser.kind();
-    let parts_are_cpus = parts.are_cpus();
+    let cpu_parts = parts.of_cpus();
     let recordings = Arc::default();
-    let log = Log { parser, schemas, by_signature, cpus, is_numbered, backwards, parts_are_cpus, recordings };
+    let log = Log {
+        parser,
+        schemas,
+        by_signature,
+        cpus,
+        is_numbered,
+        backwards,
+        cpu_parts,
+        falls_back: AtomicBool::new(false),
+        recordings,
+    };
     Ok(Opened { facts, losses, names, ..Opened::of(kind, log) })
 }
 
@@ -431,21 +431,35 @@ impl Source for Log {
         Some(Arc::clone(&self.recordings))
     }
 
-    /// Records in the parser's order; repeated events only once.
+    fn recordings_fall_back(&self) -> bool {
+        // An error leaves what was found before it.
+        let _ = self.backwards.are_there().then(|| self.for_each_record(&mut |_| {}));
+        self.falls_back.load(Ordering::Relaxed)
+    }
+
+    /// Records in the parser's order, those of CPUs' parts by time; repeated events only once.
     fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
+        if let Some(parts) = &self.cpu_parts {
+            return self.for_each_of_cpus(parts, f);
+        }
         let (mut scratch, mut data) = (Vec::new(), Vec::new());
         let mut repeated = Repeated::new(self.backwards);
         let mut missed: HashMap<u16, Missed> = HashMap::new();
-        let mut next = Next::SameRecording;
+        let (mut next, mut latest) = (Next::SameRecording, 0);
+        let in_order = self.parser.is_in_order();
         self.recordings.store(0, Ordering::Relaxed);
         self.parser.walk(&mut |item| match item {
             Item::Lost { cpu, events } => {
                 missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
             }
-            Item::Recording if !self.parts_are_cpus => next = Next::Undecided(None),
+            Item::Recording => next = Next::Undecided(None),
             Item::Event { cpu, time, tid, flags, text, parsed } => {
                 let is_repeated =
                     time.is_some_and(|time| repeated.is(time, (cpu, tid, flags, Said { text, parsed }), step(parsed)));
+                let is_far_back = in_order && time.is_some_and(|time| time.saturating_add(FAR_BACK_NS) < latest);
+                if is_far_back && !is_repeated && matches!(next, Next::SameRecording) {
+                    next = Next::FarBack;
+                }
                 // blkparse counts from the first step: two recordings may begin with equal ones, at 0.
                 let hold = matches!(next, Next::Undecided(None)) && time == Some(0);
                 if is_repeated && !hold {
@@ -464,9 +478,15 @@ impl Source for Log {
                     let missed = missed.remove(&cpu).unwrap_or_default();
                     f(&Record { time: TimeNs(time), cpu, buffer: "", missed, schema, data });
                 };
-                if let Next::Undecided(held) = std::mem::replace(&mut next, Next::SameRecording) {
-                    repeated.begin_again(u64::from(held.is_some()));
+                let begins = std::mem::replace(&mut next, Next::SameRecording);
+                if !matches!(begins, Next::SameRecording) {
                     self.recordings.fetch_add(1, Ordering::Relaxed);
+                    self.falls_back.fetch_or(time.is_some_and(|time| time < latest), Ordering::Relaxed);
+                    latest = 0;
+                }
+                latest = latest.max(time.unwrap_or(0));
+                if let Next::Undecided(held) = begins {
+                    repeated.begin_again(u64::from(held.is_some()));
                     if let Some((cpu, at, data)) = held {
                         emit(cpu, 0, &self.schemas[at], &data);
                     }
@@ -482,9 +502,59 @@ impl Source for Log {
     }
 }
 
+/// An event of a CPU's part, ready to be merged.
+struct Ready {
+    cpu: u16,
+    time: u64,
+    missed: Missed,
+    /// Index of its schema, and its record.
+    at: usize,
+    data: Vec<u8>,
+    step: Step,
+}
+
+impl Log {
+    /// Records of the CPUs' parts of one recording, by time.
+    fn for_each_of_cpus(&self, parts: &[Range<u64>], f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
+        self.recordings.store(0, Ordering::Relaxed);
+        let mut repeated = Repeated::new(Backwards::default());
+        let produce = |part: &Range<u64>, hand: &mut dyn FnMut(Ready)| {
+            let (mut scratch, mut missed) = (Vec::new(), Missed::default());
+            self.parser.walk_part(part.clone(), &mut |item| match item {
+                Item::Lost { events, .. } => missed = events.map_or(Missed::Unknown, Missed::Events),
+                Item::Event { cpu, time, tid, flags, text, parsed } => {
+                    let at = self.by_signature.get(signature(parsed, &mut scratch)).copied().unwrap_or(REST);
+                    let fields = if at == REST { &[][..] } else { &parsed.fields[..] };
+                    let mut data = Vec::new();
+                    encode(&mut data, self.schemas[at].id, tid, text, flags, fields);
+                    let (time, missed) = (time.unwrap_or(0), std::mem::take(&mut missed));
+                    hand(Ready { cpu, time, missed, at, data, step: step(parsed) });
+                }
+                _ => {}
+            })
+        };
+        lanes::merge(
+            parts,
+            produce,
+            |one| one.time,
+            |_, one| {
+                let Ready { cpu, time, missed, at, data, step } = one;
+                if !repeated.is(time, (cpu, &data), step) {
+                    f(&Record { time: TimeNs(time), cpu, buffer: "", missed, schema: &self.schemas[at], data: &data });
+                }
+            },
+        )?;
+        let mut losses = Losses::new();
+        losses.add(Loss::EventsRepeated, repeated.count);
+        Ok(losses)
+    }
+}
+
 /// What the next event belongs to.
 enum Next {
     SameRecording,
+    /// Another recording, without a header: its times fall back by far. Some of its events may still be copies.
+    FarBack,
     /// Another recording, or a copy of this one: the first event that is not a repetition decides. With a first event that is one: its
     /// CPU, its schema and its record.
     Undecided(Option<(u16, usize, Vec<u8>)>),
@@ -621,20 +691,6 @@ mod tests {
         ] {
             assert_eq!(may_be_an_end(line.as_bytes()), may_be, "{line}");
         }
-    }
-
-    #[test]
-    fn parts_of_one_cpu_each_are_cpus() {
-        let are_cpus = |parts: &[&[u16]]| {
-            let mut found = Parts::default();
-            for part in parts {
-                found.begin();
-                part.iter().for_each(|&cpu| found.event(cpu));
-            }
-            found.are_cpus()
-        };
-        assert!(are_cpus(&[&[0, 0], &[], &[1], &[2, 2]]));
-        assert!(!are_cpus(&[&[0], &[0]]) && !are_cpus(&[&[0, 1], &[2]]) && !are_cpus(&[&[0], &[1, 2]]));
     }
 
     #[test]

@@ -44,6 +44,11 @@ pub(super) struct Backwards {
 }
 
 impl Backwards {
+    /// Whether times run backwards.
+    pub fn are_there(&self) -> bool {
+        self.from.is_some()
+    }
+
     pub fn time(&mut self, time: u64) {
         if time < self.last {
             self.from = Some(self.from.map_or(time, |from| from.min(time)));
