@@ -259,6 +259,34 @@ fn a_second_output_is_no_input_either() {
     }
 }
 
+/// Of a recording that its disk has no room for, what there is is kept beside the good one: each such recording by itself. Nor does a page
+/// that has no room take an earlier one's place.
+#[test]
+fn what_was_there_stays_where_the_disk_is_full() {
+    let Some(place) = Place::to_record("attack-full-twice") else { return };
+    std::fs::create_dir(place.at("full")).expect("a directory");
+    let trace = text(&block_trace(&place, "t", &["a", "b"]));
+    let (page, out) = (text(&place.at("full/page")), text(&place.at("full/t.dat")));
+    let prepare = "mount -t tmpfs -o size=16k none $dir/full; echo old >$dir/full/page; code=0; \"$@\" || code=$?; \
+                   cat $dir/full/page; ls -A $dir/full; exit $code";
+    let ran = unshared(&place, prepare, &place.command(&["report", &trace, "--html", &page]));
+    refused(&ran, 1, "No space left on device");
+    assert!(String::from_utf8_lossy(&ran.stdout).ends_with("old\npage\n"), "{}", said(&ran));
+
+    let argv = [
+        "record", "--events", "raw_syscalls:sys_enter", "--ring", "256K", "-o", &out, "--", "dd", "if=/dev/zero",
+        "of=/dev/null", "bs=1", "count=200000",
+    ];
+    let prepare = "mount -t tmpfs -o size=600k none $dir/full; echo good >$dir/full/t.dat; \"$@\" || :; \
+                   first=$(sha256sum <$dir/full/t.dat.incomplete); mount -o remount,size=1100k $dir/full; code=0; \
+                   \"$@\" || code=$?; [ \"$first\" = \"$(sha256sum <$dir/full/t.dat.incomplete)\" ] && echo same; \
+                   cat $dir/full/t.dat; ls -A $dir/full; exit $code";
+    let ran = unshared(&place, prepare, &place.command(&argv));
+    refused(&ran, 125, "the data recorded so far is in ");
+    let left = "same\ngood\nt.dat\nt.dat.incomplete\nt.dat.incomplete.2\n";
+    assert!(String::from_utf8_lossy(&ran.stdout).ends_with(left), "{ran:?}");
+}
+
 /// A disk of 16 KiB: the message names the file that has no room, and nothing of it stays.
 #[test]
 fn a_full_disk_is_named_by_the_file_that_it_has_no_room_for() {
