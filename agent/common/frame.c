@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cmds.h"
@@ -97,7 +98,7 @@ void fs_stream_init(struct fs_stream *stream, int fd, uint16_t source)
 		if (stream->offset < 0)
 			stream->regular = false;
 	}
-	stream->buffer = fs_alloc(stream->max_frame);
+	stream->buffer = fs_alloc(FS_BATCH + stream->max_frame);
 }
 
 void fs_stream_free(struct fs_stream *stream)
@@ -120,13 +121,41 @@ size_t fs_stream_room(const struct fs_stream *stream)
 
 unsigned char *fs_frame_payload(struct fs_stream *stream)
 {
-	return stream->buffer + sizeof(struct fs_frame);
+	return stream->buffer + stream->used + sizeof(struct fs_frame);
 }
 
-static int write_all(struct fs_stream *stream, size_t length)
+/* Bytes of whole frames among the first ones of the buffer. */
+static size_t whole_frames(const struct fs_stream *stream, size_t bytes)
 {
-	size_t done = 0;
+	struct fs_frame frame;
+	size_t at = 0;
 
+	while (bytes - at >= sizeof(frame)) {
+		memcpy(&frame, stream->buffer + at, sizeof(frame));
+		if (bytes - at - sizeof(frame) < le32toh(frame.length))
+			break;
+		at += sizeof(frame) + le32toh(frame.length);
+	}
+	return at;
+}
+
+static void look_at_limits(struct fs_stream *stream)
+{
+	struct statvfs fs;
+
+	if (!stream->regular || stream->limited)
+		return;
+	if (stream->most && stream->bytes >= stream->most)
+		stream->limited = true;
+	else if (stream->least_free && !fstatvfs(stream->fd, &fs))
+		stream->limited = (uint64_t)(geteuid() ? fs.f_bavail : fs.f_bfree) * fs.f_frsize < stream->least_free;
+}
+
+int fs_stream_flush(struct fs_stream *stream)
+{
+	size_t done = 0, length = stream->used;
+
+	stream->used = 0;
 	while (done < length) {
 		ssize_t put = write(stream->fd, stream->buffer + done, length - done);
 
@@ -138,13 +167,24 @@ static int write_all(struct fs_stream *stream, size_t length)
 			continue;
 		stream->error = put < 0 ? errno : ENOSPC;
 		/* A reader would find the cut anyway; this also gives room for FS_END. */
-		if (stream->regular && done && !ftruncate(stream->fd, stream->offset))
-			lseek(stream->fd, stream->offset, SEEK_SET);
+		if (stream->regular) {
+			const size_t whole = whole_frames(stream, done);
+			struct fs_frame lost;
+
+			/* The next frame gets the number of the first one that was lost. */
+			memcpy(&lost, stream->buffer + whole, sizeof(lost));
+			stream->seq = le32toh(lost.seq);
+			stream->offset += (off_t)whole;
+			stream->bytes += whole;
+			if (done && !ftruncate(stream->fd, stream->offset))
+				lseek(stream->fd, stream->offset, SEEK_SET);
+		}
 		errno = stream->error;
 		return -1;
 	}
 	stream->offset += (off_t)length;
 	stream->bytes += length;
+	look_at_limits(stream);
 	return 0;
 }
 
@@ -167,8 +207,9 @@ int fs_frame_commit(struct fs_stream *stream, uint16_t type, size_t length)
 	frame.length = htole32((uint32_t)length);
 	frame.crc = htole32(type == FS_DATA_FOLDED ? fs_crc32_folded(fs_frame_payload(stream), length) :
 						     fs_crc32(0, fs_frame_payload(stream), length));
-	memcpy(stream->buffer, &frame, sizeof(frame));
-	if (write_all(stream, sizeof(frame) + length))
+	memcpy(stream->buffer + stream->used, &frame, sizeof(frame));
+	stream->used += sizeof(frame) + length;
+	if ((!stream->batch || stream->used >= FS_BATCH) && fs_stream_flush(stream))
 		return -1;
 	stream->seq++;
 	return 0;

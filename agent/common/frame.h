@@ -24,10 +24,21 @@ struct fs_stream {
 	off_t offset;	    /* of the regular file, after the last whole frame */
 	int error;	    /* errno of the first failed write; 0: none */
 	uint64_t bytes;	    /* written, headers included */
-	unsigned char *buffer; /* max_frame bytes: the frame being built */
+	unsigned char *buffer; /* FS_BATCH + max_frame bytes: frames not yet written, then the one being built */
+	size_t used;	    /* bytes of frames not yet written */
+	bool batch;	    /* frames are kept until they have FS_BATCH bytes, or fs_stream_flush() */
+	uint64_t most;	    /* a regular file gets no more data after so many bytes; 0: no limit */
+	uint64_t least_free; /* nor if its file system has fewer free bytes */
+	bool limited;	    /* a limit is reached */
 	/* If set and non-zero, a write that a signal interrupts fails with EINTR. */
 	const volatile sig_atomic_t *give_up;
 };
+
+/*
+ * Frames are written together up to this size. On a file system with -o sync, each write takes several I/Os of the
+ * device, and their events are more frames.
+ */
+#define FS_BATCH 65536u
 
 /*
  * Sets max_frame to FS_MAX_SHARED_FRAME for a character device (a virtio port,
@@ -61,6 +72,9 @@ int fs_frame(struct fs_stream *stream, uint16_t type, const void *head, size_t h
  */
 unsigned char *fs_frame_payload(struct fs_stream *stream);
 int fs_frame_commit(struct fs_stream *stream, uint16_t type, size_t length);
+
+/* Writes what stream->batch kept, and looks at the limits. Returns 0, or -1 as fs_frame() does. */
+int fs_stream_flush(struct fs_stream *stream);
 
 /* Frames that several commands write. Return values as of fs_frame(). */
 int fs_frame_hello(struct fs_stream *stream, uint8_t long_size, uint32_t subbuf_size);

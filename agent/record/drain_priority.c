@@ -52,6 +52,22 @@ void fs_drain_priority_check(struct fs_drain_priority *priority)
 	set(priority, false);
 }
 
+void fs_drain_priority_lift(struct fs_drain_priority *priority)
+{
+	if (priority && priority->low) {
+		set(priority, false);
+		priority->lifted = true;
+	}
+}
+
+void fs_drain_priority_lower(struct fs_drain_priority *priority)
+{
+	if (priority && priority->lifted) {
+		set(priority, true);
+		priority->lifted = false;
+	}
+}
+
 void fs_drain_priority_end(struct fs_drain_priority *priority)
 {
 	set(priority, false);

@@ -227,6 +227,10 @@ static int with_value(struct fs_record_options *options, const char *option, con
 		return number(option, value, 8, MAX_RING_KIB, &options->ring_kib);
 	if (!strcmp(option, "--interval-ms"))
 		return number(option, value, 1, 60000, &options->interval_ms);
+	if (!strcmp(option, "--max-bytes"))
+		return number(option, value, 1, UINT64_MAX, &options->max_bytes);
+	if (!strcmp(option, "--least-free"))
+		return number(option, value, 1, UINT64_MAX, &options->least_free);
 	if (!strcmp(option, "--source"))
 		return number(option, value, 0, 65535, &options->source);
 	if (!strcmp(option, "--ready-fd")) {
@@ -299,7 +303,7 @@ static int check(const struct fs_record_options *options)
 int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 {
 	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
-					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o",
+					      "--mode", "--interval-ms", "--source", "--max-bytes", "--least-free", "--ready-fd", "-o",
 					      "--from", "--user",	 "--stdio",  "--device",   "--pid",
 					      "--cgroup", "--comm",	 "-d",	     "--trigger",  "--before",
 					      "--after",  "--captures",	 "--directory", "--paths" };

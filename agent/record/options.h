@@ -32,6 +32,7 @@ struct fs_record_options {
 	const char **comms; /* --comm */
 	size_t comm_count;
 	uint64_t seconds; /* -d; 0: no end */
+	uint64_t max_bytes, least_free; /* of a stream that is a file: it ends the recording; 0: no limit */
 	bool own_parent; /* events of the recorder's parent are left out, too */
 	bool progress;	 /* FS_PROGRESS once a second */
 	struct fs_trigger *triggers; /* --trigger: the flight recorder */

@@ -90,6 +90,7 @@ static int catch_signals(void)
 		sigaddset(&open, numbers[i]);
 	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	sigprocmask(SIG_UNBLOCK, &open, NULL);
 	return 0;
 }
@@ -219,6 +220,9 @@ static int loop(struct fs_recorder *recorder)
 			} else if (drain(recorder, false)) {
 				return -1;
 			}
+			/* As a request to stop. */
+			if (recorder->stream.limited)
+				asked_stop = 1;
 			fs_filter_again(&recorder->filter, &recorder->main);
 			if (recorder->options.progress && now >= recorder->progress_ns) {
 				recorder->progress_ns = now + UINT64_C(1000000000);
@@ -260,6 +264,8 @@ static int record(struct fs_recorder *recorder)
 	if (fs_recorder_open_output(recorder, &asked_stop))
 		return -1;
 	recorder->stream.give_up = &give_up;
+	recorder->stream.most = options->max_bytes;
+	recorder->stream.least_free = options->least_free;
 	fs_names_init(&recorder->names, options->paths, &recorder->stream);
 	written = &recorder->stream.seq;
 	if ((options->monitor ? fs_recorder_arm_monitor(recorder) : fs_recorder_arm(recorder)) ||

@@ -141,7 +141,19 @@ void fs_ring_each(struct fs_ring *ring, fs_event_fn each, void *data)
 	free(subbuf);
 }
 
-int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
+/* Writes a frame of length bytes, or keeps it if others are to be written with it. */
+static int commit(struct fs_ring *ring, struct fs_stream *stream, size_t length)
+{
+	int result;
+
+	if (stream->regular && stream->used + sizeof(struct fs_frame) + length >= FS_BATCH)
+		fs_drain_priority_lift(ring->priority);
+	result = fs_frame_commit(stream, FS_DATA_FOLDED, length);
+	fs_drain_priority_lower(ring->priority);
+	return result;
+}
+
+static int drain_cpus(struct fs_ring *ring, struct fs_stream *stream)
 {
 	/* A writer that is faster than this loop must not keep it here. */
 	uint64_t most = ring->cpus ? ring->kib * 1024 / ring->layout.size + 2 : 0;
@@ -181,12 +193,28 @@ int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 			if (ring->touched)
 				fs_touched_subbuf(ring->touched, subbuf, used, &ring->layout);
 			memcpy(payload, &head, sizeof(head));
-			if (fs_frame_commit(stream, FS_DATA_FOLDED, sizeof(head) + used))
+			if (commit(ring, stream, sizeof(head) + used))
 				return -1;
 			fs_drain_priority_check(ring->priority);
 		}
 	}
 	return 0;
+}
+
+int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
+{
+	int result;
+
+	/* Other producers may write between frames to a descriptor that is shared. */
+	stream->batch = stream->max_frame == FS_MAX_FRAME;
+	result = drain_cpus(ring, stream);
+	stream->batch = false;
+	if (stream->regular)
+		fs_drain_priority_lift(ring->priority);
+	if (fs_stream_flush(stream))
+		result = -1;
+	fs_drain_priority_lower(ring->priority);
+	return result;
 }
 
 uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json)

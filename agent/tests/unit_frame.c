@@ -178,6 +178,49 @@ static void full_disk(void)
 	close(fd);
 }
 
+/* Frames are kept up to a size; what a full disk took of them ends with a whole one. */
+static void batches(void)
+{
+	struct rlimit old, limit;
+	struct fs_stream stream;
+	char data[1000] = { 0 };
+	char name[] = "/tmp/flashscope-frame-XXXXXX";
+	int fd = mkstemp(name);
+
+	unlink(name);
+	fs_stream_init(&stream, fd, 0);
+	stream.most = 5 * 1020;
+	stream.batch = true;
+	for (int i = 0; i < 4; i++)
+		CHECK(!fs_frame(&stream, FS_FILE, data, sizeof(data), NULL, 0));
+	CHECK_NUMBER(lseek(fd, 0, SEEK_END), 0);
+	CHECK(!fs_stream_flush(&stream));
+	CHECK_NUMBER(lseek(fd, 0, SEEK_END), 4 * 1020);
+	CHECK(!stream.limited);
+	for (int i = 0; i < 65; i++)
+		CHECK(!fs_frame(&stream, FS_FILE, data, sizeof(data), NULL, 0));
+	CHECK_NUMBER(lseek(fd, 0, SEEK_END), 69 * 1020); /* 65 * 1020 is above FS_BATCH, and 64 * 1020 is not */
+	CHECK(stream.limited);
+	getrlimit(RLIMIT_FSIZE, &old);
+	limit = old;
+	limit.rlim_cur = 71 * 1020 + 500;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	for (int i = 0; i < 4; i++)
+		CHECK(!fs_frame(&stream, FS_FILE, data, sizeof(data), NULL, 0));
+	CHECK(fs_stream_flush(&stream) == -1);
+	CHECK_NUMBER(stream.error, EFBIG);
+	CHECK_NUMBER(lseek(fd, 0, SEEK_END), 71 * 1020);
+	CHECK(fs_stream_again(&stream));
+	stream.batch = false;
+	CHECK(!fs_frame_end(&stream, FS_END_FAILURE));
+	CHECK_NUMBER(lseek(fd, 0, SEEK_END), 71 * 1020 + 28);
+	CHECK_NUMBER(stream.bytes, 71 * 1020 + 28);
+	CHECK_NUMBER(stream.seq, 72);
+	setrlimit(RLIMIT_FSIZE, &old);
+	fs_stream_free(&stream);
+	close(fd);
+}
+
 void test_frame(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -186,4 +229,5 @@ void test_frame(void)
 	frames();
 	shared();
 	full_disk();
+	batches();
 }
