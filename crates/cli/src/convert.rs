@@ -40,12 +40,20 @@ pub fn matched_nothing(stream: &Path) -> Option<String> {
     Some(format!("{}; no file was written", said.map_or("no event matched the filters", |line| line.text.as_str())))
 }
 
+/// How the process that made a recording ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Asked,
+    Killed,
+}
+
 /// Converts a stream. If that fails, the stream is kept. An existing file with the name is kept as `NAME.old`, as in perf; an incomplete
-/// file never replaces one.
+/// file, and one whose process was killed, never replaces one.
 ///
 /// With [`Way::Stream`] the stream is renamed, so there is no second copy.
-pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Result<Finished, Failure> {
+pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way, end: End) -> Result<Finished, Failure> {
     let session = Session::open(stream)?;
+    let complete = session.complete && end == End::Asked;
     let says = session.logs.iter().filter(|line| line.level <= 1);
     let mut says: Vec<String> = says.map(|line| format!("the agent says: {}", line.text)).collect();
     let trace = match session.recordings.len() {
@@ -53,7 +61,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
         0 => return Err(Failure::new("the agent recorded nothing")),
         count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
     };
-    let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
+    let existing = if complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
     let rules = Rules { existing, ..rules };
     let through = Output::is_through(output);
     let there = !through && std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
@@ -72,7 +80,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
             shell_path(&path)
         ));
     }
-    match (there, session.complete) {
+    match (there, complete) {
         (true, true) => {
             let earlier = if output.is_symlink() { &*earlier } else { output };
             says.push(format!("the earlier {} is kept as {}.old", output.display(), earlier.display()));

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flashscope_output::quote::shell_path;
 use flashscope_output::{Existing, Output, Rules};
@@ -10,8 +11,11 @@ use flashscope_trace::dat::Key;
 use flashscope_trace::{Session, Trace};
 
 use crate::anonymous;
-use crate::convert::{Finished, Way, convert, matched_nothing};
+use crate::convert::{End, Finished, Way, convert, matched_nothing};
 use crate::failure::{Failure, with_option};
+
+/// A recorder whose parent was killed still writes the names, which takes 5 seconds at most (`NAMES_MOST_S` in the agent).
+const RECORDER_ENDS: Duration = Duration::from_secs(7);
 
 /// The note in a recording's scratch directory: the stream's path, NUL, the output's path. A path may contain any other byte, also line
 /// feeds.
@@ -86,15 +90,17 @@ impl Pending {
     }
 
     pub fn writer(&mut self) -> Result<File, Failure> {
-        flashscope_output::create_new(&self.stream, flashscope_output::is_root()).map_err(|error| {
+        let file = flashscope_output::create_new(&self.stream, flashscope_output::is_root()).map_err(|error| {
             Failure::new(format!("{}: {error}; name another file with --output", self.output.display()))
-        })
+        })?;
+        flashscope_output::hold(&file);
+        Ok(file)
     }
 
     /// Makes the trace.dat and removes the stream. If that fails (for example on a full disk), the stream is kept under its own name, which
     /// the error has.
     pub fn finish(mut self) -> Result<Finished, Failure> {
-        let result = finish(&self.stream, &self.output, &self.way);
+        let result = finish(&self.stream, &self.output, &self.way, End::Asked);
         drop(self.note.take());
         result
     }
@@ -129,7 +135,7 @@ pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     Ok(note)
 }
 
-fn finish(stream: &Path, output: &Path, way: &Way) -> Result<Finished, Failure> {
+fn finish(stream: &Path, output: &Path, way: &Way, end: End) -> Result<Finished, Failure> {
     let empty = std::fs::symlink_metadata(stream).map_or(true, |meta| meta.len() == 0);
     if empty {
         std::fs::remove_file(stream).ok();
@@ -144,7 +150,7 @@ fn finish(stream: &Path, output: &Path, way: &Way) -> Result<Finished, Failure> 
         std::fs::remove_file(stream).ok();
         return Err(Failure::new(nothing));
     }
-    match convert(stream, output, rules(), way) {
+    match convert(stream, output, rules(), way, end) {
         Ok(finished) => {
             std::fs::remove_file(stream).ok();
             Ok(finished)
@@ -248,6 +254,7 @@ pub fn recover(quiet: bool) {
         if !flashscope_output::is_own(stream) {
             continue;
         }
+        flashscope_output::wait_until_free(stream, RECORDER_ENDS);
         // The FIFO may never get a reader, and every command would wait for it.
         if is_fifo(output) {
             let (output, stream) = (output.display(), shell_path(stream));
@@ -261,7 +268,7 @@ pub fn recover(quiet: bool) {
             say(&format!("an earlier recording was killed; its data is in {}", made.display()));
             continue;
         }
-        match finish(stream, output, &way) {
+        match finish(stream, output, &way, End::Killed) {
             Ok(finished) => {
                 finished.says.iter().for_each(|line| say(line));
                 say(&format!("an earlier recording was killed; its data is in {}", finished.path.display()));

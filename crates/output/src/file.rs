@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Seek as _, Write};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     Access, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, accessat, fcntl_getfl, fcntl_setfl,
@@ -560,6 +560,23 @@ pub fn is_own(path: &Path) -> bool {
     match place::find(path).map(|place| place.found) {
         Ok(Found::There(stat)) => is_ours(&stat),
         _ => false,
+    }
+}
+
+/// Locks a file for as long as a process has it open that inherited it. Not every file system has locks.
+pub fn hold(file: &File) {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).ok();
+}
+
+/// Waits until no process holds our own file ([`hold`]), but not longer than `limit`.
+pub fn wait_until_free(path: &Path, limit: Duration) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+    let began = Instant::now();
+    while rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+        && began.elapsed() < limit
+    {
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -18,8 +18,8 @@ mod wait;
 pub use cell::cell;
 pub use error::OutputError;
 pub use file::{
-    Existing, HostFile, Output, Rules, adopt, create_directories, create_new, is_own, read_own, remove_leftovers,
-    set_aside,
+    Existing, HostFile, Output, Rules, adopt, create_directories, create_new, hold, is_own, read_own, remove_leftovers,
+    set_aside, wait_until_free,
 };
 pub use input::open_input;
 pub use standard::{StdoutError, can_print, flush, note, note_with, print, print_bytes, print_error};

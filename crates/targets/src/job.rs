@@ -1,6 +1,8 @@
 //! One agent command, on any target.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -32,6 +34,8 @@ pub struct Job {
     /// For `record … -- CMD`: CMD uses this process's stdin, stdout and stderr. On a board stdin is empty, and the output comes after
     /// power-off.
     pub pass_stdio: bool,
+    /// If [`Target::writes_streams`]: a new regular file that the agent writes, at its begin.
+    pub stream: Option<Arc<File>>,
 }
 
 impl Job {
@@ -85,6 +89,12 @@ pub struct JobOutcome {
 pub trait Target {
     /// The text it was opened with: "local", "ssh://…", "board:armv7".
     fn name(&self) -> &str;
+
+    /// Whether the agent can write [`Job::stream`] by itself; `out` of [`Target::run`] then gets a copy, some milliseconds later. A pipe
+    /// needs a second process to read it, while the agent writes. On two CPUs, one of both then takes time from what is recorded.
+    fn writes_streams(&self) -> bool {
+        false
+    }
 
     /// Runs one agent command and writes its stdout to `out` as it arrives; for a board that is after power-off.
     ///

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::job::{Job, JobOutcome, Target, placed};
+use crate::process::Source;
 use crate::scratch::ScratchDir;
 use crate::watch::StreamMonitor;
 use crate::{Error, OpenOptions, agents, process};
@@ -60,6 +61,10 @@ impl Target for Local {
         "local"
     }
 
+    fn writes_streams(&self) -> bool {
+        true
+    }
+
     fn run(&self, job: &Job, out: &mut dyn Write) -> Result<JobOutcome, Error> {
         let directory = ScratchDir::new("put")?;
         let beside = directory.path().to_string_lossy().into_owned();
@@ -88,16 +93,23 @@ impl Target for Local {
         let mut command = process::dies_with_us("TERM", self.agent.as_os_str());
         let argv = job.argv_beside(&beside);
         // The agent keeps its own three descriptors. The command's are three more, open only in this block.
-        let child = {
+        let mut child = {
             let stdio = if job.pass_stdio { Some(inheritable_stdio()?) } else { None };
             command.args(with_stdio(&argv, stdio.as_ref()));
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let stdout = match &job.stream {
+                Some(file) => Stdio::from(file.try_clone().map_err(Error::Output)?),
+                None => Stdio::piped(),
+            };
+            command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
             command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?
         };
         let timeout = job.timeout.or(self.options.timeout);
         let ended = AtomicBool::new(false);
         let mut watch = StreamMonitor::new(out, &ended);
-        let pumped = process::pump(child, &mut watch, timeout, self.options.stop.as_deref(), |child| {
+        let source = job.stream.as_deref().map_or(Source::Pipe, Source::File);
+        let stderr = process::errors_of(&mut child);
+        let stop = self.options.stop.as_deref();
+        let pumped = process::pump_beside(child, stderr, source, &mut watch, timeout, stop, |child| {
             process::signal(child, "TERM");
         })?;
         let command = watch.status.filter(|_| job.pass_stdio);

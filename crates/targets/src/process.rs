@@ -1,11 +1,14 @@
 //! Child processes that end with this process, a search for programs, and a pump for a child's stdout.
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::error::Error;
 
@@ -100,6 +103,99 @@ const TICK: Duration = Duration::from_millis(50);
 /// Time between a request to end and the kill.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Size of the pipe from a child, if the system allows it: Linux' `fs.pipe-max-size` is 1 MiB.
+const PIPE_BYTES: usize = 1 << 20;
+/// A recorder writes many small frames. Reading each at once would wake this process thousands of times a second, on the CPUs whose work
+/// is measured. The pipe holds what comes in this time.
+const PIPE_PAUSE: Duration = Duration::from_millis(2);
+
+/// Interval for reading a file that a child writes.
+const FILE_TICK: Duration = Duration::from_millis(20);
+
+/// A child's stdout.
+pub(crate) enum Source<'a> {
+    /// The child's own pipe.
+    Pipe,
+    /// This file, whose descriptor the child has. Read from its begin.
+    File(&'a File),
+}
+
+/// The open end of a [`Source`].
+enum Reader<'a> {
+    Pipe { pipe: ChildStdout, pause: bool },
+    File { file: &'a File, position: u64 },
+    Nothing,
+}
+
+enum Piece {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Reader<'_> {
+    fn of<'a>(source: Source<'a>, child: &mut Child) -> Reader<'a> {
+        match (source, child.stdout.take()) {
+            (Source::File(file), _) => Reader::File { file, position: 0 },
+            (Source::Pipe, Some(pipe)) => Reader::Pipe { pause: make_large(&pipe), pipe },
+            (Source::Pipe, None) => Reader::Nothing,
+        }
+    }
+
+    /// Waits for a short time at most.
+    fn next(&mut self, buffer: &mut [u8], child: &mut Child) -> Piece {
+        match self {
+            Reader::Pipe { pipe, pause } => {
+                if !readable(pipe, TICK) {
+                    return Piece::Nothing;
+                }
+                let piece = piece(pipe.read(buffer));
+                if let Piece::Bytes(n) = piece
+                    && *pause
+                    && n < buffer.len()
+                {
+                    std::thread::sleep(PIPE_PAUSE);
+                }
+                piece
+            }
+            Reader::File { file, position } => {
+                // Asked before reading: a child that has ended writes nothing after that.
+                let ended = !matches!(child.try_wait(), Ok(None));
+                let piece = piece(file.read_at(buffer, *position));
+                match piece {
+                    Piece::Bytes(n) => *position += n as u64,
+                    Piece::End if !ended => {
+                        std::thread::sleep(FILE_TICK);
+                        return Piece::Nothing;
+                    }
+                    Piece::Nothing | Piece::End => {}
+                }
+                piece
+            }
+            Reader::Nothing => Piece::End,
+        }
+    }
+}
+
+fn piece(read: std::io::Result<usize>) -> Piece {
+    match read {
+        Ok(0) => Piece::End,
+        Ok(n) => Piece::Bytes(n),
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Piece::Nothing,
+        Err(_) => Piece::End,
+    }
+}
+
+fn readable(pipe: &ChildStdout, limit: Duration) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 0, tv_nsec: limit.subsec_nanos().into() };
+    rustix::event::poll(&mut fds, Some(&limit)).is_ok_and(|ready| ready > 0)
+}
+
+fn make_large(pipe: &ChildStdout) -> bool {
+    rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES).is_ok()
+}
+
 /// What a child says on stderr, read from now on, so that it never has to wait for us.
 pub(crate) type Errors = std::thread::JoinHandle<String>;
 
@@ -117,44 +213,35 @@ pub(crate) fn pump(
     ask_to_end: impl FnMut(&mut Child),
 ) -> Result<Pumped, Error> {
     let stderr = errors_of(&mut child);
-    pump_beside(child, stderr, out, timeout, stop, ask_to_end)
+    pump_beside(child, stderr, Source::Pipe, out, timeout, stop, ask_to_end)
 }
 
 /// As [`pump`], of a child whose stderr is being read already.
 pub(crate) fn pump_beside(
     mut child: Child,
     stderr: Option<Errors>,
+    source: Source,
     out: &mut dyn Write,
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
     mut ask_to_end: impl FnMut(&mut Child),
 ) -> Result<Pumped, Error> {
     let began = Instant::now();
-    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(16);
-    let stdout = child.stdout.take();
-    let reader = std::thread::spawn(move || {
-        let Some(mut stdout) = stdout else { return };
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(n @ 1..) = stdout.read(&mut buffer) {
-            if send.send(buffer[..n].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
+    let mut reader = Reader::of(source, &mut child);
+    let mut buffer = vec![0; 64 * 1024];
 
     let mut bytes = 0;
     let mut failed = None;
     let mut timed_out = false;
-    let mut abandoned = false;
     let mut asked: Option<Instant> = None;
     loop {
-        match receive.recv_timeout(TICK) {
-            Ok(chunk) if failed.is_none() => match out.write_all(&chunk) {
-                Ok(()) => bytes += chunk.len() as u64,
+        match reader.next(&mut buffer, &mut child) {
+            Piece::Bytes(n) if failed.is_none() => match out.write_all(&buffer[..n]) {
+                Ok(()) => bytes += n as u64,
                 Err(error) => failed = Some(error),
             },
-            Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Piece::Bytes(_) | Piece::Nothing => {}
+            Piece::End => break,
         }
         let late = timeout.is_some_and(|limit| began.elapsed() > limit);
         let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
@@ -165,19 +252,14 @@ pub(crate) fn pump_beside(
                 asked = Some(Instant::now());
             }
             // A descendant may hold the pipe open after the child has ended: do not wait for it.
-            Some(at) if at.elapsed() > GRACE * 2 => {
-                abandoned = true;
-                break;
-            }
+            Some(at) if at.elapsed() > GRACE * 2 => break,
             Some(at) if at.elapsed() > GRACE => {
                 child.kill().ok();
             }
             _ => {}
         }
     }
-    if !abandoned {
-        reader.join().ok();
-    }
+    drop(reader);
     // Its stdout is closed. A child that does not end is asked to, then killed, as above.
     let status = loop {
         match child.try_wait() {
@@ -231,4 +313,52 @@ fn read_bounded(mut pipe: impl Read) -> String {
         kept.extend_from_slice(&buffer[..room]);
     }
     String::from_utf8_lossy(&kept).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_writes_into_a_file_is_seen_while_it_runs_and_whole_at_its_end() {
+        struct Seen<'a> {
+            bytes: Vec<u8>,
+            file: &'a File,
+            pieces: u32,
+        }
+        impl Write for Seen<'_> {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.bytes.extend_from_slice(bytes);
+                self.pieces += 1;
+                if self.bytes == b"one\n" {
+                    // The child waits for it.
+                    self.file.write_at(b"go", 0)?;
+                }
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let dir = crate::ScratchDir::new("test-file").unwrap();
+        let gate = File::create_new(dir.path().join("gate")).unwrap();
+        let file = File::create_new(dir.path().join("stream")).unwrap();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "echo one; until [ -s gate ]; do sleep 0.01; done; head -c 200000 /dev/zero; echo two"])
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(file.try_clone().unwrap()))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let errors = errors_of(&mut child);
+        let mut seen = Seen { bytes: Vec::new(), file: &gate, pieces: 0 };
+        let limit = Some(Duration::from_secs(60));
+        let pumped = pump_beside(child, errors, Source::File(&file), &mut seen, limit, None, |child| {
+            child.kill().ok();
+        });
+        let pumped = pumped.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((pumped.status, pumped.timed_out, pumped.bytes), (0, false, 200_008));
+        assert!(seen.bytes.starts_with(b"one\n") && seen.bytes.ends_with(b"two\n") && seen.pieces > 2);
+    }
 }

@@ -158,8 +158,7 @@ fn an_agent_command_runs_on_a_board_with_its_files() {
         argv: vec!["probe".to_owned()],
         put: vec![PutFile { path: "/srv/a file".to_owned(), mode: 0o644, source: PutSource::Bytes(vec![7; 100_000]) }],
         get: vec!["/srv/a file".to_owned()],
-        timeout: None,
-        pass_stdio: false,
+        ..Job::default()
     };
     let mut out = Vec::new();
     let outcome = target.run(&job, &mut out).unwrap();

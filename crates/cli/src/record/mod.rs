@@ -23,19 +23,8 @@ use crate::recover::Pending;
 use crate::{stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
-    if args.target.target.starts_with("board:") && args.command.is_empty() && args.trigger.is_empty() {
-        let target = &args.target.target;
-        return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
-    }
-    if args.target.target.starts_with("board:") && args.max_size.is_some() {
-        return Err(Failure::usage(
-            "--max-size: a virtual board's recording comes when the board has ended; leave it out",
-        ));
-    }
-    if args.target.target.starts_with("board:") && !args.trigger.is_empty() {
-        return Err(Failure::usage(
-            "--trigger: a virtual board sends its events when it has ended; use it on local or ssh:// targets",
-        ));
+    if args.target.target.starts_with("board:") {
+        suits_a_board(args)?;
     }
     let terminal = Arc::new(Terminal::new(quiet));
     // On a machine, modules are left to its owner; a virtual board has only those that it is given.
@@ -52,7 +41,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if terminal.is_live() && !args.target.target.starts_with("board:") {
         argv.insert(1, "--progress".to_owned());
     }
-    let job = Job { argv, pass_stdio: !args.command.is_empty(), ..Job::default() };
+    let mut job = Job { argv, pass_stdio: !args.command.is_empty(), ..Job::default() };
     if job.pass_stdio && args.target.target.starts_with("board:") && stdin_holds_something() {
         terminal.line(&format!("{}: nothing enters a virtual board: the command's stdin is empty", args.target.target));
     }
@@ -69,7 +58,12 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         _ => None,
     };
     let (ran, reached) = {
-        let mut limited = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), stop::flag()?);
+        let file = Arc::new(pending.writer()?);
+        job.stream = target.writes_streams().then(|| Arc::clone(&file));
+        let mut limited = Limited::new(file, job.stream.is_some(), args.max_size.map(|size| size.0), stop::flag()?);
+        if job.stream.is_some() {
+            job.argv.splice(1..1, limited.of_agent());
+        }
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal, begins));
         (ran, limited.reached())
     };
@@ -121,6 +115,25 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
             Err(Failure::from(error).adding(&kept))
         }
     }
+}
+
+/// What a virtual board, which sends its recording when it has ended, cannot do.
+fn suits_a_board(args: &RecordArgs) -> Result<(), Failure> {
+    if args.command.is_empty() && args.trigger.is_empty() {
+        let target = &args.target.target;
+        return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
+    }
+    if args.max_size.is_some() {
+        return Err(Failure::usage(
+            "--max-size: a virtual board's recording comes when the board has ended; leave it out",
+        ));
+    }
+    if !args.trigger.is_empty() {
+        return Err(Failure::usage(
+            "--trigger: a virtual board sends its events when it has ended; use it on local or ssh:// targets",
+        ));
+    }
+    Ok(())
 }
 
 fn mib(bytes: u64) -> f64 {

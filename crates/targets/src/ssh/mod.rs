@@ -263,9 +263,17 @@ impl Ssh {
                 // It has nothing more to say, and may say it without an end.
                 drop((stdin, stdout));
                 let limit = Some(Duration::from_secs(10));
-                let pumped = process::pump_beside(child, errors, &mut std::io::sink(), limit, None, |child| {
-                    child.kill().ok();
-                })?;
+                let pumped = process::pump_beside(
+                    child,
+                    errors,
+                    process::Source::Pipe,
+                    &mut std::io::sink(),
+                    limit,
+                    None,
+                    |child| {
+                        child.kill().ok();
+                    },
+                )?;
                 match (self.connection_error(&pumped), refused) {
                     (_, Some(("nodir", _))) => Err(Error::NoRemoteDir { target: self.name.clone() }),
                     (Some(error), _) => Err(error),

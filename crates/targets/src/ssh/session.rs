@@ -179,7 +179,9 @@ impl Ssh {
         let pumped = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| session.watch(&ended, stop, &finish, &done));
             let pumped =
-                process::pump_beside(child, errors, &mut watch, timeout, Some(&finish), |_| drop(stdin.take()));
+                process::pump_beside(child, errors, process::Source::Pipe, &mut watch, timeout, Some(&finish), |_| {
+                    drop(stdin.take())
+                });
             done.store(true, Ordering::Relaxed);
             watcher.join().ok();
             pumped
