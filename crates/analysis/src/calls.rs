@@ -207,14 +207,16 @@ impl Open {
         self.read_bytes.max(self.written_bytes)
     }
 
-    /// Sets the bytes from the return value, where the events have whole pages, as those of a copy, or show no write, as with
-    /// btrfs. Otherwise the events know more: which of the bytes belong to a file.
+    /// Sets the bytes from the return value, where the events have whole pages, as those of a copy, or show no read or write, as with
+    /// O_DIRECT, btrfs, and reads on kernels whose events do not show them. Otherwise the events know more: which of the bytes belong to a file.
     fn returns(&mut self, result: Option<i64>) {
         let Some(bytes) = result.and_then(|n| u64::try_from(n).ok()) else { return };
         if is_copy(&self.name) {
             (self.read_bytes, self.written_bytes) = (bytes, bytes);
         } else if is_write(&self.name) && self.written_bytes == 0 {
             self.written_bytes = bytes;
+        } else if is_read(&self.name) && self.read_bytes == 0 {
+            self.read_bytes = bytes;
         }
     }
 
@@ -816,9 +818,9 @@ mod tests {
         assert_eq!((found.by_process[0].bytes, found.slowest[0].bytes), (5096, 5096));
     }
 
-    /// XFS has no event that says how much of a page is written; ext4 has, and says it of the file alone.
+    /// XFS has no event that says how much of a page is written; ext4 has, and says it of the file alone. None tells of a read with O_DIRECT.
     #[test]
-    fn a_write_without_such_an_event_is_of_what_it_returns() {
+    fn a_call_without_such_an_event_is_of_what_it_returns() {
         let mut calls = Calls::new(|_, _| Some("app"));
         let returns = |name: &str, n| call(name, Some(n));
         for (time, kind) in [
@@ -831,12 +833,19 @@ mod tests {
             (160, other("sys_enter_writev")),
             (170, file(FileStep::Cached, 12, 4096)),
             (180, returns("sys_exit_writev", -28)),
+            (190, other("sys_enter_read")),
+            (200, file(FileStep::Cached, 12, 4096)),
+            (210, returns("sys_exit_read", 4000)),
+            (220, other("sys_enter_pread64")),
+            (230, file(FileStep::Read, 13, 96)),
+            (240, returns("sys_exit_pread64", 100)),
         ] {
             calls.event(&event(time, 7, kind));
         }
         let found = calls.finish();
         let bytes = |call: &str| found.by_process.iter().find(|group| group.call == call).map(|group| group.bytes);
         assert_eq!(["write", "pwrite64", "writev"].map(bytes), [Some(3000), Some(96), Some(0)]);
+        assert_eq!(["read", "pread64"].map(bytes), [Some(4000), Some(96)]);
     }
 
     /// An inode number goes from one file to the next: each call is of the file that had it when it began.
