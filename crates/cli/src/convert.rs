@@ -25,6 +25,8 @@ pub enum Way {
 /// A finished recording.
 pub struct Finished {
     pub path: PathBuf,
+    /// The recorder ended well, and all of its data is here.
+    pub complete: bool,
     /// Messages of the agent, and the fate of an earlier file with this name, one line each.
     pub says: Vec<String>,
 }
@@ -92,7 +94,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way, end: E
         )),
         (false, _) => {}
     }
-    Ok(Finished { path, says })
+    Ok(Finished { path, complete, says })
 }
 
 /// Writes a trace.dat. Without enough space, the stream gets the name instead, and the reason is returned.

@@ -82,8 +82,10 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
     let end = pending.finish();
     match ran {
-        // The recorder was asked to end, and so was its command.
-        Ok(_) if reached.is_some() => ended_early(reached, end?, &terminal),
+        // The recorder was asked to end, and so was its command. A disk that was full at once made the recorder fail.
+        Ok(_) if reached.is_some() && end.as_ref().map_or(true, |finished| finished.complete) => {
+            ended_early(reached, end?, &terminal)
+        }
         Ok(outcome) if outcome.status == 0 => {
             let finished = end.map_err(|end| if recorded == Some(0) { sent_nothing(args, &end) } else { end })?;
             // The command has printed its own error, and its status is passed on.
@@ -102,14 +104,14 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
                 Ok(finished) => {
                     finished.says.iter().for_each(|line| flashscope_output::note(line));
                     summarise(&finished.path, &terminal)?;
-                    Err(failure)
+                    Err(if finished.complete { failure } else { failure.adding(&so_far(&finished)) })
                 }
                 Err(end) => Err(failure.and(&end)),
             }
         }
         Err(error) => {
             let kept = match end {
-                Ok(finished) => format!("; the data recorded so far is in {}", finished.path.display()),
+                Ok(finished) => so_far(&finished),
                 Err(failure) => format!("; {failure}"),
             };
             Err(Failure::from(error).adding(&kept))
@@ -134,6 +136,10 @@ fn suits_a_board(args: &RecordArgs) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+fn so_far(finished: &Finished) -> String {
+    format!("; the data recorded so far is in {}", finished.path.display())
 }
 
 fn mib(bytes: u64) -> f64 {
