@@ -98,7 +98,7 @@ void fs_stream_init(struct fs_stream *stream, int fd, uint16_t source)
 		if (stream->offset < 0)
 			stream->regular = false;
 	}
-	stream->buffer = fs_alloc(FS_BATCH + stream->max_frame);
+	stream->buffer = fs_alloc(stream->max_frame + (stream->max_frame == FS_MAX_FRAME ? FS_BATCH : 0));
 }
 
 void fs_stream_free(struct fs_stream *stream)
