@@ -3,11 +3,13 @@
 //! A part begins with a header, where times fall back by far, or where times fall back and the CPU changes. Evidence for one recording: each
 //! part has one CPU that no other part has, and their times overlap. Everything else is several recordings, or one text pasted twice.
 
-use crate::ids::MAX_CPUS;
 use std::ops::Range;
 
 /// Times that fall back by this are of another recording or of another part. Tracers print slightly out of order at most.
 pub(super) const FAR_BACK_NS: u64 = 1_000_000_000;
+
+/// Most parts that are merged: each is read by a thread with buffers of its own. More are several recordings.
+const MAX_PARTS: usize = 64;
 
 struct Part {
     cpu: u16,
@@ -48,7 +50,7 @@ impl Parts {
             Some(part) if time >= part.last => self.mixed = true,
             _ => {
                 self.before.extend(self.now.take());
-                self.mixed = self.before.len() >= usize::from(MAX_CPUS) || self.before.iter().any(|p| p.cpu == cpu);
+                self.mixed = self.before.len() >= MAX_PARTS || self.before.iter().any(|p| p.cpu == cpu);
                 let begin = self.header.take().unwrap_or(at);
                 self.now = Some(Part { cpu, begin, first: time, last: time });
             }
@@ -104,6 +106,10 @@ mod tests {
         assert_eq!(with_headers(&[&[(0, S)], &[(0, S)]]), None);
         assert_eq!(with_headers(&[&[(0, S), (1, S)], &[(2, S)]]), None);
         assert_eq!(with_headers(&[&[(0, S)]]), None);
+        let cpus: Vec<_> = (0..=64).map(|cpu| [(cpu, S)]).collect();
+        let parts: Vec<&[_]> = cpus.iter().map(|part| &part[..]).collect();
+        assert_eq!(with_headers(&parts[1..]).map(|places| places.len()), Some(64));
+        assert_eq!(with_headers(&parts), None);
     }
 
     #[test]
