@@ -145,7 +145,7 @@ static void look_at_limits(struct fs_stream *stream)
 
 	if (!stream->regular || stream->limited)
 		return;
-	if (stream->most && stream->bytes >= stream->most)
+	if (stream->max_bytes && stream->bytes >= stream->max_bytes)
 		stream->limited = true;
 	else if (stream->least_free && !fstatvfs(stream->fd, &fs))
 		stream->limited = (uint64_t)(geteuid() ? fs.f_bavail : fs.f_bfree) * fs.f_frsize < stream->least_free;

@@ -24,19 +24,20 @@ struct fs_stream {
 	off_t offset;	    /* of the regular file, after the last whole frame */
 	int error;	    /* errno of the first failed write; 0: none */
 	uint64_t bytes;	    /* written, headers included */
-	unsigned char *buffer; /* FS_BATCH + max_frame bytes: frames not yet written, then the one being built */
+	unsigned char *buffer; /* frames not yet written (FS_BATCH bytes, if max_frame is FS_MAX_FRAME), then the one being built */
 	size_t used;	    /* bytes of frames not yet written */
 	bool batch;	    /* frames are kept until they have FS_BATCH bytes, or fs_stream_flush() */
-	uint64_t most;	    /* a regular file gets no more data after so many bytes; 0: no limit */
-	uint64_t least_free; /* nor if its file system has fewer free bytes */
-	bool limited;	    /* a limit is reached */
+	/* Of a regular file; 0: no limit. Nothing is refused beyond them: they set limited. */
+	uint64_t max_bytes;  /* written */
+	uint64_t least_free; /* bytes of its file system */
+	bool limited;
 	/* If set and non-zero, a write that a signal interrupts fails with EINTR. */
 	const volatile sig_atomic_t *give_up;
 };
 
 /*
- * Frames are written together up to this size. On a file system with -o sync, each write takes several I/Os of the
- * device, and their events are more frames.
+ * Frames are written together up to this size: each write to a pipe wakes its reader, and on a file system with -o sync
+ * it takes several I/Os of the device, whose events are more frames.
  */
 #define FS_BATCH 65536u
 

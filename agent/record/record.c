@@ -220,9 +220,11 @@ static int loop(struct fs_recorder *recorder)
 			} else if (drain(recorder, false)) {
 				return -1;
 			}
-			/* As a request to stop. */
-			if (recorder->stream.limited)
+			/* As a request to stop: who started us sees the limit too, and asks a moment later. */
+			if (recorder->stream.limited && !asked_stop) {
+				asked_at = fs_now_ns();
 				asked_stop = 1;
+			}
 			fs_filter_again(&recorder->filter, &recorder->main);
 			if (recorder->options.progress && now >= recorder->progress_ns) {
 				recorder->progress_ns = now + UINT64_C(1000000000);
@@ -264,7 +266,7 @@ static int record(struct fs_recorder *recorder)
 	if (fs_recorder_open_output(recorder, &asked_stop))
 		return -1;
 	recorder->stream.give_up = &give_up;
-	recorder->stream.most = options->max_bytes;
+	recorder->stream.max_bytes = options->max_bytes;
 	recorder->stream.least_free = options->least_free;
 	fs_names_init(&recorder->names, options->paths, &recorder->stream);
 	written = &recorder->stream.seq;

@@ -146,16 +146,23 @@ static void shared(void)
 	close(fd);
 }
 
+static int nameless_file(void)
+{
+	char name[] = "/tmp/flashscope-frame-XXXXXX";
+	int fd = mkstemp(name);
+
+	unlink(name);
+	return fd;
+}
+
 /* A file that may not grow: it is cut back to whole frames, and a small one still fits. */
 static void full_disk(void)
 {
 	struct rlimit old, limit;
 	struct fs_stream stream;
 	char data[1000] = { 0 };
-	char name[] = "/tmp/flashscope-frame-XXXXXX";
-	int fd = mkstemp(name);
+	int fd = nameless_file();
 
-	unlink(name);
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &old);
 	limit = old;
@@ -184,12 +191,10 @@ static void batches(void)
 	struct rlimit old, limit;
 	struct fs_stream stream;
 	char data[1000] = { 0 };
-	char name[] = "/tmp/flashscope-frame-XXXXXX";
-	int fd = mkstemp(name);
+	int fd = nameless_file();
 
-	unlink(name);
 	fs_stream_init(&stream, fd, 0);
-	stream.most = 5 * 1020;
+	stream.max_bytes = 5 * 1020;
 	stream.batch = true;
 	for (int i = 0; i < 4; i++)
 		CHECK(!fs_frame(&stream, FS_FILE, data, sizeof(data), NULL, 0));
