@@ -123,7 +123,7 @@ pub(crate) enum Source<'a> {
 /// The open end of a [`Source`].
 enum Reader<'a> {
     Pipe { pipe: ChildStdout, pause: bool },
-    File { file: &'a File, position: u64 },
+    File { file: &'a File, position: u64, child_ended: bool },
     Nothing,
 }
 
@@ -136,7 +136,7 @@ enum Piece {
 impl Reader<'_> {
     fn of<'a>(source: Source<'a>, child: &mut Child) -> Reader<'a> {
         match (source, child.stdout.take()) {
-            (Source::File(file), _) => Reader::File { file, position: 0 },
+            (Source::File(file), _) => Reader::File { file, position: 0, child_ended: false },
             (Source::Pipe, Some(pipe)) => Reader::Pipe { pause: make_large(&pipe), pipe },
             (Source::Pipe, None) => Reader::Nothing,
         }
@@ -158,13 +158,13 @@ impl Reader<'_> {
                 }
                 piece
             }
-            Reader::File { file, position } => {
+            Reader::File { file, position, child_ended } => {
                 // Asked before reading: a child that has ended writes nothing after that.
-                let ended = !matches!(child.try_wait(), Ok(None));
+                *child_ended = !matches!(child.try_wait(), Ok(None));
                 let piece = piece(file.read_at(buffer, *position));
                 match piece {
                     Piece::Bytes(n) => *position += n as u64,
-                    Piece::End if !ended => {
+                    Piece::End if !*child_ended => {
                         std::thread::sleep(FILE_TICK);
                         return Piece::Nothing;
                     }
@@ -174,6 +174,11 @@ impl Reader<'_> {
             }
             Reader::Nothing => Piece::End,
         }
+    }
+
+    /// Whether the child was waited for: its pid may be another process's.
+    fn child_ended(&self) -> bool {
+        matches!(self, Reader::File { child_ended: true, .. })
     }
 }
 
@@ -242,6 +247,9 @@ pub(crate) fn pump_beside(
             },
             Piece::Bytes(_) | Piece::Nothing => {}
             Piece::End => break,
+        }
+        if reader.child_ended() {
+            continue;
         }
         let late = timeout.is_some_and(|limit| began.elapsed() > limit);
         let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
