@@ -4,29 +4,32 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Items in one batch of a reader thread, and batches that it may be ahead.
+/// Items in one batch of a reader thread, and bytes of their data: a line may have 64 KiB. Batches that a thread may be ahead.
 const BATCH: usize = 512;
+const BATCH_BYTES: usize = 64 << 10;
 const BATCHES: usize = 4;
 
 /// Hands the items of all lanes to `consume`, earliest first, with the index of the lane. At equal times the first lane comes first.
-/// `produce` passes on one lane's items, in their order. Returns what it returned for each lane.
+/// `produce` passes on one lane's items, in their order. `bytes`: what an item has on the heap. Returns what `produce` returned for each lane.
 pub(crate) fn merge<S: Sync, T: Send, R: Send, E: Send>(
     lanes: &[S],
     produce: impl Fn(&S, &mut dyn FnMut(T)) -> Result<R, E> + Sync,
-    time: impl Fn(&T) -> u64,
+    (time, bytes): (impl Fn(&T) -> u64, impl Fn(&T) -> usize + Sync),
     mut consume: impl FnMut(usize, T),
 ) -> Result<Vec<R>, E> {
-    let produce = &produce;
+    let (produce, bytes) = (&produce, &bytes);
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(lanes.len());
         let mut batches = Vec::with_capacity(lanes.len());
         for lane in lanes {
             let (sender, receiver) = sync_channel::<Vec<T>>(BATCHES);
             threads.push(scope.spawn(move || {
-                let mut batch = Vec::with_capacity(BATCH);
+                let (mut batch, mut held) = (Vec::with_capacity(BATCH), 0);
                 let result = produce(lane, &mut |item| {
+                    held += bytes(&item);
                     batch.push(item);
-                    if batch.len() == BATCH {
+                    if batch.len() == BATCH || held >= BATCH_BYTES {
+                        held = 0;
                         // A send fails only if the receiver has stopped reading.
                         let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
                     }

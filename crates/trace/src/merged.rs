@@ -83,9 +83,9 @@ impl MergedTrace {
                     format!("is one more than the {MAX_SOURCES} traces that are merged at once"),
                 ));
             }
-            several_clocks(
-                sources.first().map(|first| &first.trace).into_iter().chain(sources.first().map(|_| &trace)),
-            )?;
+            if let Some(first) = sources.first() {
+                several_clocks([&first.trace, &trace])?;
+            }
             let (offset_ns, spread_ns) = match (sources.first(), alignment) {
                 (_, Alignment::OffsetNs(offset)) => (offset, 0),
                 (None, _) => (0, 0),
@@ -159,7 +159,7 @@ impl MergedTrace {
                     hand(event);
                 })
             },
-            |event| event.time.0,
+            (|event: &Event| event.time.0, |_: &Event| 0),
             |source, event| f(source, &event),
         )
     }
@@ -175,7 +175,7 @@ impl MergedTrace {
                     hand(owned);
                 })
             },
-            |record| record.time.0,
+            (|record: &OwnedRecord| record.time.0, |record: &OwnedRecord| record.data.len()),
             |source, record| f(source, &record.borrow()),
         )
     }
@@ -183,10 +183,10 @@ impl MergedTrace {
     fn merge<T: Send>(
         &self,
         produce: impl Fn(&Source, &mut dyn FnMut(T)) -> Result<(), Error> + Sync,
-        time: impl Fn(&T) -> u64,
+        of: (impl Fn(&T) -> u64, impl Fn(&T) -> usize + Sync),
         consume: impl FnMut(usize, T),
     ) -> Result<(), Error> {
-        lanes::merge(&self.sources, produce, time, consume).map(drop)
+        lanes::merge(&self.sources, produce, of, consume).map(drop)
     }
 }
 
@@ -259,8 +259,8 @@ impl Known {
 }
 
 /// Refuses a text whose recordings have clocks of their own: one offset cannot hold for all of them.
-fn several_clocks<'a>(mut traces: impl Iterator<Item = &'a Trace>) -> Result<(), Error> {
-    match traces.find(|trace| trace.recordings_fall_back()) {
+fn several_clocks(traces: [&Trace; 2]) -> Result<(), Error> {
+    match traces.into_iter().find(|trace| trace.recordings_fall_back()) {
         None => Ok(()),
         Some(trace) => Err(refused(
             trace,

@@ -533,17 +533,12 @@ impl Log {
                 _ => {}
             })
         };
-        lanes::merge(
-            parts,
-            produce,
-            |one| one.time,
-            |_, one| {
-                let Ready { cpu, time, missed, at, data, step } = one;
-                if !repeated.is(time, (cpu, &data), step) {
-                    f(&Record { time: TimeNs(time), cpu, buffer: "", missed, schema: &self.schemas[at], data: &data });
-                }
-            },
-        )?;
+        lanes::merge(parts, produce, (|one: &Ready| one.time, |one: &Ready| one.data.len()), |_, one| {
+            let Ready { cpu, time, missed, at, data, step } = one;
+            if !repeated.is(time, (cpu, &data), step) {
+                f(&Record { time: TimeNs(time), cpu, buffer: "", missed, schema: &self.schemas[at], data: &data });
+            }
+        })?;
         let mut losses = Losses::new();
         losses.add(Loss::EventsRepeated, repeated.count);
         Ok(losses)
