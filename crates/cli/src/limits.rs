@@ -34,8 +34,8 @@ pub enum Reached {
 /// The stream's file. It asks the recorder to end at a limit.
 pub struct Limited {
     file: Arc<File>,
-    /// The recorder writes the file, and [`Limited::write`] gets a copy.
-    written: bool,
+    /// The agent writes the file, and [`Limited::write`] gets a copy.
+    agent_writes: bool,
     bytes: u64,
     /// At this number of bytes, or this time, the free space is asked for again.
     next: (u64, Instant),
@@ -46,10 +46,10 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// `written`: by another process.
-    pub fn new(file: Arc<File>, written: bool, max: Option<u64>, stop: Arc<AtomicBool>) -> Limited {
+    /// `agent_writes`: the file; what [`Limited`] gets is a copy.
+    pub fn new(file: Arc<File>, agent_writes: bool, max: Option<u64>, stop: Arc<AtomicBool>) -> Limited {
         let margin = flashscope_output::total_bytes_of(&file).map_or(MARGIN, margin);
-        Limited { file, written, bytes: 0, next: (0, Instant::now()), max, margin, stop, reached: None }
+        Limited { file, agent_writes, bytes: 0, next: (0, Instant::now()), max, margin, stop, reached: None }
     }
 
     /// The limits as options of an agent that writes the file. It ends at once; this process sees the file some milliseconds later.
@@ -60,7 +60,7 @@ impl Limited {
 
     /// Of a recording that has ended.
     pub fn reached(&mut self) -> Option<Reached> {
-        if self.written {
+        if self.agent_writes {
             self.next = (0, Instant::now());
             self.look();
         }
@@ -72,7 +72,7 @@ impl Limited {
             return;
         }
         // What another process writes may be longer than what was seen of it.
-        let bytes = match self.written.then(|| self.file.metadata()) {
+        let bytes = match self.agent_writes.then(|| self.file.metadata()) {
             Some(Ok(meta)) => meta.len(),
             _ => self.bytes,
         };
@@ -94,7 +94,7 @@ impl Limited {
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = if self.written { bytes.len() } else { self.file.write(bytes)? };
+        let n = if self.agent_writes { bytes.len() } else { self.file.write(bytes)? };
         self.bytes += n as u64;
         self.look();
         Ok(n)
