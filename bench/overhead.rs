@@ -1,7 +1,8 @@
 //! The cost of recording for fio on this host: throughput and 99th percentile without a recorder, with `flashscope record`, `perf record`
 //! and `trace-cmd record`. Other work on this machine shares its cores and its disk, and changes throughput from minute to minute by more
-//! than a recorder costs. So each run has a run without a recorder before and after it, and is compared with the mean of these two. The
-//! result is the median over rounds, with its range; the raw file has every run.
+//! than a recorder costs. So each run has a run without a recorder before and after it, and is compared with the mean of these two.
+//! Recorders take turns, and what one wrote is removed and synced before the next run. The result is the median over rounds, with its
+//! range; the raw file has every run.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -79,7 +80,19 @@ fn one(words: &[&str], dir: &TempDir, depth: u32) -> Result<Run, String> {
         output(Command::new("kill").args(["-INT", &child.id().to_string()]));
         child.wait().expect("an end");
     }
+    clean(dir);
     Ok(run)
+}
+
+/// Removes what a recorder wrote, and waits until the file system has nothing to write. Without it, the kernel writes one recorder's
+/// file during a later run.
+fn clean(dir: &TempDir) {
+    for entry in
+        std::fs::read_dir(dir.path()).expect("the directory").flatten().filter(|entry| entry.file_name() != "data")
+    {
+        std::fs::remove_file(entry.path()).expect("a recorder's file is removed");
+    }
+    assert!(output(Command::new("sync").arg("-f").arg(dir.path())).status.success());
 }
 
 /// A run under a recorder, or without one where `NOTHING` is compared with itself, between two runs without one.
@@ -155,16 +168,18 @@ pub fn run(rounds: usize) -> Value {
     for depth in DEPTHS {
         let mut compared: Vec<Result<Vec<Compared>, String>> = vec![Ok(Vec::new()); RECORDERS.len()];
         let mut before = fio(&dir, depth);
-        for _ in 0..rounds {
-            for (all, (_, words)) in compared.iter_mut().zip(RECORDERS) {
-                let Ok(done) = all else { continue };
-                match one(words, &dir, depth) {
+        for round in 0..rounds {
+            // Each round begins with another recorder.
+            for turn in 0..RECORDERS.len() {
+                let which = (round + turn) % RECORDERS.len();
+                let Ok(done) = &mut compared[which] else { continue };
+                match one(RECORDERS[which].1, &dir, depth) {
                     Ok(run) => {
                         let after = fio(&dir, depth);
                         done.push(Compared { before, run, after });
                         before = after;
                     }
-                    Err(why) => *all = Err(why),
+                    Err(why) => compared[which] = Err(why),
                 }
             }
         }
