@@ -1,6 +1,6 @@
 //! `record -- CMD` as a user of the command sees it: stdin, stdout, stderr and the exit status are CMD's.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -193,20 +193,79 @@ fn a_command_over_ssh_has_our_stdin_stdout_stderr_and_status() {
 }
 
 #[test]
-fn a_command_on_a_board_has_our_stdout_stderr_and_status() {
+fn a_command_on_a_board_has_our_stdin_stdout_stderr_and_status() {
     let dir = TempDir::new("command-board");
-    let mut record = flashscope();
-    record.args(["record", "--on", "board:armv7", "--events", "flash", "-o"]).arg(dir.path().join("t"));
-    record.args(["--packages", "busybox", "--user", "1234", "--", "/bin/busybox", "sh", "-c"]);
-    record.arg("/bin/busybox id; cat; echo told >&2; exit 5");
-    let ran = run(&mut record, b"lost");
-    let stderr = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(5), "{stderr}");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(said.starts_with("uid=1234 gid=1234"), "{said}{stderr}");
-    assert!(!said.contains("lost"), "{said}");
-    assert!(stderr.contains("told\n") && stderr.contains("the command's stdin is empty"), "{stderr}");
-    assert!(dir.path().join("t").exists(), "{stderr}");
+    let cache = PrivateCache::new("command-board-cache");
+    // 1 MiB with every byte in it, NUL and line ends too.
+    let input: Vec<u8> = (0..1u32 << 20).map(|n| (n ^ (n >> 8)) as u8).collect();
+    let record = |name: &str| {
+        let mut record = flashscope();
+        record.env("FLASHSCOPE_CACHE", cache.path());
+        record.args(["record", "--on", "board:armv7", "--events", "flash", "-o"]).arg(dir.path().join(name));
+        record.args(["--packages", "busybox", "--user", "1234", "--", "/bin/busybox", "sh", "-c"]);
+        record.arg("/bin/busybox id; cat; echo told >&2; exit 5");
+        record
+    };
+    let whole = |name: &str| {
+        let ran = run(&mut record(name), &input);
+        let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(5), "{stderr}");
+        let after = ran.stdout.iter().position(|byte| *byte == b'\n').expect("a line of id") + 1;
+        let said = String::from_utf8_lossy(&ran.stdout[..after]);
+        assert!(said.starts_with("uid=1234 gid=1234"), "{said}{stderr}");
+        assert!(ran.stdout[after..] == input, "{} of {} bytes came back", ran.stdout.len() - after, input.len());
+        assert!(stderr.contains("told\n") && !stderr.contains("stdin"), "{stderr}");
+    };
+    whole("t");
+    whole("again");
+    // stdin is an input of the run as all others are: it does not change the time of anything.
+    let export =
+        |name: &str| stdout(flashscope().args(["export", "--to", "csv", "-o", "-"]).arg(dir.path().join(name)));
+    assert!(export("t") == export("again"), "two boots with one stdin");
+    let images: Vec<_> = std::fs::read_dir(cache.path().join("images")).into_iter().flatten().collect();
+    assert!(images.is_empty(), "stdin stays in no image of the cache: {images:?}");
+
+    let none = output(&mut record("none"));
+    let said = String::from_utf8_lossy(&none.stdout);
+    assert_eq!((none.status.code(), said.lines().count()), (Some(5), 1), "{said}");
+}
+
+/// Nothing of these boots: they end before.
+#[test]
+fn stdin_for_a_board_is_bounded_and_waited_for_in_words() {
+    let dir = TempDir::new("command-stdin");
+    let record = || {
+        let mut record = flashscope();
+        record.args(["record", "--quiet", "--on", "board:armv7", "-o"]).arg(dir.path().join("t")).args(["--", "cat"]);
+        record
+    };
+    let nothing_is_left = || assert!(std::fs::read_dir(dir.path()).expect("it is there").next().is_none());
+    let zero = std::fs::File::open("/dev/zero").expect("it is there");
+    let ran = output(record().stdin(zero));
+    let says = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{says}");
+    assert!(says.contains("stdin: more than 16 MiB") && says.lines().count() == 1, "{says}");
+    nothing_is_left();
+    let ran = output(record().stdin(std::fs::File::open(dir.path()).expect("it is there")));
+    let says = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{says}");
+    assert!(says.contains("stdin: Is a directory") && says.lines().count() == 1, "{says}");
+    nothing_is_left();
+
+    let mut child = record().stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("flashscope");
+    let held = child.stdin.take();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    stderr.read_line(&mut line).expect("a line");
+    assert!(line.contains("waiting for the end of stdin") && line.contains("</dev/null"), "{line}");
+    assert!(Command::new("/bin/kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
+    let ended = child.wait().expect("an end");
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).expect("text");
+    assert_eq!(ended.code(), Some(130), "{rest}");
+    assert!(rest.contains("ended by a signal") && rest.lines().count() == 1, "{rest}");
+    drop(held);
+    nothing_is_left();
 }
 
 /// tracefs as docs/how-to/record-without-root.md lends it, to a user that nobody else is.

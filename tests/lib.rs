@@ -48,6 +48,8 @@ pub fn flashscope() -> Command {
     );
     let mut command = Command::new(path);
     command.env("FLASHSCOPE_AGENTS", top().join("agent/build")).env("NO_COLOR", "1").current_dir(top());
+    // A command on a virtual board gets all of stdin, and would wait for the end of what these tests inherit.
+    command.stdin(std::process::Stdio::null());
     command
 }
 

@@ -151,6 +151,8 @@ static void stream_open(struct board *board, struct fs_stream *stream, unsigned 
 static int run_verb(struct step *step)
 {
 	switch (step->plan->verb) {
+	case PLAN_STDIN:
+		return verb_stdin(step);
 	case PLAN_RUN:
 		return verb_run(step);
 	case PLAN_SPAWN:
@@ -276,7 +278,7 @@ static void say_last(const char *text)
 
 int cmd_init(int argc, char **argv)
 {
-	struct board board = { .out = -1 };
+	struct board board = { .out = -1, .in = -1 };
 	char why[1200], ended[400];
 	char text[1300];
 	int failed;

@@ -43,6 +43,7 @@ struct board {
 	bool recording;
 	struct child recorder;
 	struct spawned *spawned;
+	int in; /* stdin of the next `run`; -1: /dev/null */
 };
 
 /* A step that is being run. */
@@ -63,6 +64,7 @@ int step_fail(struct step *step, const char *format, ...) __attribute__((format(
 int verb_plain(struct step *step);
 
 /* init_run.c */
+int verb_stdin(struct step *step);
 int verb_run(struct step *step);
 int verb_spawn(struct step *step);
 int verb_record_start(struct step *step);

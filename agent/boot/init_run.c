@@ -110,10 +110,10 @@ static bool wait_until(struct board *board, struct child *child, unsigned int ms
 }
 
 /*
- * In the child: `out` and `err` become 1 and 2. Everything else of init's is
- * closed by exec, save `kept` (-1: none).
+ * In the child: `in`, `out` and `err` become 0, 1 and 2 (`in` -1: /dev/null).
+ * Everything else of init's is closed by exec, save `kept` (-1: none).
  */
-static void __attribute__((noreturn)) become(char *const argv[], int out, int err, int kept)
+static void __attribute__((noreturn)) become(char *const argv[], int in, int out, int err, int kept)
 {
 	int null = open("/dev/null", O_RDONLY);
 	sigset_t none;
@@ -123,7 +123,9 @@ static void __attribute__((noreturn)) become(char *const argv[], int out, int er
 		signal(s, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (null >= 0)
+	if (in >= 0)
+		dup2(in, 0);
+	else if (null >= 0)
 		dup2(null, 0);
 	dup2(out, 1);
 	dup2(err, 2);
@@ -137,14 +139,14 @@ static void __attribute__((noreturn)) become(char *const argv[], int out, int er
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
-static int child_start(struct child *child, char *const argv[], int out, int kept)
+static int child_start(struct child *child, char *const argv[], int in, int out, int kept)
 {
 	/* execvpe() looks along the caller's PATH. */
 	setenv("PATH", strchr(environment[0], '=') + 1, 1);
 	child->begin_ns = fs_now_ns();
 	child->pid = fork();
 	if (!child->pid)
-		become(argv, out, child->err, kept);
+		become(argv, in, out, child->err, kept);
 	return child->pid < 0 ? -1 : 0;
 }
 
@@ -201,17 +203,35 @@ static int judge(struct step *step, const char *name, const struct child *child)
 	return step_fail(step, "%s: exit status %d%s%s", name, step->status, *line ? ": " : "", line);
 }
 
+static void close_stdin(struct board *board)
+{
+	if (board->in >= 0)
+		close(board->in);
+	board->in = -1;
+}
+
+int verb_stdin(struct step *step)
+{
+	const char *path = step->plan->argv[0];
+
+	close_stdin(step->board);
+	step->board->in = open(path, O_RDONLY | O_CLOEXEC);
+	return step->board->in < 0 ? step_fail(step, "%s: %s", path, strerror(errno)) : 0;
+}
+
 int verb_run(struct step *step)
 {
 	char **argv = step->plan->argv + 1;
 	struct child child;
 	int failed;
 
-	if (child_open(&child, true) || child_start(&child, argv, child.out, -1)) {
+	if (child_open(&child, true) || child_start(&child, argv, step->board->in, child.out, -1)) {
 		step_fail(step, "%s: %s", argv[0], strerror(errno));
 		child_close(&child);
+		close_stdin(step->board);
 		return -1;
 	}
+	close_stdin(step->board);
 	wait_for(step->board, &child);
 	step->begin_ns = child.begin_ns;
 	step->end_ns = child.end_ns;
@@ -227,7 +247,7 @@ int verb_spawn(struct step *step)
 	char **argv = step->plan->argv + 1;
 	struct child *child = &step->board->spawned->child;
 
-	if (child_open(child, true) || child_start(child, argv, child->out, -1)) {
+	if (child_open(child, true) || child_start(child, argv, -1, child->out, -1)) {
 		step_fail(step, "%s: %s", argv[0], strerror(errno));
 		child_close(child);
 		return -1;
@@ -272,7 +292,7 @@ int verb_record_start(struct step *step)
 	for (int i = 0; i < plan->argc; i++)
 		argv[n++] = plan->argv[i];
 	argv[n] = NULL;
-	if (child_start(child, argv, board->out, pipe_fds[1])) {
+	if (child_start(child, argv, -1, board->out, pipe_fds[1])) {
 		step_fail(step, "record: %s", strerror(errno));
 		close(pipe_fds[0]);
 		close(pipe_fds[1]);

@@ -44,6 +44,7 @@ static const struct verb verbs[] = {
 	[PLAN_RECORD_STOP] = { "record-stop", "", "" },
 	[PLAN_PHASE_BEGIN] = { "phase-begin", "s", "NAME" },
 	[PLAN_PHASE_END] = { "phase-end", "s", "NAME" },
+	[PLAN_STDIN] = { "stdin", "s", "FILE" },
 	[PLAN_RUN] = { "run", "ss*", "NAME ARGV…" },
 	[PLAN_SPAWN] = { "spawn", "ss*", "NAME ARGV…" },
 	[PLAN_GET] = { "get", "s", "PATH" },

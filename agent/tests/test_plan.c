@@ -84,6 +84,7 @@ static void test_verbs(void)
 	accepted("settle jffs2_gcd 200 60000");
 	accepted("hostname board");
 	accepted("shell");
+	accepted("stdin /flashscope/stdin");
 
 	refused("mkdir /a\nfly\n", 2, "'fly' is not a verb");
 	refused("mkdir", 1, "mkdir takes PATH");
@@ -99,6 +100,7 @@ static void test_verbs(void)
 	refused("create /f 100 noise 1", 1, "'noise' will not do");
 	refused("create /f -1 zero 1", 1, "'-1' will not do");
 	refused("sleep 18446744073709551616", 1, "will not do");
+	refused("stdin", 1, "stdin takes FILE");
 	refused("run name-only", 1, "run takes NAME ARGV");
 }
 

@@ -31,9 +31,11 @@ pub struct Job {
     pub get: Vec<String>,
     /// Wall time after which the command is stopped.
     pub timeout: Option<Duration>,
-    /// For `record … -- CMD`: CMD uses this process's stdin, stdout and stderr. On a board stdin is empty, and the output comes after
-    /// power-off.
+    /// For `record … -- CMD`: CMD uses this process's stdin, stdout and stderr. On a board, stdin is [`Job::stdin`], and the output comes
+    /// after power-off.
     pub pass_stdio: bool,
+    /// On a board: the bytes of CMD's stdin. They are in the boot image, because nothing enters a board while it runs.
+    pub stdin: Vec<u8>,
     /// If [`Target::writes_streams`]: a new regular file that the agent writes, at its begin.
     pub stream: Option<Arc<File>>,
 }

@@ -125,7 +125,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME", requires = "command")]
     pub user: Option<String>,
     /// Command to run under the trace; without one, until stopped. It has this command's stdin, stdout and stderr, and its exit
-    /// status becomes this command's (125: flashscope failed, 126: CMD cannot be run, 127: CMD is not there).
+    /// status becomes this command's (125: flashscope failed, 126: CMD cannot be run, 127: CMD is not there). On a virtual board, stdin (at
+    /// most 16 MiB) is read to its end before the boot.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! `record`: writes the agent's data to a stream file as it arrives, and converts that to a trace.dat at the end.
 
+mod board_stdin;
 mod flight;
 
 use std::fs::File;
@@ -36,15 +37,16 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if !args.trigger.is_empty() {
         return flight::run(args, &*target, &terminal);
     }
+    let stdin = match args.target.target.strip_prefix("board:") {
+        Some(_) => board_stdin::read(&args.target.target)?,
+        None => Vec::new(),
+    };
     let mut pending = Pending::begin(&args.output, way(args)?)?;
     let mut argv = argv(args);
     if terminal.is_live() && !args.target.target.starts_with("board:") {
         argv.insert(1, "--progress".to_owned());
     }
-    let mut job = Job { argv, pass_stdio: !args.command.is_empty(), ..Job::default() };
-    if job.pass_stdio && args.target.target.starts_with("board:") && stdin_holds_something() {
-        terminal.line(&format!("{}: nothing enters a virtual board: the command's stdin is empty", args.target.target));
-    }
+    let mut job = Job { argv, pass_stdio: !args.command.is_empty(), stdin, ..Job::default() };
     let begins = match args.duration {
         None if args.command.is_empty() => Some("recording; Ctrl-C (or `flashscope ctl stop`) ends it".to_owned()),
         Some(seconds) if args.command.is_empty() => Some(match args.paths {
@@ -166,13 +168,6 @@ fn never_ran<'a>(args: &RecordArgs, outcome: &'a JobOutcome) -> Option<(&'a str,
     let lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix("flashscope-agent: "));
     let line = lines.clone().find(|line| line.starts_with(&says))?;
     Some((line, outcome.command.filter(|status| matches!(status, 126 | 127))?))
-}
-
-/// Whether stdin is a file or a pipe with data. A terminal or /dev/null loses nothing if it is not read.
-fn stdin_holds_something() -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    std::fs::metadata("/proc/self/fd/0")
-        .is_ok_and(|meta| meta.is_file() && meta.len() > 0 || meta.file_type().is_fifo())
 }
 
 /// A recording that a limit ended. At --max-size it is as requested; before a full disk it is shorter.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flashscope_output::hex;
 use sha2::{Digest, Sha256};
@@ -24,6 +25,8 @@ pub struct Image {
     pub agent_sha256: String,
     pub size_bytes: u64,
     pub(super) disk: Option<ImageDisk>,
+    /// An image with a private file is removed with this directory.
+    _private: Option<Arc<ScratchDir>>,
 }
 
 /// A disk file for QEMU; each run gets a copy.
@@ -52,6 +55,7 @@ pub struct ImageBuilder {
     disk: Option<super::Disk>,
     image_disk: Option<ImageDisk>,
     problem: Option<String>,
+    has_private_file: bool,
 }
 
 const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
@@ -93,6 +97,7 @@ impl ImageBuilder {
             disk: board.disk().cloned(),
             image_disk: None,
             problem: None,
+            has_private_file: false,
         };
         for dir in ["dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "usr", "var"] {
             builder.insert(dir, 0o755, Contents::Directory);
@@ -125,6 +130,12 @@ impl ImageBuilder {
                 self.problem.get_or_insert_with(|| format!("{path:?} is not an absolute path; name one"));
             }
         }
+    }
+
+    /// Adds a file that must not stay in the cache: the image is removed after its last use.
+    pub fn add_private_file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) {
+        self.has_private_file = true;
+        self.add_file(path, mode, bytes);
     }
 
     /// Adds modules and their dependencies. Returns their paths in the guest in load order, without modules that are built in or were
@@ -341,7 +352,7 @@ impl ImageBuilder {
         self.insert("flashscope/plan", 0o644, Contents::Bytes(text.into_bytes()));
     }
 
-    /// Writes the image to the cache.
+    /// Writes the image to the cache; with a private file, to a directory of this process.
     pub fn build(self) -> Result<Image, Error> {
         if let Some(problem) = self.problem {
             return Err(Error::Image(problem));
@@ -356,9 +367,15 @@ impl ImageBuilder {
         let mut out = Hashing { inner: BufWriter::with_capacity(1 << 18, file), hash: Sha256::new(), size: 0 };
         cpio::write(&self.entries, &mut out).and_then(|()| out.flush()).map_err(failed)?;
         let sha256 = hex(&out.hash.finalize());
-        let path = cache_subdir("images")?.join(format!("{sha256}.cpio"));
-        std::fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))?;
-        Ok(Image { path, sha256, agent_sha256: self.agent_sha256, size_bytes: out.size, disk: self.image_disk })
+        let (path, private) = if self.has_private_file {
+            (partial, Some(Arc::new(scratch)))
+        } else {
+            let path = cache_subdir("images")?.join(format!("{sha256}.cpio"));
+            std::fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))?;
+            (path, None)
+        };
+        let disk = self.image_disk;
+        Ok(Image { path, sha256, agent_sha256: self.agent_sha256, size_bytes: out.size, disk, _private: private })
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{Error, OpenOptions};
 /// The agent's path in a boot image.
 const AGENT: &str = "/flashscope/agent";
 const BESIDE: &str = "/flashscope";
+/// The file of a boot image that is the command's stdin.
+const STDIN: &str = "/flashscope/stdin";
 
 pub(crate) struct BoardTarget {
     name: String,
@@ -90,6 +92,10 @@ impl Target for BoardTarget {
             image.add_file(&placed(&file.path, BESIDE), file.mode, file.bytes()?);
         }
         lines.extend(self.options.before.iter().cloned());
+        if !job.stdin.is_empty() {
+            image.add_private_file(STDIN, 0o644, job.stdin.clone());
+            lines.push(format!("stdin {STDIN}"));
+        }
         let step = lines.len() + command_line + 1;
         lines.extend(command);
         for path in &job.get {
