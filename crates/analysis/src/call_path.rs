@@ -32,6 +32,19 @@ pub struct PathBio {
     pub completed_ns: u64,
 }
 
+impl PathBio {
+    fn writes_metadata(&self) -> bool {
+        self.kind == "write" && self.flags.contains('M')
+    }
+
+    /// Whether it was queued after the earlier bio had written one of its sectors: a block of metadata is locked until it is written.
+    fn writes_again(&self, earlier: &PathBio) -> bool {
+        let end = |bio: &PathBio| bio.sector.saturating_add(bio.bytes / 512);
+        let meets = self.sector < end(earlier) && earlier.sector < end(self);
+        self.device == earlier.device && meets && earlier.completed_ns <= self.queued_ns
+    }
+}
+
 /// The owner of bios that the device had while the call's own bios waited for their issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Holder {
@@ -53,14 +66,22 @@ pub struct CallPath {
     /// From the task down to the device; the last entry is the unattributed time.
     pub layers: Evidence<Vec<LayerTime>>,
     pub unattributed_ns: Evidence<u64>,
-    /// Bios of the task, and for a sync also those of the journal: the longest first.
+    /// Bios of the task; for a sync also those of the journal, and another's earlier write of a block of metadata that the call wrote
+    /// again. The longest first.
     pub bios: Vec<PathBio>,
     pub bios_not_listed: u64,
     pub held_up_by: Vec<Holder>,
 }
 
+/// Bios in flight during a call.
+pub struct PathBios {
+    /// Those that the call waited for.
+    pub own: Vec<PathBio>,
+    pub others: Vec<PathBio>,
+}
+
 /// `bios`: all bios in flight during the call.
-pub fn call_path(call: SlowCall, layers: Evidence<(Vec<LayerTime>, u64)>, bios: Vec<PathBio>) -> CallPath {
+pub fn path_bios(call: &SlowCall, bios: Vec<PathBio>) -> PathBios {
     let tid = u64::from(call.tid.0);
     let end = call.begin_ns + call.duration_ns;
     let is_own = |bio: &PathBio| {
@@ -68,6 +89,18 @@ pub fn call_path(call: SlowCall, layers: Evidence<(Vec<LayerTime>, u64)>, bios: 
         (of_task || is_sync(&call.call) && bio.of_kernel) && bio.queued_ns >= call.begin_ns && bio.queued_ns <= end
     };
     let (mut own, others): (Vec<PathBio>, Vec<PathBio>) = bios.into_iter().partition(is_own);
+    if !is_sync(&call.call) {
+        return PathBios { own, others };
+    }
+    let again: Vec<PathBio> = own.iter().filter(|bio| bio.writes_metadata()).cloned().collect();
+    let is_written_again = |bio: &PathBio| bio.writes_metadata() && again.iter().any(|own| own.writes_again(bio));
+    let (before, others): (Vec<PathBio>, Vec<PathBio>) = others.into_iter().partition(is_written_again);
+    own.extend(before);
+    PathBios { own, others }
+}
+
+pub fn call_path(call: SlowCall, layers: Evidence<(Vec<LayerTime>, u64)>, bios: PathBios) -> CallPath {
+    let PathBios { mut own, others } = bios;
     let held_up_by = held_up(&own, &others);
     own.sort_by_key(|bio| (Reverse(bio.completed_ns.saturating_sub(bio.queued_ns)), bio.queued_ns));
     let bios_not_listed = own.len().saturating_sub(MAX_BIOS) as u64;
@@ -162,13 +195,30 @@ mod tests {
             vec![bio(7, [200, 500, 900]), bio(8, [120, 150, 450]), bio(9, [120, 600, 700]), bio(99, [300, 300, 400])]
         };
         let unknown = || Evidence::unknown("no boundaries", "");
-        let path = call_path(call("fsync"), unknown(), bios());
+        let path = call_path(call("fsync"), unknown(), path_bios(&call("fsync"), bios()));
         assert_eq!(path.bios.len(), 2);
         let held: Vec<_> = path.held_up_by.iter().map(|one| (one.owner.as_str(), one.in_device_ns)).collect();
         assert_eq!(held, [("task (8)", 250)]);
         // A read does not wait for the journal.
-        let path = call_path(call("read"), unknown(), bios());
+        let path = call_path(call("read"), unknown(), path_bios(&call("read"), bios()));
         assert_eq!(path.bios.len(), 1);
         assert_eq!(path.held_up_by.len(), 2);
+    }
+    /// A kernel's worker writes the block of inodes; the call's own write of the same block comes after it.
+    #[test]
+    fn a_block_that_another_writes_first_is_waited_for() {
+        let metadata = |tid, sector, times| PathBio { sector, flags: "WM".into(), ..bio(tid, times) };
+        let bios = || {
+            vec![
+                metadata(7, 8, [900, 910, 950]),
+                metadata(8, 8, [200, 300, 880]),
+                // Another block; and data.
+                metadata(8, 16, [200, 300, 880]),
+                bio(8, [210, 300, 870]),
+            ]
+        };
+        let begins = |name| path_bios(&call(name), bios()).own.iter().map(|bio| bio.queued_ns).collect::<Vec<_>>();
+        assert_eq!(begins("fsync"), [900, 200]);
+        assert_eq!(begins("read"), [900]);
     }
 }

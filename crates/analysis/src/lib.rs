@@ -34,7 +34,7 @@ mod usage_drops;
 mod usage_files;
 mod usage_writes;
 
-pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, call_path};
+pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, PathBios, call_path, path_bios};
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
 pub use flashscope_trace::{FileId, TaskId, file_label};

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use flashscope_analysis::block::{BIO_COLUMNS, IoRows, RowsOf};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::layers::{LayerTime, Layers};
-use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, name_calls};
+use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, name_calls, path_bios};
 use flashscope_trace::export::Cell;
-use flashscope_trace::{Event, EventKind, FileNames, Trace};
+use flashscope_trace::{Device, Event, EventKind, FileNames, Trace};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
@@ -18,9 +18,9 @@ use crate::study::style;
 pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failure> {
     let (files, devices) = inputs.names();
     let (call, recording, begin_ns) = find(inputs, number, &files)?;
-    let bios = bios(inputs, &call, recording)?;
+    let bios = path_bios(&call, bios(inputs, &call, recording)?);
     let layers = match inputs.only() {
-        Some(trace) => layers(trace, &call, recording)?,
+        Some(trace) => layers(trace, &call, recording, &bios.own)?,
         None => Evidence::unknown("layers are followed in one trace at a time", "give the trace alone"),
     };
     let path = call_path(call, layers, bios);
@@ -149,14 +149,20 @@ fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
     })
 }
 
-/// The layers of the call, if the trace has boundaries.
-fn layers(trace: &Trace, call: &SlowCall, recording: u64) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
+/// The layers of the call, if the trace has boundaries. Of other threads' bios only those in `own` count as waited for.
+fn layers(
+    trace: &Trace,
+    call: &SlowCall,
+    recording: u64,
+    own: &[PathBio],
+) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
     let unknown = |why: &str| Evidence::unknown(why, "record with `flashscope record --events layers`");
     let crossings = trace.crossings();
     if !crossings.are_there() {
         return Ok(unknown("the trace has no boundaries of layers"));
     }
-    let mut layers = Layers::new(|tid, time| trace.last_name(tid, time), crossings.sleep());
+    let own = own.iter().filter_map(|bio| Some((Device::parse(&bio.device)?, bio.sector, bio.queued_ns)));
+    let mut layers = Layers::new(|tid, time| trace.last_name(tid, time), crossings.sleep()).waits_for(own.collect());
     let end = call.begin_ns + call.duration_ns;
     let mut recordings = Recordings::default();
     trace.for_each_pair(&mut |pair| {

@@ -15,6 +15,7 @@ use flashscope_trace::{BlockAction, BlockEvent, Device, RequestFlags, RequestKin
 use foldhash::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// Most calls in the list: the longest ones.
 const MAX_LISTED: usize = 64;
@@ -23,6 +24,8 @@ const MAX_TASKS: usize = 4096;
 /// Most calls at one time, and most owners of journals; below: most bios of one call.
 const MAX_OPEN: usize = 4096;
 const MAX_WAITS: usize = 4096;
+/// Most writes of metadata that a later write of the same block is compared with.
+const MAX_PAST: usize = 256;
 
 /// The kind of I/O that a call waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize)]
@@ -123,6 +126,15 @@ impl Open {
     }
 }
 
+/// A write of metadata that ended while a call was open.
+struct Past {
+    device: u16,
+    sectors: (u64, u64),
+    tid: TaskId,
+    queued: u64,
+    completed: u64,
+}
+
 struct Closed {
     open: Open,
     duration: u64,
@@ -140,6 +152,8 @@ pub(super) struct Syncs {
     bios_flush: bool,
     /// Devices that were issued a write with FUA: they need no flush after it (`blk_flush_policy` in block/blk-flush.c).
     keep_fua: HashSet<u16>,
+    /// The last [`MAX_PAST`] of them.
+    past: VecDeque<Past>,
     durations: LatencyHistogram,
     times: [u64; 3],
     /// Calls by owner; below: those of further owners.
@@ -329,6 +343,7 @@ fn shares(spans: &[Span]) -> [u64; 3] {
 impl Watch for Syncs {
     fn begins_again(&mut self) {
         self.open.clear();
+        self.past.clear();
     }
 
     #[inline(always)]
@@ -347,6 +362,30 @@ impl Watch for Syncs {
 }
 
 impl Syncs {
+    /// A block of metadata is locked while it is written: a call that writes it again waits for the other's write first
+    /// (`lock_buffer` in `__sync_dirty_buffer`, fs/buffer.c).
+    fn metadata(&mut self, bio: &Bio, completed: u64) {
+        let sectors = (bio.sector, bio.sector.saturating_add(bio.whole_bytes() / 512));
+        if let Some(open) = self.open.get_mut(&bio.tid) {
+            let same = |past: &&Past| {
+                past.device == bio.device
+                    && past.sectors.0 < sectors.1
+                    && sectors.0 < past.sectors.1
+                    && past.tid != bio.tid
+            };
+            for past in self.past.iter().filter(same).filter(|past| past.completed <= bio.queued) {
+                let from = past.queued.max(open.begin);
+                if from < past.completed {
+                    open.wait(Span { from, to: past.completed, how: SyncWait::Data });
+                }
+            }
+        }
+        if self.past.len() == MAX_PAST {
+            self.past.pop_front();
+        }
+        self.past.push_back(Past { device: bio.device, sectors, tid: bio.tid, queued: bio.queued, completed });
+    }
+
     #[cold]
     fn waited(&mut self, bio: &Bio, completed: u64) {
         let from = if bio.is_request() { bio.issued } else { bio.queued };
@@ -355,6 +394,9 @@ impl Syncs {
         self.flushes |= bio.kind == RequestKind::Flush;
         let flushes_behind = bio.flags.has(RequestFlags::FUA) && !self.keep_fua.contains(&bio.device);
         self.bios_flush |= bio.flags.has(RequestFlags::FLUSH) || flushes_behind;
+        if writes && bio.flags.has(RequestFlags::META) && !bio.is_request() {
+            self.metadata(bio, completed);
+        }
         for (tid, open) in &mut self.open {
             let how = match bio.kind {
                 RequestKind::Flush => SyncWait::Flush,
@@ -431,6 +473,29 @@ mod tests {
         }
         syncs.event("sys_exit_fsync", TaskId(7), 100, || Some(1));
         assert_eq!(syncs.times, [20, 0, 0]);
+    }
+
+    /// A worker of the kernel wrote the block of inodes from 20 to 80; the call writes it again from 85 to 90.
+    #[test]
+    fn a_block_of_metadata_that_another_writes_first_is_waited_for() {
+        for (flags, sector, data) in [(&b"WM"[..], 8, 65), (b"W", 8, 5), (b"WM", 16, 5)] {
+            let mut syncs = Syncs::default();
+            syncs.event("sys_enter_fsync", TaskId(7), 10, || Some(1));
+            let of = |flags, sector, tid, queued| {
+                InFlight::bio(
+                    0,
+                    (RequestFlags::from_letters(flags), RequestKind::Write),
+                    sector,
+                    8,
+                    (2, TaskId(tid)),
+                    queued,
+                )
+            };
+            syncs.ended(1, &of(flags, sector, 9, 20), 80);
+            syncs.ended(1, &of(b"WSM", 8, 7, 85), 90);
+            syncs.event("sys_exit_fsync", TaskId(7), 100, || Some(1));
+            assert_eq!(syncs.times, [data, 0, 0], "{flags:?} {sector}");
+        }
     }
 
     #[test]

@@ -3,10 +3,9 @@
 //! Each moment of a call belongs to one layer:
 //!
 //! - While the task runs: the innermost layer that it has entered and not left.
-//! - While the task runs: the innermost layer that it has entered and not left.
 //! - While a kernel thread of storage runs instead of the task, which could run: the layer of that thread.
-//! - While the task sleeps: the device while it has a request (of the task or of a kernel thread that works for a file system); the
-//!   block layer while such a bio waits for its issue; else the layer of such a thread; after the last completion the interrupt
+//! - While the task sleeps: the device while it has a request (of the task or of a kernel thread that works for a file system; a
+//!   read waits for reads of such threads alone); the block layer while such a bio waits for its issue; else the layer of such a thread; after the last completion the interrupt
 //!   path (handler, wake-up) until the task runs again.
 //! - While it could run and another task has the CPU (it was preempted, or the other was switched in since the last completion):
 //!   other tasks. This time belongs to no layer.
@@ -23,7 +22,7 @@ use crate::{Analysis, Evidence, Lookup, LossCount, SystemFacts};
 pub use flashscope_trace::{Layer, SleepSource};
 mod found;
 use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TaskId, TimeNs};
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::{HashMap, HashMapExt as _, HashSet};
 pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -126,6 +125,26 @@ struct Bio {
     end: u64,
     tid: TaskId,
     issued: bool,
+    /// Other tasks than its own may wait for it.
+    shared: bool,
+}
+
+/// Bios that other tasks may wait for: reads, and all others.
+#[derive(Clone, Copy, Default)]
+struct Shared {
+    reads: usize,
+    writes: usize,
+}
+
+impl Shared {
+    fn of(&mut self, bio: &Bio) -> &mut usize {
+        if bio.place.1 { &mut self.writes } else { &mut self.reads }
+    }
+
+    /// Those that a call of this kind may wait for.
+    fn for_call(self, kind: CallKind) -> usize {
+        self.reads + if kind == CallKind::Read { 0 } else { self.writes }
+    }
 }
 
 /// Device, whether it writes, first sector.
@@ -160,9 +179,11 @@ pub struct Layers<L> {
     bios: BTreeMap<u64, Bio>,
     places: BTreeSet<(Place, u64)>,
     next_bio: u64,
-    /// Numbers of kernel threads' bios, as [`Task::queued`] and [`Task::issued`].
-    queued: usize,
-    issued: usize,
+    /// Device, first sector and time of queueing of the bios that other tasks may wait for; those of kernel threads if it is none.
+    waited_for: Option<HashSet<(Device, u64, u64)>>,
+    /// Numbers of such bios, as [`Task::queued`] and [`Task::issued`].
+    queued: Shared,
+    issued: Shared,
     /// Number of kernel threads that work in each layer.
     helpers: [usize; Layer::ALL.len()],
     /// Tasks on a CPU, other than kernel threads of storage, and the time since when.
@@ -252,8 +273,9 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             bios: BTreeMap::new(),
             places: BTreeSet::new(),
             next_bio: 0,
-            queued: 0,
-            issued: 0,
+            waited_for: None,
+            queued: Shared::default(),
+            issued: Shared::default(),
             helpers: [0; Layer::ALL.len()],
             on_cpu: HashMap::new(),
             written: 0,
@@ -268,6 +290,12 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     /// Lists only operations of tasks with this name.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
+        self
+    }
+
+    /// Of other tasks' bios only these are waited for: device, first sector and time of queueing.
+    pub fn waits_for(mut self, bios: HashSet<(Device, u64, u64)>) -> Self {
+        self.waited_for = Some(bios);
         self
     }
 
@@ -295,9 +323,10 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     /// Gives a call's time up to now to its layers.
     fn attribute(&mut self, tid: TaskId, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let (in_device, waits) = (task.issued + self.issued > 0, task.queued + self.queued > 0);
         let top = task.stack.last().copied();
         let Some(call) = &mut task.call else { return };
+        let in_device = task.issued + self.issued.for_call(call.kind) > 0;
+        let waits = task.queued + self.queued.for_call(call.kind) > 0;
         let begin = call.since;
         if now <= begin {
             return;
@@ -544,9 +573,9 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
     /// The counters of the owner of this bio, with -1 or +1 for its state.
     fn count(&mut self, bio: Bio, joins: bool) {
         let Some(task) = self.tasks.get_mut(&bio.tid) else { return };
-        let of_kernel = if bio.issued { &mut self.issued } else { &mut self.queued };
+        let of_all = if bio.issued { &mut self.issued } else { &mut self.queued };
         let of_task = if bio.issued { &mut task.issued } else { &mut task.queued };
-        let counter = if task.kernel { of_kernel } else { of_task };
+        let counter = if bio.shared { of_all.of(&bio) } else { of_task };
         *counter = if joins { *counter + 1 } else { counter.saturating_sub(1) };
     }
 
@@ -572,7 +601,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         self.bios.clear();
         self.places.clear();
         self.on_cpu.clear();
-        (self.queued, self.issued, self.helpers) = (0, 0, [0; Layer::ALL.len()]);
+        (self.queued, self.issued, self.helpers) = (Shared::default(), Shared::default(), [0; Layer::ALL.len()]);
     }
 
     fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
@@ -586,8 +615,14 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             return;
         }
         owners.push(tid);
-        let kernel = |tid: &TaskId| self.tasks.get(tid).is_some_and(|task| task.kernel);
-        let for_all = owners.iter().any(kernel);
+        let place = (block.device, block.flags.kind() as u8 > 0, block.sector);
+        let of_kernel = self.tasks.get(&tid).is_some_and(|task| task.kernel);
+        let shared = match &self.waited_for {
+            Some(bios) => bios.contains(&(block.device, block.sector, time.0)),
+            None => of_kernel,
+        };
+        let is_shared = |id: &u64| self.bios.get(id).is_some_and(|bio| bio.shared);
+        let for_all = queues && shared || of_kernel || ids.iter().any(is_shared);
         match for_all {
             true => self.attribute_all(time.0),
             false => owners.iter().for_each(|&tid| self.attribute(tid, time.0)),
@@ -599,11 +634,10 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
                 self.forget(oldest);
                 self.found.bios_given_up += 1;
             }
-            let place = (block.device, block.flags.kind() as u8 > 0, block.sector);
             if let Some(call) = self.tasks.get_mut(&tid).and_then(|task| task.call.as_mut()) {
                 call.touched = true;
             }
-            let bio = Bio { place, end: block.end(), tid, issued: false };
+            let bio = Bio { place, end: block.end(), tid, issued: false, shared };
             self.bios.insert(self.next_bio, bio);
             self.places.insert((place, self.next_bio));
             self.count(bio, true);
@@ -613,9 +647,10 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             let Some(&bio) = self.bios.get(&id) else { continue };
             if block.action == BlockAction::Complete {
                 self.forget(id);
-                let of_kernel = self.tasks.get(&bio.tid).is_some_and(|task| task.kernel);
-                for owner in self.calling.iter().filter(|&&owner| of_kernel || owner == bio.tid) {
-                    if let Some(call) = self.tasks.get_mut(owner).and_then(|task| task.call.as_mut()) {
+                for owner in self.calling.iter().filter(|&&owner| bio.shared || owner == bio.tid) {
+                    if let Some(call) = self.tasks.get_mut(owner).and_then(|task| task.call.as_mut())
+                        && (*owner == bio.tid || call.kind != CallKind::Read || !bio.place.1)
+                    {
                         call.completed = Some(time.0);
                     }
                 }

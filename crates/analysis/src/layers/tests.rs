@@ -98,6 +98,34 @@ fn without_the_schedulers_events_a_wait_is_what_the_device_says() {
     assert!(why.missing.contains("sched:sched_switch") && why.next.contains("--events layers"), "{why:?}");
 }
 
+/// A kernel thread writes pages of other programs while a task sleeps in a call.
+#[test]
+fn a_read_does_not_wait_for_what_a_kernel_thread_writes() {
+    let write = |time, tid, action| {
+        let device = flashscope_trace::Device::new(8, 0);
+        let block = crate::testing::block(action, device, "W", 64, 4096);
+        Step::Block(event(time, tid, EventKind::Block(block)))
+    };
+    let events = |kind| {
+        [
+            at(0, Call(kind, None)),
+            at(0, Enter(PageCache)),
+            at(10, Sleeps { runnable: false }),
+            write(20, 9, BlockAction::Queue),
+            write(30, 9, BlockAction::Issue),
+            write(90, 0, BlockAction::Complete),
+            at(95, Wakes),
+            at(100, Leave(PageCache)),
+            at(100, Returned(kind, 1)),
+        ]
+    };
+    let in_device = |found: &LayersFound| {
+        found.calls[0].layers.iter().find(|time| time.layer == Layer::Device).map_or(0, |time| time.ns)
+    };
+    assert_eq!(in_device(&run(SleepSource::Switches, &events(Read))), 0);
+    assert_eq!(in_device(&run(SleepSource::Switches, &events(Write))), 60);
+}
+
 /// Functions that wait for a page and for the journal are not every sleep, and say nothing of other tasks.
 #[test]
 fn only_the_schedulers_event_tells_how_long_tasks_slept() {
