@@ -224,12 +224,15 @@ impl Anonymizer {
     }
 
     fn of_field(&self, field: &Field, text: &[u8]) -> Vec<u8> {
+        let is_task = field.name.contains("comm");
         match std::str::from_utf8(text) {
+            Ok(text) if is_kernels(text) => text.into(),
+            // As in the list of tasks: one task has one pseudonym.
+            _ if is_task => self.bytes(text),
             Ok(text) if KINDS.contains(&field.name.as_str()) && text.bytes().all(|b| b.is_ascii_uppercase()) => {
                 text.into()
             }
-            Ok(text) if is_number(text) && !field.name.contains("comm") => text.into(),
-            Ok(text) if is_kernels(text) || is_device(text) => text.into(),
+            Ok(text) if is_device(text) || field.name == "name" && is_device_number(text) => text.into(),
             _ => self.path(text),
         }
     }
@@ -271,6 +274,9 @@ impl Anonymizer {
     }
 
     fn fact(&self, key: &str, text: &str) -> String {
+        if key == "comm" {
+            return self.task(text);
+        }
         if matches!(key, "command" | "reason") {
             return text.split(' ').map(|word| self.path_text(word)).collect::<Vec<_>>().join(" ");
         }
@@ -279,7 +285,7 @@ impl Anonymizer {
             "name" | "path" | "was" | "or" | "layer" | "point" | "root" | "file" | "cgroup" | "model" | "card" | "dm"
         );
         let known = || text.split(' ').all(|word| WORDS.contains(&word));
-        if is_device(text) || (!names && (known() || is_number(text))) || (key == "name" && is_number(text)) {
+        if is_device(text) || is_device_number(text) || (!names && known()) {
             return text.to_owned();
         }
         self.path_text(text)
@@ -313,7 +319,13 @@ fn put(clean: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Numbers with separators: `254:0`, `1.5`, `0-3`.
+/// `254:0`. Other numbers may be a serial number, a label, a date or an address.
+fn is_device_number(text: &str) -> bool {
+    let digits = |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once(':').is_some_and(|(major, minor)| digits(major) && digits(minor))
+}
+
+/// Numbers with separators, as in versions: `6.1`, `1.5-3`.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b',' | b'+'))
 }
@@ -388,4 +400,65 @@ fn is_kernels(name: &str) -> bool {
             })
         })
         || name.strip_prefix("loop").is_some_and(|number| !number.is_empty() && numbers(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Anonymizer {
+        Anonymizer::new(Key::of(b"0123456789abcdef"))
+    }
+
+    /// Of every string in facts, under each key that an agent writes and under an unknown one, only what the kernel named stays.
+    #[test]
+    fn numbers_that_name_something_are_names() {
+        let keys = [
+            "name", "path", "was", "or", "layer", "point", "root", "file", "cgroup", "model", "card", "dm", "volume",
+            "source", "target", "label", "serial", "disk", "comm", "command", "reason", "backing_file", "boot_id",
+            "uuid", "instance", "group", "devices", "cgroups", "triggers", "hostname", "unknown",
+        ];
+        let canaries = ["20240817", "1234-5678", "192.168.1.7", "2024.08.17", "0171+555123", "77", "12:34:56", "555:"];
+        for key in keys {
+            for canary in canaries {
+                let mut facts = serde_json::json!({ key: canary, "one": { key: [canary] }, "more": [{ key: canary }] });
+                names().value("", &mut facts);
+                assert!(!facts.to_string().contains(canary), "{key}: {canary}: {facts}");
+            }
+        }
+        let mut kept =
+            serde_json::json!({ "name": "254:0", "device": "8:1", "release": "6.1.0-18", "devices": ["sda"] });
+        names().value("", &mut kept);
+        assert_eq!(kept["name"], "254:0", "of writeback");
+        assert_eq!((&kept["device"], &kept["release"]), (&"8:1".into(), &"6.1.0".into()));
+        assert_eq!(kept["devices"][0], "sda");
+    }
+
+    #[test]
+    fn a_task_has_one_pseudonym_in_records_and_in_facts() {
+        let field = |name: &str| Field {
+            name: name.to_owned(),
+            type_text: "char[16]".to_owned(),
+            offset: 0,
+            size: 16,
+            signed: false,
+            kind: FieldKind::Text,
+            common: false,
+        };
+        for comm in ["kworker/u8:3-events_power", "docker", "backup.service", "a/b", "20240817"] {
+            let names = names();
+            let task = names.task(comm);
+            assert_ne!(task, comm);
+            for in_record in ["comm", "prev_comm", "next_comm"] {
+                assert_eq!(names.of_field(&field(in_record), comm.as_bytes()), task.as_bytes(), "{comm}");
+            }
+            assert_eq!(names.fact("comm", comm), task);
+        }
+        assert_eq!(names().of_field(&field("comm"), b"kworker/0:1"), b"kworker/0:1");
+        assert_eq!(names().of_field(&field("name"), b"254:0"), b"254:0");
+        for text in ["2024-08-17", "0171555123", "10.0.0.7"] {
+            assert_ne!(names().of_field(&field("filename"), text.as_bytes()), text.as_bytes());
+            assert_ne!(names().of_field(&field("name"), text.as_bytes()), text.as_bytes());
+        }
+    }
 }
