@@ -5,11 +5,8 @@
 //! anywhere: the first and the last of its consecutive pages are read in part. No event shows this. Pages read in a row are
 //! distinguished by their places; the first of a row, which may begin with its page, is distinguished by its time.
 
-use crate::measured::pages::median;
+use crate::measured::Times;
 use crate::measured::ubifs::Place;
-
-/// Most times that are kept for the medians: the first ones.
-const MOST_TIMES: usize = 1 << 16;
 
 /// Consecutive pages of flash that a call reads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,8 +21,8 @@ pub struct ReadRun {
 /// Times of flash reads in all calls.
 #[derive(Debug, Default)]
 pub struct FlashTimes {
-    of_a_part: Vec<u32>,
-    of_a_page: Vec<u32>,
+    of_a_part: Times,
+    of_a_page: Times,
 }
 
 /// Time of one read, up to the next of its row, ns.
@@ -60,10 +57,10 @@ impl ReadRun {
                 // Compared with the second page, which is certainly read whole.
                 self.first_is_whole = self.first_ns.saturating_mul(5) < took.saturating_mul(6);
                 let first = if self.first_is_whole { &mut times.of_a_page } else { &mut times.of_a_part };
-                keep(first, self.first_ns);
-                keep(&mut times.of_a_page, took);
+                first.add(self.first_ns);
+                times.of_a_page.add(took);
             }
-            _ => keep(&mut times.of_a_page, took),
+            _ => times.of_a_page.add(took),
         }
         0
     }
@@ -74,17 +71,11 @@ impl ReadRun {
     }
 }
 
-fn keep(times: &mut Vec<u32>, ns: u64) {
-    if times.len() < MOST_TIMES {
-        times.push(ns.try_into().unwrap_or(u32::MAX));
-    }
-}
-
 impl FlashTimes {
     /// The medians; `None` where no row shows a whole page. Where no row shows a part, a part takes as long as a page.
     pub fn times(&self) -> Option<ReadTimes> {
-        let page_ns = median(&self.of_a_page)?;
-        Some(ReadTimes { part_ns: median(&self.of_a_part).unwrap_or(page_ns), page_ns })
+        let page_ns = self.of_a_page.median()?;
+        Some(ReadTimes { part_ns: self.of_a_part.median().unwrap_or(page_ns), page_ns })
     }
 }
 

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use flashscope_trace::FileId;
 
+use crate::measured::Times;
+
 /// Most pages and flash reads followed in one call, and most pages with a cost.
 const MOST_IN_A_CALL: usize = 4096;
 const MOST_PAGES: usize = 1 << 18;
-/// Most times between reads that are kept for the median: the first ones.
-const MOST_TIMES: usize = 1 << 16;
 
 /// A call that has not ended yet.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ pub struct PageCosts {
     /// Where pages come in blocks: the pages of one call, by the first of them.
     blocks: BTreeMap<(FileId, u64), Came>,
     /// Times from one flash read to the next in a call, ns.
-    between_reads: Vec<u32>,
+    between_reads: Times,
     /// Pages without a cost of their own, which cost the mean: of calls too long to follow, and beyond the most that are kept.
     pub not_kept: u64,
 }
@@ -153,7 +153,7 @@ impl PageCosts {
     /// Time from one flash read to the next in a call, ns: the median, which is that of consecutive reads of one page. `None` where no
     /// call read twice.
     pub fn between_reads_ns(&self) -> Option<f64> {
-        median(&self.between_reads)
+        self.between_reads.median()
     }
 
     /// Ends a call that brought in these pages of a file. `ended_ns`: only where nothing else was served meanwhile. `in_blocks`: `None`
@@ -164,8 +164,7 @@ impl PageCosts {
             self.not_kept += call.came;
             return;
         }
-        let room = MOST_TIMES - self.between_reads.len();
-        self.between_reads.extend(reads.windows(2).take(room).map(|two| to_u32(two[1].saturating_sub(two[0]))));
+        reads.windows(2).for_each(|two| self.between_reads.add(two[1].saturating_sub(two[0])));
         let Some(&first) = reads.first() else {
             if in_blocks.is_some() {
                 return;
@@ -215,16 +214,6 @@ impl PageCosts {
             self.not_kept += 1;
         }
     }
-}
-
-pub fn median(times: &[u32]) -> Option<f64> {
-    let mut times = times.to_vec();
-    let middle = times.len() / 2;
-    (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
-}
-
-fn to_u32(ns: u64) -> u32 {
-    ns.try_into().unwrap_or(u32::MAX)
 }
 
 /// For each page the index of its last read. `None` where that is unknown: there are fewer reads than pages, or a pause within a page

@@ -39,44 +39,13 @@ impl Cached {
 
     /// Pages are added. Returns those that were not cached.
     pub fn add(&mut self, file: FileId, pages: Range<u64>) -> Vec<Range<u64>> {
-        let (mut new, mut lost) = (Vec::new(), 0_u64);
-        let end = pages.end;
-        let change = |run: Range<u64>, there: Option<()>| {
-            if there.is_none() {
-                new.push(run);
-            }
-            Some(())
-        };
-        let mut gone: Vec<(FileId, u64)> = Vec::new();
-        let reached = self.there.update(file, pages, change, |of, run, ()| gone.push((of, run.end - run.start)));
-        let count: u64 = new.iter().map(|run| run.end - run.start).fold(0, u64::saturating_add);
-        if count > 0 {
-            *self.counts.entry(file).or_default() += count;
-        }
-        for (of, pages) in gone {
-            lost = lost.saturating_add(pages);
-            self.fewer(of, pages);
-        }
-        self.forgotten = self.forgotten.saturating_add(lost).saturating_add(end - reached);
-        new
+        self.change(file, pages, true)
     }
 
     /// Pages are removed. Returns those that were cached, run by run, each with whether it was the file's last.
     /// `taken_back`: their reader removed them itself, as part of the read.
     pub fn left(&mut self, file: FileId, pages: Range<u64>, taken_back: bool) -> Vec<(Range<u64>, bool)> {
-        let mut runs = Vec::new();
-        let end = pages.end;
-        let mut gone: Vec<(FileId, u64)> = Vec::new();
-        let change = |run: Range<u64>, there: Option<()>| {
-            runs.extend(there.map(|()| run));
-            None
-        };
-        let reached = self.there.update(file, pages, change, |of, run, ()| gone.push((of, run.end - run.start)));
-        self.forgotten = self.forgotten.saturating_add(end - reached);
-        for (of, pages) in gone {
-            self.forgotten = self.forgotten.saturating_add(pages);
-            self.fewer(of, pages);
-        }
+        let runs = self.change(file, pages, false);
         if taken_back {
             return Vec::new();
         }
@@ -89,6 +58,28 @@ impl Cached {
             .collect()
     }
 
+    /// Sets whether these pages are cached. Returns those that change, and counts them where they come.
+    fn change(&mut self, file: FileId, pages: Range<u64>, cached: bool) -> Vec<Range<u64>> {
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        let end = pages.end;
+        let set = |run: Range<u64>, there: Option<()>| {
+            if there.is_some() != cached {
+                changed.push(run);
+            }
+            cached.then_some(())
+        };
+        let reached = self.there.update(file, pages, set, |of, run, ()| gone.push((of, run.end - run.start)));
+        if cached && !changed.is_empty() {
+            *self.counts.entry(file).or_default() += changed.iter().map(|run| run.end - run.start).sum::<u64>();
+        }
+        self.forgotten = self.forgotten.saturating_add(end - reached);
+        for (of, pages) in gone {
+            self.forgotten = self.forgotten.saturating_add(pages);
+            self.fewer(of, pages);
+        }
+        changed
+    }
+
     /// A read found these pages: those that were never added were cached before.
     pub fn found(&mut self, file: FileId, pages: Range<u64>) {
         let room = MOST_BEFORE - self.before_pages;
@@ -99,14 +90,8 @@ impl Cached {
         }
         for run in self.add(file, pages.start..end) {
             self.before_pages += run.end - run.start;
-            let mut lost = 0_u64;
-            self.before.update(
-                file,
-                run,
-                |_, _| Some(()),
-                |_, run, ()| lost = lost.saturating_add(run.end - run.start),
-            );
-            self.forgotten = self.forgotten.saturating_add(lost);
+            let lost = |_, run: Range<u64>, ()| self.forgotten = self.forgotten.saturating_add(run.end - run.start);
+            self.before.update(file, run, |_, _| Some(()), lost);
         }
     }
 
