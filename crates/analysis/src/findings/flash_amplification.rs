@@ -1,6 +1,6 @@
 //! Raw flash on which many more bytes are programmed than programs write.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, measure};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, code, measure};
 use crate::calls::is_write;
 use crate::flash::{ActivityKind, TaskWear, Wear};
 use crate::total::Total as _;
@@ -55,9 +55,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         lost_bytes: Some(programmed.saturating_sub(written)),
         advice: vec![Remedy {
             what: "Gather records to a page (2 or 4 KiB) or more before they are synced".to_owned(),
-            steps: vec![Step::Code {
-                line: "if (++records % 50 == 0) { fflush(file); fsync(fileno(file)); }".to_owned(),
-            }],
+            steps: vec![code::FLUSH_AND_FSYNC.with(50)],
             gain: super::Gain {
                 of: "bytes programmed on the flash".to_owned(),
                 least_percent: (1.0 - 2.0 / times).max(0.0) * 25.0,

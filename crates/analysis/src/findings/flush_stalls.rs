@@ -1,6 +1,6 @@
 //! Flushes of a device's cache that take long.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, measure, percent};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, code, measure, percent};
 use crate::calls::is_sync;
 use crate::units::{counted, duration};
 use crate::{Evidence, OWN_RECORDING, task_name};
@@ -43,7 +43,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         lost_ns: lost.into(),
         advice: vec![Remedy {
             what: "Sync less often: each sync costs a flush or two".to_owned(),
-            steps: vec![Step::Code { line: "fdatasync(fd); /* once for many records */".to_owned() }],
+            steps: vec![code::SYNC_DATA_ONCE.step()],
             gain: Evidence::unknown("it follows from how many syncs the program can spare", ""),
             risk: "a power cut loses what was not synced; never turn flushes off (nobarrier) on a device with a volatile cache"
                 .to_owned(),

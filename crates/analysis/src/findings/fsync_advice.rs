@@ -1,8 +1,9 @@
 //! Advice for a program that syncs too often (`fsync_storm`).
 
 use super::behind_another::{less_for_worker, lower_priority};
+use super::code::Line;
 use super::databases::SYNC_COST;
-use super::{Remedy, Seen, Step, gain};
+use super::{Remedy, Seen, Step, code, gain};
 use crate::Evidence;
 use crate::calls::CallGroup;
 use crate::kernel_threads::is_worker;
@@ -65,13 +66,15 @@ impl Synced {
     }
 }
 
-/// The call as C has it: a mapping is synced by its address, and a range of a file by its place.
-fn line(call: &str) -> String {
+/// The call for some records at once: a mapping is synced by its address, and a range of a file by its place.
+fn of_records(call: &str) -> Line {
     match call {
-        "sync" => "sync()".to_owned(),
-        "msync" => "msync(map, length, MS_SYNC)".to_owned(),
-        call if is_of_a_range(call) => "sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)".to_owned(),
-        call => format!("{call}(fd)"),
+        "sync" => code::SYNC,
+        "syncfs" => code::SYNCFS,
+        "msync" => code::MSYNC,
+        "fdatasync" => code::FDATASYNC,
+        call if is_of_a_range(call) => code::SYNC_RANGE,
+        _ => code::FSYNC,
     }
 }
 
@@ -90,10 +93,7 @@ pub(super) fn of_script(call: &str) -> Step {
 pub(super) fn data_alone(journal_percent: f64) -> Remedy {
     Remedy {
         what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
-        steps: vec![
-            Step::Code { line: "posix_fallocate(fd, 0, 1 << 20);".to_owned() },
-            Step::Code { line: "fdatasync(fd);".to_owned() },
-        ],
+        steps: vec![code::ALLOCATE.step(), code::SYNC_DATA.step()],
         gain: Evidence::unknown(
             format!(
                 "the journal has {journal_percent:.0} % of the time, and how much of it is left depends on the file \
@@ -142,21 +142,20 @@ pub(super) fn less_often(call: &str, of: &str, synced: Synced, directory: impl F
         _ => SYNC_COST,
     };
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
-    let code = |line: String| Step::Code { line };
     let (what, step, risk) = match synced {
         Synced::Names => (
             format!("It writes no data: it syncs names of files. Sync the directory once for {TOGETHER} of them"),
-            code(format!("if (++files % {TOGETHER} == 0) {call}(directory);")),
+            code::FSYNC_DIRECTORY.with(TOGETHER),
             format!("a power cut loses up to {TOGETHER} names more"),
         ),
         Synced::Renamed => (
             format!("Write {TOGETHER} new files, sync the file system once, and then rename them"),
-            code("syncfs(directory); /* once, before rename() of each */".to_owned()),
+            code::SYNCFS_BEFORE_RENAME.step(),
             format!("a power cut loses up to {TOGETHER} new files more; the old ones stay"),
         ),
         Synced::Files => (
             format!("Write {TOGETHER} files, and sync the file system once, in place of each file"),
-            code(format!("if (++files % {TOGETHER} == 0) syncfs(directory);")),
+            code::SYNCFS_DIRECTORY.with(TOGETHER),
             format!("a power cut loses up to {TOGETHER} files more; what other programs have written is synced, too"),
         ),
         Synced::FilesOfScript => (
@@ -169,7 +168,7 @@ pub(super) fn less_often(call: &str, of: &str, synced: Synced, directory: impl F
         ),
         Synced::Records => (
             format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
-            code(format!("if (++records % {TOGETHER} == 0) {};", line(call))),
+            of_records(call).with(TOGETHER),
             format!("a power cut loses up to {TOGETHER} records more"),
         ),
     };

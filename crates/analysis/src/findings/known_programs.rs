@@ -2,7 +2,7 @@
 //!
 //! Input: a finding about programs of one name. Limit: a program is known by its thread's name, of which the kernel keeps 15 letters.
 
-use super::{Finding, Gain, Remedy, Rule, Step, small_sync_writes};
+use super::{Finding, Gain, Remedy, Rule, Step, code, small_sync_writes};
 use crate::{Evidence, task_name};
 
 /// An option of a program that does what a rule advises.
@@ -149,12 +149,8 @@ const KNOWN: [Known; 13] = [
     },
 ];
 
-/// Signs of a line of C. Lines for a shell, SQL and options have none of them.
-const OF_C: [&str; 7] = ["(fd", "_fd", "++records", "++files", "syncfs(", "setvbuf(", "(map, "];
-
 fn is_code(remedy: &Remedy) -> bool {
-    let is_c = |step: &Step| matches!(step, Step::Code { line } if OF_C.iter().any(|sign| line.contains(sign)));
-    remedy.steps.iter().any(is_c)
+    remedy.steps.iter().any(code::is_c)
 }
 
 /// Puts options of a known program in the place of lines of C. To others it adds what can be done without a change of the program.

@@ -4,7 +4,7 @@
 //! Uses of a mapping's pages leave no event. But on kernels whose `mm_filemap_map_pages` is recorded, the trace shows all mapped
 //! pages: other pages that were brought in were not used.
 
-use super::{Disk, Finding, MeasureUnit, Remedy, Rule, Seen, Step, gain, measure, percent};
+use super::{Disk, Finding, MeasureUnit, Remedy, Rule, Seen, code, gain, measure, percent};
 use crate::cache::FileBrought;
 use crate::calls::is_read;
 use crate::split_task_label;
@@ -132,7 +132,7 @@ fn remedy(disk: &Disk, sums: &Sums) -> Remedy {
     let pages = sums.faults.saturating_mul(PAGE_BYTES);
     Remedy {
         what: "Tell the kernel that these mappings are used at random".to_owned(),
-        steps: vec![Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() }],
+        steps: vec![code::RANDOM_MAP.step()],
         gain: gain(
             format!("bytes that faults bring in on {}", disk.name),
             [percent(sums.unused(), sums.brought) * LEAST, 100.0 - percent(pages.min(sums.brought), sums.brought)],

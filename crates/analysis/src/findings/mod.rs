@@ -5,6 +5,7 @@
 
 mod atime;
 mod behind_another;
+mod code;
 mod copy_up;
 mod databases;
 mod deep_queue;
@@ -26,7 +27,6 @@ mod lost_events;
 mod mapped_readahead;
 mod metadata;
 mod metadata_reads;
-mod python;
 mod random_reads;
 mod read_again;
 mod read_before_write;
@@ -50,7 +50,7 @@ mod wear;
 mod where_time_goes;
 
 pub use crate::finding::{Finding, Gain, Measure, MeasureUnit, Remedy, Rule, Step, Weight};
-pub use python::is_run_by_python;
+pub use code::is_run_by_python;
 pub use storage::{DirtyLimit, Disk, Mount, StorageFacts};
 
 use crate::block::{BlockFound, Group, GroupBy, StageTimes};
@@ -245,7 +245,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         }
     }
     all.iter_mut().for_each(known_programs::adapt);
-    all.iter_mut().for_each(|finding| python::adapt(seen, finding));
+    all.iter_mut().for_each(|finding| code::adapt(seen, finding));
     let lost = lost_events::find(seen);
     if !lost.is_empty() {
         let why = "events were lost, and figures may be too low";

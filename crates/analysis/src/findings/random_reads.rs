@@ -1,6 +1,6 @@
 //! Random reads of nearly all of a file, or reads of a file from its end to its begin.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, code, groups, measure, percent, stage};
 use crate::Evidence;
 use crate::calls::is_read;
 use crate::units::{grouped, size};
@@ -61,7 +61,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             lost_ns: waited(seen, file),
             advice: vec![Remedy {
                 what: "Read the file in the order of its offsets, or whole and at once".to_owned(),
-                steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
+                steps: vec![code::NEED_FILE.step()],
                 gain: Evidence::unknown(
                     "the device's time for large requests is not in the trace",
                     "record a sequential read of the file beside it",

@@ -1,6 +1,6 @@
 //! Repeated reads of the same bytes from the device: the page cache is too small for them, or is bypassed.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, swap};
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, code, groups, measure, percent, swap};
 use crate::block::{BlockFound, GroupBy, OwnerKind};
 use crate::cache::Brought;
 use crate::units::size;
@@ -125,7 +125,7 @@ fn dropped(seen: &Seen<'_>, block: &BlockFound) -> Option<(String, u64)> {
 fn keep(device: &str, again_percent: f64) -> Remedy {
     Remedy {
         what: "Leave out POSIX_FADV_DONTNEED for what is read again; drop it after the last read alone".to_owned(),
-        steps: vec![Step::Code { line: "/* no posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) */".to_owned() }],
+        steps: vec![code::KEEP_CACHED.step()],
         gain: Gain {
             of: format!("bytes read from {device}"),
             least_percent: again_percent * KEPT[0],

@@ -2,7 +2,7 @@
 //!
 //! Input: calls and bios of one thread that makes no reads which would explain its bios.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, code, gain, groups, measure, percent, stage};
 use crate::block::OwnerKind;
 use crate::calls::{CallGroup, is_read, is_write};
 use crate::units::{duration, grouped, size};
@@ -99,9 +99,7 @@ fn finding(seen: &Seen<'_>, call: &CallGroup, reads: &Reads<'_>) -> Finding {
         lost_bytes: Some(reader.bytes),
         advice: vec![Remedy {
             what: format!("Write whole blocks: {BLOCK_BYTES} bytes, at an offset that is a multiple of it; or append"),
-            steps: vec![Step::Code {
-                line: format!("pwrite(fd, block, {BLOCK_BYTES}, number * {BLOCK_BYTES}L); /* not a part of it */"),
-            }],
+            steps: vec![code::WRITE_BLOCK.with(BLOCK_BYTES)],
             gain: gain(
                 format!("time in {}() of {}", call.call, call.name),
                 [percent(*total_ns, call.total_ns) * SURE_PERCENT / 100.0, 100.0],

@@ -2,7 +2,7 @@
 
 use super::squashfs_blocks::is_on_squashfs;
 use super::storage::ReadAhead;
-use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, gain, measure, percent};
+use super::{Disk, Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, code, gain, measure, percent};
 use crate::Evidence;
 use crate::block::BlockFound;
 use crate::cache::{AccuracyFindings, Brought, FileBrought};
@@ -84,7 +84,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
             "Tell the kernel that {} at random",
             if many { "these files are read" } else { "this file is read" }
         ),
-        steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned() }],
+        steps: vec![code::RANDOM_FILE.step()],
         gain: match many {
             true => of_random(&all, "these files"),
             false if file.pages.ahead_wasted() * 2 < unused => {
@@ -238,7 +238,7 @@ fn of_faults(seen: &Seen<'_>, file: &FileBrought, around: &Around<'_>) -> Findin
     // Each fault still reads a window or a page. If all pages of the large windows are used, more faults read as many bytes.
     let then = if is_large { DEFAULT_KIB << 10 } else { PAGE_BYTES };
     let most = (1.0 - (faults * then) as f64 / bytes as f64) * 100.0;
-    let random = Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() };
+    let random = code::RANDOM_MAP.step();
     let (what, steps) = match is_large {
         true => (
             format!("Read ahead {DEFAULT_KIB} KiB, or tell the kernel that the mapping is used at random"),

@@ -1,7 +1,7 @@
 //! A program that writes many small files: each costs a block, an inode and an entry of a directory.
 
 use super::{
-    Finding, Gain, MAX_NAMED, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, gain, measure, percent,
+    Finding, Gain, MAX_NAMED, MOST_PERCENT, MeasureUnit, Remedy, Rule, Seen, Weight, code, gain, measure, percent,
     small_reads,
 };
 use crate::calls::{FURTHER, is_copy, is_sync, is_write};
@@ -186,9 +186,7 @@ fn of_calls(seen: &Seen<'_>, is_write: fn(&str) -> bool) -> Option<Finding> {
         lost_bytes: Some(written.saturating_sub(data)),
         advice: vec![Remedy {
             what: "Keep the records in one file (a database or an archive), or in fewer and larger ones".to_owned(),
-            steps: vec![Step::Code {
-                line: "write(archive_fd, record, length); /* in place of open() of a file for each */".to_owned(),
-            }],
+            steps: vec![code::WRITE_ARCHIVE.step()],
             gain,
             risk: "programs that expect a file for each have to be changed".to_owned(),
         }],
@@ -232,6 +230,7 @@ fn reads_ns(seen: &Seen<'_>, is_of: impl Fn(&str) -> bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Step;
     use super::super::testing::{Work, only};
     use super::*;
 

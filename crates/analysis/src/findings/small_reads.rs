@@ -3,7 +3,7 @@
 use super::fragmented_file::pieces;
 use super::metadata_reads::is_search;
 use super::{
-    Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, random_reads, stage,
+    Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, code, groups, measure, percent, random_reads, stage,
 };
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy};
@@ -255,13 +255,13 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u6
                 "Read {} or more at once; or let the kernel read ahead: without O_DIRECT and POSIX_FADV_RANDOM",
                 size(TOGETHER_BYTES)
             ),
-            steps: vec![Step::Code { line: format!("read(fd, buffer, {TOGETHER_BYTES});") }],
+            steps: vec![code::READ_MORE.with(TOGETHER_BYTES)],
             gain: larger(reader.bytes),
             risk: "memory for the buffer".to_owned(),
         },
         Lie::AllOfARange => Remedy {
             what: format!("Read the range in the order of its offsets, {} or more at once", size(TOGETHER_BYTES)),
-            steps: vec![Step::Code { line: format!("pread(fd, buffer, {TOGETHER_BYTES}, offset);") }],
+            steps: vec![code::READ_RANGE.with(TOGETHER_BYTES)],
             gain: larger(reader.extent_bytes.unwrap_or(reader.bytes)),
             risk: "memory for the range".to_owned(),
         },
@@ -269,7 +269,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u6
             what:
                 "Ask for the next files before they are needed, read them in several threads, or keep them in one file"
                     .to_owned(),
-            steps: vec![Step::Code { line: "posix_fadvise(next_fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
+            steps: vec![code::NEED_NEXT_FILE.step()],
             gain: beside(),
             risk: "memory for data that is read before it is used".to_owned(),
         },
@@ -277,7 +277,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str, times: [u6
             what:
                 "Have several reads under way at once (threads, io_uring), or keep in one place what is read together"
                     .to_owned(),
-            steps: vec![Step::Code { line: "posix_fadvise(fd, next_offset, length, POSIX_FADV_WILLNEED);".to_owned() }],
+            steps: vec![code::NEED_NEXT_RANGE.step()],
             gain: beside(),
             risk: "memory for data that is read before it is used; with O_DIRECT this call has no effect".to_owned(),
         },

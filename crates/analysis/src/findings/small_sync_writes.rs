@@ -1,7 +1,7 @@
 //! Small writes that each wait for the device: O_SYNC, O_DSYNC or O_DIRECT.
 
 use super::{
-    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Mount, Remedy, Rule, Seen, Step, flush_stalls, groups,
+    Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Mount, Remedy, Rule, Seen, Step, code, flush_stalls, groups,
     measure, percent, read_before_write, stage,
 };
 use crate::Evidence;
@@ -159,11 +159,9 @@ fn of_bios(seen: &Seen<'_>, found: &BlockFound, writer: &TaskWrites) -> Option<F
         advice: vec![Remedy {
             what: "Gather records, and write 64 KiB or more at once; or have the page cache gather them, and sync where it matters"
                 .to_owned(),
-            steps: vec![Step::Code {
-                line: match is_direct {
-                    true => "write(fd, buffer, 65536); /* or without O_DIRECT, and fdatasync(fd) once for many */".to_owned(),
-                    false => "setvbuf(file, NULL, _IOFBF, 1 << 16); /* and no O_SYNC: fdatasync(fd) */".to_owned(),
-                },
+            steps: vec![match is_direct {
+                true => code::WRITE_MORE_OR_CACHED.step(),
+                false => code::BUFFER_NOT_SYNC.step(),
             }],
             gain: Evidence::unknown(
                 "how much each call writes, and where, is not in a recording of one device",
@@ -183,13 +181,10 @@ fn remedy(call: &CallGroup, in_device_ns: u64, is_direct: bool) -> Remedy {
         return Remedy {
             what: "Have the page cache gather them, and sync where it matters; or have several under way at once"
                 .to_owned(),
-            steps: vec![Step::Code {
-                line: match (is_virtual_machine(&call.name), is_direct) {
-                    (true, _) => "-drive file=DISK,cache=writeback",
-                    (_, true) => "fdatasync(fd); /* once for many writes, without O_DIRECT; or io_uring */",
-                    (_, false) => "fdatasync(fd); /* once for many writes, without O_DIRECT and O_SYNC; or io_uring */",
-                }
-                .to_owned(),
+            steps: vec![match (is_virtual_machine(&call.name), is_direct) {
+                (true, _) => Step::Code { line: "-drive file=DISK,cache=writeback".to_owned() },
+                (_, true) => code::NOT_DIRECT.step(),
+                (_, false) => code::NEITHER_DIRECT_NOR_SYNC.step(),
             }],
             gain: Evidence::unknown(
                 "it follows from how often it has to sync, and from how many writes the device takes at once",
@@ -200,11 +195,9 @@ fn remedy(call: &CallGroup, in_device_ns: u64, is_direct: bool) -> Remedy {
     }
     Remedy {
         what: "Gather records, and write 64 KiB or more at once".to_owned(),
-        steps: vec![Step::Code {
-            line: match is_direct {
-                true => "write(fd, buffer, 65536);".to_owned(),
-                false => "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned(),
-            },
+        steps: vec![match is_direct {
+            true => code::WRITE_MORE.step(),
+            false => code::BUFFER_WRITES.step(),
         }],
         gain: gain(call, in_device_ns),
         risk: "a power cut loses what is in the buffer".to_owned(),

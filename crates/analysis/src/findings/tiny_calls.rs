@@ -1,6 +1,6 @@
 //! A program that reads or writes a file a few bytes a call: the page cache has the data, and the calls take the time.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, gain, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, code, gain, groups, measure, percent, stage};
 use crate::calls::{CallGroup, is_read, is_sync, is_write};
 use crate::units::{duration, grouped, size};
 use flashscope_trace::FileId;
@@ -61,8 +61,8 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
     }
     let (open, buffer) = (if reopens { "Open the file once, and " } else { "" }, size(BUFFERS[1]));
     let line = match verb {
-        "reads" => format!("char buffer[{}]; ssize_t n = read(fd, buffer, sizeof(buffer));", BUFFERS[1]),
-        _ => format!("setvbuf(file, NULL, _IOFBF, {}); /* and fwrite() to it */", BUFFERS[1]),
+        "reads" => code::BUFFER_READS,
+        _ => code::BUFFER_TINY_WRITES,
     };
     let fewer = |buffer: u64| 100.0 - (each as f64 / buffer as f64 * 100.0).min(100.0);
     Some(Finding {
@@ -86,7 +86,7 @@ fn of_calls(seen: &Seen<'_>, group: &CallGroup) -> Option<Finding> {
                 ("reads", _) => format!("{open}read {buffer} at once"),
                 _ => format!("{open}write {buffer} at once"),
             },
-            steps: vec![Step::Code { line }],
+            steps: vec![line.with(BUFFERS[1])],
             gain: gain(
                 format!("number of calls of {}() by {}", group.call, group.name),
                 [fewer(BUFFERS[0]), 100.0],
