@@ -7,13 +7,13 @@ mod atime;
 mod behind_another;
 mod code;
 mod copy_up;
+mod copy_up_of_device;
 mod databases;
 mod deep_queue;
 mod dirty_limit;
 mod discard_stalls;
 mod errors;
 mod few_requests;
-mod files_of_device;
 mod flash_amplification;
 mod flush_stalls;
 mod fragmented_file;
@@ -27,6 +27,7 @@ mod lost_events;
 mod mapped_readahead;
 mod metadata;
 mod metadata_reads;
+mod of_device;
 mod random_reads;
 mod read_again;
 mod read_before_write;
@@ -34,6 +35,7 @@ mod read_together;
 mod readahead_wasted;
 mod short_commit;
 mod small_files;
+mod small_files_of_device;
 mod small_journal;
 mod small_reads;
 mod small_requests;
@@ -190,7 +192,8 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         fragmented_file::find,
         small_reads::find,
         small_files::find,
-        files_of_device::find,
+        small_files_of_device::find,
+        copy_up_of_device::find,
         few_requests::find,
         small_requests::find,
         deep_queue::find,
