@@ -1,11 +1,14 @@
 //! Use of files and devices: repeated reads, random reads of files, and writes by programs.
 
+mod drops;
+mod files;
+mod writes;
+
 use crate::bounded::{BoundedMap, Full};
 use crate::read_before::{BLOCK_BYTES, PIECE, ReadBefore, bits};
-use crate::usage_drops::{Dropped, Drops};
-use crate::usage_files::WrittenFiles;
-use crate::usage_writes::Writes;
 use crate::{Analysis, LossCount};
+use drops::{Dropped, Drops};
+use files::WrittenFiles;
 use flashscope_trace::{
     BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind, TaskId,
 };
@@ -15,9 +18,10 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use writes::Writes;
 
-pub use crate::usage_files::TaskFiles;
-pub use crate::usage_writes::TaskWrites;
+pub use files::TaskFiles;
+pub use writes::TaskWrites;
 
 /// Most pieces of 64 blocks of 4 KiB with reads: 64 GiB of a device.
 const MAX_PIECES: usize = 1 << 18;

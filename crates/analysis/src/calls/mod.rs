@@ -3,188 +3,42 @@
 //! A call begins with `sys_enter_NAME` and ends with `sys_exit_NAME` of its thread; a fault with the probes `file_fault` and
 //! `file_fault_end` of flashscope. A read or write counts if it touches storage: its thread has a file event of the page cache, a bio
 //! or a flash operation within it. Calls on pipes and sockets have none, and are counted separately. A call's file is that of its
-//! first file event. `calls_unseen` keeps long calls that touch no storage.
+//! first file event. `unseen` keeps long calls that touch no storage.
 
-use crate::calls_commits::Commits;
-use crate::calls_former::Former;
-use crate::calls_refused::{Refused, no_room};
-use crate::calls_sums::{Key, MAX_GROUPS, Sums};
-use crate::calls_unseen::{MIN_LONG_NS, Unseen};
+mod commits;
+mod former;
+mod found;
+mod kinds;
+mod refused;
+mod sums;
+mod unseen;
+
 use crate::kernel_threads::{home, is_worker};
-use crate::{Analysis, Lookup, LossCount, Named, clip, split_task_label, task_label};
+use crate::{Analysis, Lookup, Named, clip, split_task_label, task_label};
+use commits::Commits;
 use flashscope_trace::{
     BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileNames, FileStep, Layer, TaskId, TimeNs,
 };
 use foldhash::{HashMap, HashMapExt as _};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use former::Former;
+use kinds::{followed, may_be_elsewhere, submits};
+use refused::{Refused, no_room};
 use std::cmp::Reverse;
+use sums::{Key, MAX_GROUPS, Sums};
+use unseen::{MIN_LONG_NS, Unseen};
 
 pub use crate::bounded::FURTHER;
-pub use crate::calls_former::FormerCalls;
-pub use crate::calls_refused::RefusedCalls;
-pub use crate::calls_sums::CallGroup;
-pub use crate::calls_unseen::UnseenCalls;
+pub use former::FormerCalls;
+pub use found::{AsynchronousCalls, CallsFound, SlowCall};
+pub use kinds::{FAULT, is_at_offset, is_copy, is_read, is_sync, is_write, opens, syncs_or_renames};
+pub use refused::RefusedCalls;
+pub use sums::CallGroup;
+pub use unseen::UnseenCalls;
 
 /// Most calls in the list of the slowest ones.
 const MAX_LISTED: usize = 64;
 /// Most threads that are in a call at one time.
 const MAX_OPEN: usize = 1 << 14;
-
-/// One call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct SlowCall {
-    /// Number among all calls in the trace, from 1, by begin: the argument of `report --call`.
-    pub number: u64,
-    pub call: String,
-    pub task: String,
-    pub tid: TaskId,
-    pub begin_ns: u64,
-    pub duration_ns: u64,
-    /// `DEVICE inode N`
-    pub file: Option<String>,
-    /// Its path, as in a group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    pub bytes: u64,
-}
-
-/// Calls of one kind by one process that submit I/O.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct AsynchronousCalls {
-    /// `io_uring_enter` or `io_submit`
-    pub call: String,
-    /// `NAME (THREAD)`
-    pub name: String,
-    pub n: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct CallsFound {
-    /// Calls of all processes. Most time first, as in the next three.
-    #[serde(default)]
-    pub by_call: Vec<CallGroup>,
-    pub by_process: Vec<CallGroup>,
-    /// Of these, calls under a name that the process had before.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub under_former_names: Vec<FormerCalls>,
-    pub by_file: Vec<CallGroup>,
-    /// The longest first.
-    pub slowest: Vec<SlowCall>,
-    /// Reads and writes that touched no storage; in a recording with --device: not that device. `None`, as the other counts, where the
-    /// trace has no call.
-    pub without_storage: Option<u64>,
-    /// Of these, calls of 1 ms and longer, most time first: their waits are in no other table. In a recording with --device only calls
-    /// with a bio of a worker.
-    #[serde(default)]
-    pub long_without_storage: Vec<UnseenCalls>,
-    /// Other calls of a recording with --device without an event of that device: their files lie elsewhere, or they had nothing to do
-    /// there. They are in no sum.
-    #[serde(default)]
-    pub not_of_device: Option<u64>,
-    /// How many of these are `fsync` and similar calls.
-    #[serde(default)]
-    pub not_of_device_syncs: Option<u64>,
-    /// Calls that submit I/O and do not wait for it. The submitted I/O is no call, and in no sum of calls; its bios are in the tables of
-    /// bios. Most calls first.
-    #[serde(default)]
-    pub asynchronous: Vec<AsynchronousCalls>,
-    /// Calls that the file system refused because it was full or a quota was exceeded, most first.
-    #[serde(default)]
-    pub refused: Vec<RefusedCalls>,
-    /// Calls that began before the trace or had not ended.
-    pub cut: Option<u64>,
-    /// Calls and faults that were not followed, because too many threads were in one.
-    #[serde(skip)]
-    pub not_followed: u64,
-    /// Writes of threads that were not followed, because there were too many: where a call of theirs is refused, the file system is unknown.
-    #[serde(skip)]
-    pub writes_not_followed: u64,
-    /// The call selected by its number.
-    #[serde(skip)]
-    pub wanted: Option<SlowCall>,
-}
-
-impl CallsFound {
-    pub fn is_empty(&self) -> bool {
-        self.by_process.is_empty()
-    }
-
-    /// Counters of calls left out to bound memory, zero counts included.
-    pub fn losses(&self) -> Vec<LossCount> {
-        [
-            (
-                "calls_not_followed",
-                self.not_followed,
-                "calls and faults that are in no table: more than 16,384 threads were in one at once",
-            ),
-            (
-                "call_writes_not_followed",
-                self.writes_not_followed,
-                "writes of threads beyond the first 16,384: which file system refused a call of theirs may be unknown",
-            ),
-        ]
-        .map(|(name, count, meaning)| LossCount { name: name.to_owned(), count, meaning: meaning.to_owned() })
-        .into()
-    }
-
-    /// Number and total time of all calls whose name passes the test.
-    pub fn total(&self, is: impl Fn(&str) -> bool) -> (u64, u64) {
-        let of = self.by_process.iter().filter(|group| is(&group.call));
-        of.fold((0, 0), |(n, ns): (u64, u64), group| (n + group.ns.n, ns.saturating_add(group.total_ns)))
-    }
-}
-
-pub fn is_sync(call: &str) -> bool {
-    matches!(call, "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range" | "sync_file_range2")
-}
-
-/// Whether a recording of one device has this call (agent/record/groups.c, `FS_GROUP_SYNCS`): such a trace shows no reads, writes or
-/// opens.
-pub fn syncs_or_renames(call: &str) -> bool {
-    is_sync(call) || matches!(call, "rename" | "renameat" | "renameat2")
-}
-
-pub fn is_write(call: &str) -> bool {
-    matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
-}
-
-/// Whether it reads one file and writes another.
-pub fn is_copy(call: &str) -> bool {
-    call == "copy_file_range"
-}
-
-pub fn opens(call: &str) -> bool {
-    matches!(call, "open" | "openat" | "openat2" | "creat")
-}
-
-/// A read or write that names its offset: of a file or a device, never of a pipe, a socket or a terminal (pread(2): ESPIPE).
-pub fn is_at_offset(call: &str) -> bool {
-    matches!(call, "pread64" | "preadv" | "pwrite64" | "pwritev")
-}
-
-pub fn is_read(call: &str) -> bool {
-    matches!(call, "read" | "pread64" | "readv" | "preadv" | "preadv2")
-}
-
-/// Name of a fault of a mapped file in the tables of calls.
-pub const FAULT: &str = "page fault";
-
-/// Whether calls of this name are followed.
-fn followed(call: &str) -> bool {
-    let names = ["open", "openat", "openat2", "creat", "unlink", "unlinkat", "rename", "renameat", "renameat2"];
-    let more = ["truncate", "ftruncate", "fallocate", "sendfile", "sendfile64", "splice", "copy_file_range"];
-    is_read(call) || is_write(call) || is_sync(call) || names.contains(&call) || more.contains(&call)
-}
-
-fn submits(call: &str) -> bool {
-    matches!(call, "io_uring_enter" | "io_submit")
-}
-
-/// Whether calls of this name may be on a pipe or a socket.
-fn may_be_elsewhere(call: &str) -> bool {
-    is_read(call) || is_write(call) || matches!(call, "sendfile" | "sendfile64" | "splice")
-}
 
 struct Open {
     name: String,

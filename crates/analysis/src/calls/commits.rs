@@ -5,8 +5,8 @@
 //! goes on to other file systems, so it may end later. Another sync waits for the commit under way and its own at most: one within
 //! which more commits end waits for another device.
 
+use super::unseen::MAX_RETURN_NS;
 use crate::bounded::{BoundedMap, Full};
-use crate::calls_unseen::MAX_RETURN_NS;
 use flashscope_trace::{BlockEvent, Device, TaskId, TimeNs};
 
 /// Most bios of journals in flight; below: most devices with a commit.
