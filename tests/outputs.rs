@@ -386,6 +386,32 @@ fn a_recording_ends_before_its_disk_is_full() {
     }
 }
 
+/// Two recordings on a full disk: with one `.old` alone, the second would remove the good one.
+#[test]
+fn a_full_disk_takes_no_good_recording_away() {
+    let Some(place) = Place::to_record("outputs-disk-good") else { return };
+    let (small, kept) = (place.at("small"), place.at("kept"));
+    for dir in [&small, &kept] {
+        std::fs::create_dir(dir).expect("a directory");
+    }
+    let path = text(&small.join("t.dat"));
+    let argv = ["record", "--events", "raw_syscalls:sys_enter", "--ring", "512K", "-o", &path, "--"];
+    let script = format!(
+        "mount -t tmpfs -o size=32m none {0}; echo good >{0}/t.dat; for n in 1 2; do timeout -k 5 100 \"$@\"; \
+         echo status $? >&2; done; cp -a {0}/. {1}",
+        small.display(),
+        kept.display()
+    );
+    let unshare = ["unshare", "-m", "/bin/sh", "-c", &script, "sh"];
+    let ran = output(behind(&unshare, &place.command(&[&argv[..], &BUSY].concat())).stdin(Stdio::null()));
+    assert_eq!(said(&ran).matches("status 125\n").count(), 2, "{}", said(&ran));
+    assert!(said(&ran).contains("t.dat is unchanged, and the recorded data is in "), "{}", said(&ran));
+    assert_eq!(std::fs::read(kept.join("t.dat")).expect("the good one"), b"good\n");
+    assert!(!kept.join("t.dat.old").exists());
+    assert!(events(&kept.join("t.dat.incomplete")) > 10_000);
+    assert!(kept.join("t.dat.incomplete.2").exists(), "{}", said(&ran));
+}
+
 /// Commands that print; each has something to say to the trace.
 fn printing(place: &Place) -> Vec<Vec<String>> {
     let t = text(&trace(place, "t", "cat"));

@@ -67,7 +67,7 @@ fn collect(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
     };
     match ran {
         Ok(outcome) if outcome.status == 0 => {
-            let finished = pending.finish()?;
+            let finished = pending.finish(crate::convert::End::Asked)?;
             finished.says.iter().for_each(|line| flashscope_output::note(line));
             outcome.stderr.lines().for_each(flashscope_output::note);
             record::summarise(&finished.path, terminal)?;

@@ -46,16 +46,19 @@ pub fn matched_nothing(stream: &Path) -> Option<String> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Asked,
+    /// Its disk had no more space: the data is complete, and shorter than what was asked for.
+    DiskFull,
     Killed,
 }
 
 /// Converts a stream. If that fails, the stream is kept. An existing file with the name is kept as `NAME.old`, as in perf; an incomplete
-/// file, and one whose process was killed, never replaces one.
+/// file, and one whose process was killed or whose disk was full, never replaces one: the second such would remove the one before.
 ///
 /// With [`Way::Stream`] the stream is renamed, so there is no second copy.
 pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way, end: End) -> Result<Finished, Failure> {
     let session = Session::open(stream)?;
-    let complete = session.complete && end == End::Asked;
+    let complete = session.complete && end != End::Killed;
+    let as_asked = complete && end == End::Asked;
     let says = session.logs.iter().filter(|line| line.level <= 1);
     let mut says: Vec<String> = says.map(|line| format!("the agent says: {}", line.text)).collect();
     let trace = match session.recordings.len() {
@@ -63,7 +66,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way, end: E
         0 => return Err(Failure::new("the agent recorded nothing")),
         count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
     };
-    let existing = if complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
+    let existing = if as_asked { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
     let rules = Rules { existing, ..rules };
     let through = Output::is_through(output);
     let there = !through && std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
@@ -82,13 +85,14 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way, end: E
             shell_path(&path)
         ));
     }
-    match (there, complete) {
+    match (there, as_asked) {
         (true, true) => {
             let earlier = if output.is_symlink() { &*earlier } else { output };
             says.push(format!("the earlier {} is kept as {}.old", output.display(), earlier.display()));
         }
         (true, false) => says.push(format!(
-            "the recording was interrupted: {} is unchanged, and the recorded data is in {}",
+            "the recording {}: {} is unchanged, and the recorded data is in {}",
+            if complete { "is shorter than was asked for" } else { "was interrupted" },
             output.display(),
             path.display()
         )),

@@ -99,8 +99,8 @@ impl Pending {
 
     /// Makes the trace.dat and removes the stream. If that fails (for example on a full disk), the stream is kept under its own name, which
     /// the error has.
-    pub fn finish(mut self) -> Result<Finished, Failure> {
-        let result = finish(&self.stream, &self.output, &self.way, End::Asked);
+    pub fn finish(mut self, end: End) -> Result<Finished, Failure> {
+        let result = finish(&self.stream, &self.output, &self.way, end);
         drop(self.note.take());
         result
     }

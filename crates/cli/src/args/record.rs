@@ -27,7 +27,8 @@ On a board:
   flashscope record --boot --collect --on ssh://root@board -o boot.dat
 
 The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.
-An existing file is kept as FILE.old. An interrupted recording is called FILE.incomplete.
+An existing file is kept as FILE.old. Then a recording that is interrupted, or that a full disk ends, is called
+FILE.incomplete.
 A recording ends before the disk is full: its data is kept, and the exit status is 1
 (125 if a command was recorded).")]
 pub struct RecordArgs {

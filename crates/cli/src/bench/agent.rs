@@ -382,7 +382,7 @@ impl<'a> Work<'a> {
                 pending.discard();
                 return Err(failure);
             }
-            pending.finish()?.says.iter().for_each(|line| flashscope_output::note(line));
+            pending.finish(crate::convert::End::Asked)?.says.iter().for_each(|line| flashscope_output::note(line));
             return Ok(done);
         }
         let scratch = flashscope_targets::ScratchDir::new("bench")?;

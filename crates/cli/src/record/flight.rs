@@ -10,7 +10,7 @@ use flashscope_trace::Trace;
 
 use super::{argv, way};
 use crate::args::RecordArgs;
-use crate::convert::Way;
+use crate::convert::{End, Way};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::recover::Pending;
@@ -103,7 +103,7 @@ impl Captures<'_> {
             });
             return;
         }
-        match pending.finish() {
+        match pending.finish(End::Asked) {
             Ok(finished) => {
                 self.written += 1;
                 finished.says.iter().for_each(|line| flashscope_output::note(line));

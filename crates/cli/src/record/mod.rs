@@ -15,7 +15,7 @@ use flashscope_trace::{Loss, Severity, Trace};
 
 use crate::anonymous;
 use crate::args::{Mode, Paths, RecordArgs, Source};
-use crate::convert::{Finished, Way};
+use crate::convert::{End, Finished, Way};
 use crate::failure::Failure;
 use crate::limits::{Limited, Reached};
 use crate::live::Live;
@@ -82,7 +82,10 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         flashscope_output::note(&format!("{line}; nothing was recorded"));
         return Err(Failure::of_command(status));
     }
-    let end = pending.finish();
+    let end = pending.finish(match reached {
+        Some(Reached::Disk(_)) => End::DiskFull,
+        _ => End::Asked,
+    });
     match ran {
         // The recorder was asked to end, and so was its command. A disk that was full at once made the recorder fail.
         Ok(_) if reached.is_some() && end.as_ref().map_or(true, |finished| finished.complete) => {
