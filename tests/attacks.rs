@@ -735,3 +735,28 @@ fn no_output_gets_the_number_of_a_closed_standard_file() {
         }
     }
 }
+
+/// bash puts on the command line what a completion function replies, as it is: a name of a file would be run at the next Enter.
+#[test]
+fn completions_put_no_file_name_on_a_command_line() {
+    let place = Place::new("attacks-completions");
+    for name in ["x;touch${IFS}ran", "x$(touch ran)", "x`touch ran`", "x y", "x*"] {
+        place.file(name, "");
+    }
+    let script = output(&mut place.command(&["completions", "bash"]));
+    place.file("script", std::str::from_utf8(&script.stdout).expect("UTF-8"));
+    let ask = r#"
+        . ./script
+        for words in "report" "report --html" "report --junit" "record --output" "record -o" "record --user" "export --output" \
+            "study --output" "bench replay --beside" "top --prometheus" "--agent"; do
+            COMP_WORDS=(flashscope $words x); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+            _flashscope flashscope x "${COMP_WORDS[COMP_CWORD-1]}"
+            for reply in "${COMPREPLY[@]}"; do [ -z "$reply" ] || echo "$words: $reply"; done
+        done
+        complete -p flashscope"#;
+    let ran = output(Command::new("bash").args(["--norc", "-c", ask]).current_dir(place.dir.path()));
+    let replies = String::from_utf8_lossy(&ran.stdout).into_owned();
+    // Then readline completes names of files, and quotes them.
+    assert!(replies.starts_with("complete ") && replies.contains("-o default"), "{replies}{}", said(&ran));
+    assert!(!place.at("ran").exists());
+}

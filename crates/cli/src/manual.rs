@@ -12,7 +12,16 @@ pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     // To memory first, because clap's own writer panics if standard output fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "flashscope", &mut script);
+    if shell == clap_complete::Shell::Bash {
+        script = files_by_readline(&script);
+    }
     Ok(flashscope_output::print_bytes(&script)?)
+}
+
+/// clap's bash functions put file names on the command line as they are, so a file called `x;touch${IFS}y` would be run at the next Enter.
+/// Without a reply, `complete -o default` has readline complete file names, and it quotes them.
+fn files_by_readline(script: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(script).replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()").into_bytes()
 }
 
 /// One page for each command and subcommand.
