@@ -166,3 +166,28 @@ fn captures_go_on_after_a_full_disk_and_after_a_power_cut() {
     says(&log, "flashscope-0002.stream: run test");
     assert_eq!((names().len(), lost("flashscope-0002.stream")), (2, Some(0)));
 }
+
+/// Each would remove the other's capture that is not whole yet, and both would use the same numbers.
+#[test]
+fn a_directory_of_captures_has_one_recorder() {
+    let Some(dir) = TempDir::for_loops("flight-two") else { return };
+    let (into, log) = (dir.path().join("captures"), dir.path().join("log"));
+    let record = || {
+        let mut record = Command::new(agent());
+        record.args(["record", "--events", "block", "--trigger", "error", "--directory"]).arg(&into);
+        record
+    };
+    let mut first = record().stderr(std::fs::File::create(&log).expect("a log")).spawn().expect("the agent");
+    says(&log, "armed");
+    let second = output(&mut record());
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    stdout(Command::new("kill").args(["-TERM", &first.id().to_string()]));
+    assert!(first.wait().expect("an end").success(), "{}", says(&log, ""));
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("another recorder writes its captures there") && said.lines().count() == 1, "{said}");
+    // And the next one after it has the directory.
+    let mut third = record().stderr(std::fs::File::create(&log).expect("a log")).spawn().expect("the agent");
+    says(&log, "armed");
+    stdout(Command::new("kill").args(["-TERM", &third.id().to_string()]));
+    assert!(third.wait().expect("an end").success(), "{}", says(&log, ""));
+}

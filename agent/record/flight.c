@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,7 +39,7 @@ int fs_flight_check(struct fs_recorder *recorder)
 	struct fs_flight *flight = &recorder->flight;
 	char name[NAME_MAX + 1];
 	struct dirent *entry;
-	int place;
+	int place, lock;
 	DIR *dir;
 
 	if (!directory)
@@ -51,6 +52,14 @@ int fs_flight_check(struct fs_recorder *recorder)
 	    !(dir = opendir(directory)))
 		return fs_recorder_broken(recorder, "--directory %s: cannot be written: %s; name another", directory,
 					  strerror(errno));
+	/* Held until the recorder ends. Two of them would remove each other's captures that are not whole yet. */
+	lock = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 3);
+	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		close(lock);
+		closedir(dir);
+		return fs_recorder_broken(recorder, "--directory %s: another recorder writes its captures there; name another",
+					  directory);
+	}
 	while ((entry = readdir(dir))) {
 		char path[FS_PATH_MAX + 258], end[16] = "";
 		unsigned int number;
