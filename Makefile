@@ -84,13 +84,13 @@ bench: packages-bench build
 ## Installs what is built, and builds it where this is a first install. Says which agents it carries.
 install:
 	@[ -x $(FLASHSCOPE) ] || $(MAKE) --no-print-directory build
-	install -D -m 755 $(FLASHSCOPE) $(DESTDIR)$(PREFIX)/bin/flashscope
-	@$(FLASHSCOPE) man $(DESTDIR)$(PREFIX)/share/man/man1
-	@mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
-		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	@$(FLASHSCOPE) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashscope
-	@$(FLASHSCOPE) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flashscope
-	@$(FLASHSCOPE) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flashscope.fish
+	install -D -m 755 $(FLASHSCOPE) "$(DESTDIR)$(PREFIX)/bin/flashscope"
+	@umask 022; $(FLASHSCOPE) man "$(DESTDIR)$(PREFIX)/share/man/man1"
+	@umask 022; mkdir -p "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
+		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	@umask 022; $(FLASHSCOPE) completions bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashscope"
+	@umask 022; $(FLASHSCOPE) completions zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flashscope"
+	@umask 022; $(FLASHSCOPE) completions fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flashscope.fish"
 	@echo "Installed in $(DESTDIR)$(PREFIX):"
 	@$(FLASHSCOPE) --version
 
