@@ -160,7 +160,8 @@ impl Script {
         let mut out = format!("{MAGIC}{VERSION}\n");
         for file in &self.files {
             let size = file.size.map_or_else(|| "-".to_owned(), |size| size.to_string());
-            let _ = writeln!(out, "{}", format!("file {size} {}", file.label.replace('\n', "?")).trim_end());
+            let _ =
+                writeln!(out, "{}", format!("file {size} {}", file.label.replace(char::is_control, "?")).trim_end());
         }
         for cgroup in &self.cgroups {
             let settings = cgroup.settings.iter().map(|(file, value)| format!(" {file}={}", escape(value)));
