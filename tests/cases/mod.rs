@@ -1,6 +1,7 @@
 //! Traces like those that people post, each with the right answer: `cases/NAME` has the input, and where it is from.
 
 mod block;
+mod commands;
 mod formats;
 mod further;
 mod levels;

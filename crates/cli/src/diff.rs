@@ -157,7 +157,7 @@ fn run_figures(path: &Path, requests_alone: bool) -> Result<RunFigures, Failure>
         return Ok(run);
     }
     let args = ReportArgs { traces: vec![path.to_owned()], requests_alone, ..ReportArgs::default() };
-    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    let inputs = Inputs::open_with(&args.traces, &args.clocks.offsets, args.clocks.block_size)?;
     if inputs.traces().any(report::is_of_block_io) {
         Ok(RunFigures::of_block(&report::block_report(&inputs, &args)?))
     } else {

@@ -27,6 +27,12 @@ pub fn offset(text: &str) -> Result<Offset, String> {
     Ok(Offset { name: name.to_owned(), ns })
 }
 
+/// Parses the size of a logical block.
+pub fn block_size(text: &str) -> Result<u64, String> {
+    let bytes = text.parse().ok().filter(|&bytes: &u64| bytes.is_power_of_two() && (512..=65536).contains(&bytes));
+    bytes.ok_or_else(|| "not the size of a logical block in bytes, such as 512 or 4096".to_owned())
+}
+
 /// Parses the pattern of `bench`.
 pub fn pattern(text: &str) -> Result<Pattern, String> {
     match text {
@@ -79,8 +85,15 @@ impl RecordedFiles {
 }
 
 impl Inputs {
-    /// Opens the given traces. Several traces are refused if nothing ties their clocks together.
+    /// Opens the given traces.
+    #[cfg(test)]
     pub fn open(paths: &[PathBuf], offsets: &[Offset]) -> Result<Inputs, Failure> {
+        Inputs::open_with(paths, offsets, None)
+    }
+
+    /// Opens the given traces. Several traces are refused if nothing ties their clocks together.
+    /// `block_bytes`: of a logical block, for drivers' events that count in blocks.
+    pub fn open_with(paths: &[PathBuf], offsets: &[Offset], block_bytes: Option<u64>) -> Result<Inputs, Failure> {
         let mut alignments = vec![Alignment::Auto; paths.len()];
         for Offset { name, ns } in offsets {
             let called = |path: &PathBuf| path.as_os_str() == name.as_str() || path.file_name() == Some(name.as_ref());
@@ -98,7 +111,11 @@ impl Inputs {
         let open = |set: Vec<usize>| {
             let names: Vec<PathBuf> = set.iter().map(|&i| paths[i].clone()).collect();
             let given = set.iter().map(|&i| alignments[i].clone()).find(|alignment| *alignment != Alignment::Auto);
-            Ok((Trace::open_set(&names)?, given.unwrap_or(Alignment::Auto)))
+            let mut trace = Trace::open_set(&names)?;
+            if let Some(bytes) = block_bytes {
+                trace.set_block_size(bytes);
+            }
+            Ok((trace, given.unwrap_or(Alignment::Auto)))
         };
         let traces: Result<Vec<_>, flashscope_trace::Error> = Trace::sets(paths).into_iter().map(open).collect();
         Ok(Inputs::of(MergedTrace::new(traces?)?))

@@ -61,7 +61,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     }
     let copies = anonymous::copies(&args.anonymize, &args.traces, &args.clocks, None)?;
     let traces = copies.as_ref().map_or(&args.traces, |copies| &copies.traces);
-    let inputs = Inputs::open(traces, &args.clocks.offsets)?;
+    let inputs = Inputs::open_with(traces, &args.clocks.offsets, args.clocks.block_size)?;
     if let Some(number) = args.call {
         return crate::call::run(&inputs, args, number);
     }
@@ -385,6 +385,7 @@ fn missing_events(inputs: &Inputs, findings: &BlockFound) -> Vec<MissingEvent> {
         let calls = MissingEvent::of_calls(trace.facts(), calls.map(|call| call.trim_start_matches('_')));
         MissingEvent::of_facts(trace.facts()).into_iter().chain(calls).collect::<Vec<_>>()
     };
+    missing.extend(inputs.traces().filter_map(Trace::commands).map(MissingEvent::of_commands));
     for one in inputs.traces().flat_map(of_trace) {
         if !missing.contains(&one) {
             missing.push(one);
@@ -636,6 +637,17 @@ pub fn is_of_flash(trace: &Trace) -> bool {
 fn nothing_to_report(inputs: &Inputs) -> Failure {
     const NAMED: usize = 8;
     let paths: Vec<String> = inputs.traces().map(|trace| trace.path().display().to_string()).collect();
+    let unsized_commands: Vec<&str> =
+        inputs.traces().filter_map(Trace::commands).flat_map(|commands| commands.without_block_size.clone()).collect();
+    if !unsized_commands.is_empty() {
+        return Failure::new(format!(
+            "{}: has a driver's commands ({}) and no events of the block layer. They count in logical blocks, whose size is not in the \
+             trace: add --block-size with what /sys/block/DEVICE/queue/logical_block_size says on that machine (512 or 4096 on most). \
+             A recording with block events tells more: `trace-cmd record -e block`, `flashscope record --events block`",
+            paths.join(", "),
+            unsized_commands.join(", ")
+        ));
+    }
     let mut names: Vec<String> = inputs
         .traces()
         .flat_map(Trace::schemas)
@@ -711,7 +723,8 @@ fn has_event(trace: &Trace, system: &str, name: &str) -> bool {
 pub fn is_of_block_io(trace: &Trace) -> bool {
     let has =
         |system: &str, name: &str| trace.schemas().any(|s| s.system.starts_with(system) && s.name.starts_with(name));
-    trace.kind() == TraceKind::Blktrace || has("block", "block_") && !has("flashscope", "nand_")
+    let has_commands = || trace.commands().is_some_and(|commands| commands.without_block_size.is_empty());
+    trace.kind() == TraceKind::Blktrace || (has("block", "block_") || has_commands()) && !has("flashscope", "nand_")
 }
 
 #[inline]

@@ -14,6 +14,13 @@ pub(crate) const MAX_CPUS: u16 = 8192;
 pub struct Device(pub u32);
 
 impl Device {
+    /// Majors above the kernel's own (`CHRDEV_MAJOR_MAX`, 511), for devices that only a driver's events name: `mmc0`, `nvme0n1`, an address of
+    /// SCSI, `ufs0`.
+    pub(crate) const MMC: u32 = 0xff0;
+    pub(crate) const NVME: u32 = 0xff1;
+    pub(crate) const SCSI: u32 = 0xff2;
+    pub(crate) const UFS: u32 = 0xff3;
+
     pub fn new(major: u32, minor: u32) -> Device {
         Device(major << 20 | minor & 0xf_ffff)
     }
@@ -36,7 +43,19 @@ impl Device {
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.major(), self.minor())
+        let minor = self.minor();
+        match self.major() {
+            Device::MMC => write!(f, "mmc{minor}"),
+            // Namespaces count from 1; 0: the event names the controller alone.
+            Device::NVME if minor & 0x3ff == 0 => write!(f, "nvme{}", minor >> 10),
+            Device::NVME => write!(f, "nvme{}n{}", minor >> 10, minor & 0x3ff),
+            Device::SCSI => {
+                let (channel, id, lun) = (minor >> 10 & 3, minor >> 5 & 31, minor & 31);
+                write!(f, "scsi {}:{channel}:{id}:{lun}", minor >> 12)
+            }
+            Device::UFS => write!(f, "ufs{minor}"),
+            major => write!(f, "{major}:{minor}"),
+        }
     }
 }
 

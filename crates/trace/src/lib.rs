@@ -52,6 +52,7 @@ mod time;
 mod trace;
 
 pub use bytes::Endian;
+pub use decode::commands::Commands;
 pub use error::Error;
 pub use events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags, RequestKind};
 pub use events::file::{FileEvent, FileStep};

@@ -128,6 +128,9 @@ losses! {
         "lines of a text log that are not in its format, or that are cut where the file ends";
     FieldsNotRead => "fields_not_read", Context,
         "lines of a text whose fields were not parsed, because there are too many kinds of lines; their text is complete";
+    CommandsWithoutSize => "commands_without_size", Data,
+        "drivers' reads, writes and discards whose event has no size (discards of NVMe and SCSI, READ(16) and WRITE(16) of UFS): not counted; \
+         record block events too";
     OwnSectionDamaged => "own_section_damaged", Context,
         "the part of a trace.dat with flashscope's facts, phases and losses cannot be read";
     OtherMachines => "packets_of_other_machines", Context,

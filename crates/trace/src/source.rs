@@ -1,5 +1,6 @@
 //! The interface between an input format and [`crate::Trace`].
 
+use crate::decode::commands::{Commands, Translator};
 use crate::decode::names::Names;
 use crate::decode::reads::Reads;
 use crate::decode::{Disks, Geometry, Typer};
@@ -66,7 +67,11 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
     fn for_each_pair(&self, beside: &Beside<'_>, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<Losses> {
         let mut reads = beside.reads.cursor();
         let mut phases = PhaseEvents::new(beside.phases);
-        let mut typer = Typer::new(beside.geometry.clone(), Disks::of_facts(beside.facts));
+        let mut typer = Typer::new(
+            beside.geometry.clone(),
+            Disks::of_facts(beside.facts),
+            beside.commands.and_then(Translator::new),
+        );
         typer.declare(self.schemas());
         let (recordings, mut met) = (self.recordings(), 0);
         let mut losses = self.for_each_record(&mut |record| {
@@ -130,4 +135,6 @@ pub(crate) struct Beside<'a> {
     /// File reads that no record of our probes shows.
     pub reads: &'a Reads,
     pub phases: &'a Phases,
+    /// Drivers' commands, where no step of the block layer is in the trace.
+    pub commands: Option<&'a Commands>,
 }

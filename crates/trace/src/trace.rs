@@ -1,6 +1,7 @@
 //! A trace of any format, behind one interface.
 
 use crate::decode::Geometry;
+use crate::decode::commands::Commands;
 use crate::decode::names::Names;
 use crate::decode::reads::{self, Reads};
 use crate::error::Error;
@@ -49,6 +50,9 @@ pub struct Trace {
     losses: OnceLock<Losses>,
     pub(crate) names: OnceLock<Names>,
     reads: OnceLock<Reads>,
+    commands: OnceLock<Option<Commands>>,
+    /// Bytes of a logical block, for drivers' events that do not tell it.
+    block_bytes: Option<u64>,
     pub(crate) processes: OnceLock<Processes>,
     pub(crate) initial_names: Names,
 }
@@ -126,6 +130,8 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             reads: OnceLock::new(),
+            commands: OnceLock::new(),
+            block_bytes: None,
             processes: OnceLock::new(),
             initial_names: names,
         }
@@ -143,6 +149,23 @@ impl Trace {
     /// traces without ring buffers, and those whose sub-buffers or number of CPUs are too large for bounded memory.
     pub fn set_threads(&mut self, threads: usize) {
         self.source.set_threads(threads);
+    }
+
+    /// Sets the bytes of a logical block, for events of drivers that do not tell it; before the trace is read.
+    pub fn set_block_size(&mut self, bytes: u64) {
+        self.block_bytes = Some(bytes);
+    }
+
+    /// The drivers' commands that are the requests of a trace without any step of the block layer; `None` for other traces. The first call
+    /// reads the whole trace once, if it has such events.
+    pub fn commands(&self) -> Option<&Commands> {
+        let of = || {
+            Commands::of(self.schemas(), self.block_bytes, |f| {
+                // An error leaves the commands that were found before it.
+                let _ = self.for_each_record(&mut |record| f(record));
+            })
+        };
+        self.commands.get_or_init(of).as_ref()
     }
 
     pub fn path(&self) -> &Path {
@@ -413,7 +436,7 @@ impl Trace {
 
     fn pairs(&self, reads: &Reads, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
         let (geometry, facts) = (Geometry::from_facts(self.facts()), self.facts_json());
-        let beside = Beside { geometry, facts, reads, phases: &self.phases };
+        let beside = Beside { geometry, facts, reads, phases: &self.phases, commands: self.commands() };
         let decoded = self.source.for_each_pair(&beside, f).map_err(|e| Error::io(&self.path, "read", e))?;
         self.set_losses(&decoded);
         Ok(())

@@ -4,7 +4,7 @@ use super::analysis::BlockFound;
 use super::counts::Unit;
 use super::lacks::no_completions;
 use crate::calls::syncs_or_renames;
-use flashscope_trace::Facts;
+use flashscope_trace::{Commands, Facts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,19 @@ impl MissingEvent {
 }
 
 impl MissingEvent {
+    /// The steps of the block layer, in a trace whose requests are drivers' commands.
+    pub fn of_commands(commands: &Commands) -> MissingEvent {
+        MissingEvent {
+            event: "block:block_rq_issue|block:block_rq_complete".to_owned(),
+            why: format!(
+                "the requests are the commands of a driver ({}): each from when it was sent until its response; record block events too",
+                commands.events.join(", ")
+            ),
+            loses: "number and name of the block device, flags of requests (read-ahead, metadata), and every step before the driver"
+                .to_owned(),
+        }
+    }
+
     /// Events whose lack leaves figures unknown, found from the trace's own events.
     pub fn of_findings(found: &BlockFound) -> Vec<MissingEvent> {
         let stages = &found.stages;

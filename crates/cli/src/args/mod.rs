@@ -407,6 +407,10 @@ pub struct ClockArgs {
     /// Added to all times of the trace of this name (or path), in nanoseconds; may be negative.
     #[arg(long = "offset", value_name = "NAME=NANOSECONDS", value_parser = crate::inputs::offset)]
     pub offsets: Vec<crate::inputs::Offset>,
+    /// Bytes of a logical block of the devices (`cat /sys/block/DEVICE/queue/logical_block_size`), for traces of a driver's commands alone:
+    /// NVMe and SCSI count in blocks.
+    #[arg(long, value_name = "BYTES", value_parser = crate::inputs::block_size)]
+    pub block_size: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -162,7 +162,7 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
             "several traces become csv, json, text or a trace.dat; write them as a trace.dat first, then export that",
         ));
     }
-    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    let inputs = Inputs::open_with(&args.traces, &args.clocks.offsets, args.clocks.block_size)?;
     let traces = inputs.merged();
     if args.to == ExportFormat::TraceDat {
         let _note = output::note(&args.output);

@@ -24,7 +24,7 @@ pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failur
             ));
         }
         Some(_) => Inputs::one(open(args)?)?,
-        None => Inputs::open(&args.traces, &args.clocks.offsets)?,
+        None => Inputs::open_with(&args.traces, &args.clocks.offsets, args.clocks.block_size)?,
     };
     if inputs.of_several_machines() {
         return Err(Failure::usage(format!(

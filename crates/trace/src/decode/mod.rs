@@ -5,6 +5,7 @@
 //! [`EventKind::Block`], those of the page cache, of writeback and of ext4's map [`EventKind::File`]; every other event is [`EventKind::Other`].
 
 pub mod block;
+pub mod commands;
 mod disks;
 pub mod lives;
 pub mod names;
@@ -14,6 +15,7 @@ pub mod tasks;
 pub(crate) use disks::Disks;
 
 use crate::decode::block::BlockPlan;
+use crate::decode::commands::{Step, Translator};
 use crate::events::file::{self, FilePlan};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::facts::Facts;
@@ -124,6 +126,8 @@ enum EventFields {
     },
     Block(Box<BlockPlan>),
     File(Box<FilePlan>),
+    /// A driver's command, in a trace that has no step of the block layer.
+    Command(Step),
     /// A system call returned.
     Returned(Field),
     Other,
@@ -155,6 +159,7 @@ pub(crate) struct Typer {
     chips: Vec<u64>,
     counts: CrossCount,
     losses: Losses,
+    commands: Option<Translator>,
 }
 
 #[derive(Default)]
@@ -168,8 +173,9 @@ struct CrossCount {
 }
 
 impl Typer {
-    pub fn new(geometry: Geometry, disks: Disks) -> Typer {
+    pub fn new(geometry: Geometry, disks: Disks, commands: Option<Translator>) -> Typer {
         Typer {
+            commands,
             disks,
             by_id: Vec::new(),
             page_size: geometry.page_size.unwrap_or(4096),
@@ -188,7 +194,8 @@ impl Typer {
             self.by_id.resize_with(id + 1, || None);
         }
         if self.by_id[id].is_none() {
-            let plan = plan(schema);
+            let command = self.commands.as_ref().and_then(|_| Step::of(&schema.name));
+            let plan = command.map_or_else(|| plan(schema), EventFields::Command);
             match &plan {
                 EventFields::Flash { op: FlashOp::Program, .. } => self.counts.programs_can_be_seen = true,
                 EventFields::Flash { op: FlashOp::Erase, .. } => self.counts.erases_can_be_seen = true,
@@ -218,6 +225,9 @@ impl Typer {
     /// What began before has no return in what follows.
     pub fn recording_begins(&mut self) {
         self.pending.clear();
+        if let Some(commands) = &mut self.commands {
+            commands.recording_begins();
+        }
     }
 
     /// The typed form of a record. `None` if it has none (a return without its beginning, a record that is too short); that is counted.
@@ -232,6 +242,7 @@ impl Typer {
         match plan {
             EventFields::Other => {}
             EventFields::Returned(ret) => returned(event, schema.long(ret, data)),
+            EventFields::Command(step) => event.kind = self.commands.as_mut()?.kind(*step, schema, data)?,
             EventFields::Block(plan) => match plan.read(schema, data) {
                 Some(block) => event.kind = EventKind::Block(block),
                 None => {
@@ -323,6 +334,7 @@ impl Typer {
     /// The losses, those of the comparison between layers included.
     pub fn finish(self) -> Losses {
         let mut losses = self.losses;
+        losses.add(Loss::CommandsWithoutSize, self.commands.map_or(0, |commands| commands.without_size));
         let c = self.counts;
         if c.programs_can_be_seen {
             losses.set(Loss::ProgramsNotSeen, c.programs_expected.saturating_sub(c.programs_seen));

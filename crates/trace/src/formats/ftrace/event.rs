@@ -4,7 +4,7 @@
 //! [`super::files`]) are parsed by the forms in `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
 
 use super::fields::{device, find, pairs, value_of, words};
-use super::{blk, files, tools};
+use super::{blk, commands, files, tools};
 use crate::formats::parsed::{Parsed, Value};
 
 /// Parses the text after the time. `None` if it has no event name.
@@ -46,8 +46,8 @@ pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
     None
 }
 
-/// Parses the text after an event's name, if the text gave the system. `None` for a step of the block layer that is cut or does not have
-/// the kernel's form.
+/// Parses the text after an event's name, if the text gave the system. `None` for a step of the block layer or a driver's command that is
+/// cut or does not have the kernel's form.
 pub(crate) fn of_event<'a>(system: &'a str, name: &str, rest: &'a [u8]) -> Option<Parsed<'a>> {
     let mut out = Parsed { system, name: name.to_string(), fields: Vec::new() };
     let read = event(&mut out, rest);
@@ -75,6 +75,9 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         "sys_enter" | "sys_exit" => syscall(out, rest),
         _ if out.system == "block" => return block(out, rest),
         _ => {
+            if commands::system(&out.name).is_some() {
+                return commands::read(out, rest);
+            }
             if !files::read(out, rest) {
                 out.fields.clear();
                 pairs(out, rest);
@@ -96,7 +99,7 @@ pub(crate) fn system(name: &str) -> &'static str {
         Some(("tracing", "mark_write")) => "ftrace",
         Some(("sys", "enter" | "exit")) => "raw_syscalls",
         Some(("sys", rest)) if rest.starts_with("enter_") || rest.starts_with("exit_") => "syscalls",
-        _ => files::system(name).unwrap_or("text"),
+        _ => files::system(name).or_else(|| commands::system(name)).unwrap_or("text"),
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod systrace;
 
 mod blk;
+mod commands;
 mod event;
 mod fields;
 mod files;
