@@ -236,6 +236,19 @@ fn calls_go_on_from_the_text_of_one_cpu_to_that_of_another() {
     }
 }
 
+/// Reads that are issued on one CPU and end on the other; one CPU's text is there twice, or a terminal broke the lines.
+#[test]
+fn requests_go_on_from_the_text_of_one_cpu_to_that_of_another() {
+    for (case, lost) in
+        [("repeated-cpu", &["times_backwards 1", "events_repeated 13"][..]), ("cpus-broken-at-a-column", &[])]
+    {
+        let report = report(case);
+        assert_eq!((super::count(&report, "bios_queued"), super::count(&report, "unfinished")), (20, 0), "{case}");
+        assert_eq!(super::stage(&report, "Q2C"), [20, 1_000_000, 1_000_000], "{case}");
+        assert_eq!(super::lost(&report), lost, "{case}");
+    }
+}
+
 #[test]
 fn nobody_is_alone_where_a_cpus_file_is_missing() {
     let path = top().join("tests/cases/cpu-file-missing");

@@ -3,7 +3,7 @@
 //! An event becomes a record with a generated schema: `text` (all text after the time), `flags`, and a field for each value that was found.
 //! Two events with equal names, and equal names and types of fields, share one schema.
 
-use super::parts::{FAR_BACK_NS, Parts};
+use super::parts::{CpuParts, FAR_BACK_NS, Parts};
 use super::repeated::{Backwards, Repeated, Step, range};
 use crate::bytes::Endian;
 use crate::decode::lives::CloneStep;
@@ -21,7 +21,7 @@ use crate::source::{Opened, Source};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -113,6 +113,11 @@ pub(crate) trait Parser: Debug + Send + Sync {
         None
     }
 
+    /// The same for an event, which may be reported with a later line.
+    fn event_position(&self) -> Option<u64> {
+        self.position()
+    }
+
     /// Whether times that fall back by far are another recording's.
     fn is_in_order(&self) -> bool {
         false
@@ -133,7 +138,7 @@ pub(crate) struct Log {
     is_numbered: bool,
     backwards: Backwards,
     /// Where the parts of the CPUs stand, if they come one after the other (`per_cpu/cpu*/trace`): they are merged by time.
-    cpu_parts: Option<Vec<Range<u64>>>,
+    cpu_parts: Option<CpuParts>,
     /// A recording of the last pass began before the latest time of those before.
     falls_back: AtomicBool,
     /// Further recordings that the current pass has met.
@@ -208,7 +213,7 @@ impl Survey {
         }
     }
 
-    fn take(&mut self, item: Item<'_>, position: Option<u64>) {
+    fn take(&mut self, item: Item<'_>, position: Option<u64>, event_position: Option<u64>) {
         match item {
             Item::Malformed(line) => {
                 self.malformed += 1;
@@ -231,9 +236,9 @@ impl Survey {
                 }
             }
             Item::UserTask { tid } => self.names.executed(tid),
-            Item::Event { cpu, time, parsed, tid, .. } => {
+            Item::Event { cpu, time, parsed, tid, text, .. } => {
                 note_tasks(&mut self.names, parsed, tid, time);
-                self.parts.event(cpu, time, position);
+                self.parts.event(cpu, time, event_position, || hash(cpu, time, tid, text));
                 self.event(cpu, time, parsed);
             }
         }
@@ -364,7 +369,9 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: TaskId, time: Option<u
 /// Reads everything once: schemas, task names, losses. A file without any understood event is refused.
 pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
     let mut survey = Survey::new();
-    parser.walk(&mut |item| survey.take(item, parser.position())).map_err(|e| Error::io(path, "read", e))?;
+    parser
+        .walk(&mut |item| survey.take(item, parser.position(), parser.event_position()))
+        .map_err(|e| Error::io(path, "read", e))?;
     if let Some(what) = survey.nothing(parser.title(), parser.why_no_event()) {
         return Err(Error::Unsupported { path: path.to_path_buf(), what });
     }
@@ -389,7 +396,13 @@ pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error
     let facts = json!({parser.key(): own});
     let cpus = u32::from(survey.highest_cpu) + 1;
     let kind = parser.kind();
-    let cpu_parts = parts.of_cpus();
+    let mut cpu_parts = parts.of_cpus();
+    if let Some(CpuParts { again, .. }) = &cpu_parts
+        && !again.is_empty()
+        && !occur_twice(&*parser, again).map_err(|e| Error::io(path, "read", e))?
+    {
+        cpu_parts = None;
+    }
     let recordings = Arc::default();
     let log = Log {
         parser,
@@ -403,6 +416,24 @@ pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error
         recordings,
     };
     Ok(Opened { facts, losses, names, ..Opened::of(kind, log) })
+}
+
+fn hash(cpu: u16, time: Option<u64>, tid: TaskId, text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (cpu, time, tid, text).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether each of these events is in the text twice or more.
+fn occur_twice(parser: &dyn Parser, events: &[u64]) -> io::Result<bool> {
+    let mut times = vec![0; events.len()];
+    parser.walk(&mut |item| {
+        if let Item::Event { cpu, time, tid, text, .. } = item {
+            let this = hash(cpu, time, tid, text);
+            events.iter().zip(&mut times).filter(|(event, _)| **event == this).for_each(|(_, times)| *times += 1);
+        }
+    })?;
+    Ok(times.iter().all(|&times| times > 1))
 }
 
 impl Source for Log {
@@ -515,9 +546,10 @@ struct Ready {
 
 impl Log {
     /// Records of the CPUs' parts of one recording, by time.
-    fn for_each_of_cpus(&self, parts: &[Range<u64>], f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
+    fn for_each_of_cpus(&self, parts: &CpuParts, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
         self.recordings.store(0, Ordering::Relaxed);
         let mut repeated = Repeated::new(Backwards::default());
+        let mut copies = (!parts.again.is_empty()).then(Copies::default);
         let produce = |part: &Range<u64>, hand: &mut dyn FnMut(Ready)| {
             let (mut scratch, mut missed) = (Vec::new(), Missed::default());
             self.parser.walk_part(part.clone(), &mut |item| match item {
@@ -533,15 +565,48 @@ impl Log {
                 _ => {}
             })
         };
-        lanes::merge(parts, produce, (|one: &Ready| one.time, |one: &Ready| one.data.len()), |_, one| {
+        let parts = &parts.places[..];
+        lanes::merge(parts, produce, (|one: &Ready| one.time, |one: &Ready| one.data.len()), |part, one| {
             let Ready { cpu, time, missed, at, data, step } = one;
-            if !repeated.is(time, (cpu, &data), step) {
+            let is_copy = copies.as_mut().is_some_and(|copies| copies.is(part, time, (cpu, &data)));
+            if !is_copy && !repeated.is(time, (cpu, &data), step) {
                 f(&Record { time: TimeNs(time), cpu, buffer: "", missed, schema: &self.schemas[at], data: &data });
             }
         })?;
         let mut losses = Losses::new();
-        losses.add(Loss::EventsRepeated, repeated.count);
+        losses.add(Loss::EventsRepeated, repeated.count + copies.map_or(0, |copies| copies.count));
         Ok(losses)
+    }
+}
+
+/// Finds events of a CPU that several parts have.
+#[derive(Default)]
+struct Copies {
+    time: u64,
+    /// Events of this time: hash, part, and how often they occurred in it.
+    events: Vec<(u64, usize, u32)>,
+    count: u64,
+}
+
+impl Copies {
+    /// Whether another part had this event as often before.
+    fn is(&mut self, part: usize, time: u64, event: impl Hash) -> bool {
+        if time != self.time {
+            self.time = time;
+            self.events.clear();
+        }
+        let mut hasher = DefaultHasher::new();
+        event.hash(&mut hasher);
+        let hash = hasher.finish();
+        let at = self.events.iter().position(|one| (one.0, one.1) == (hash, part)).unwrap_or_else(|| {
+            self.events.push((hash, part, 0));
+            self.events.len() - 1
+        });
+        self.events[at].2 += 1;
+        let own = self.events[at].2;
+        let is_copy = self.events.iter().any(|one| one.0 == hash && one.1 != part && one.2 >= own);
+        self.count += u64::from(is_copy);
+        is_copy
     }
 }
 

@@ -109,10 +109,14 @@ impl Parser for Text {
         self.lines(part, f)
     }
 
-    /// A broken line is read with the next one. blkparse's times count from the first step of each text.
+    /// blkparse's times count from the first step of each text.
     fn position(&self) -> Option<u64> {
-        let is_known = self.wrap == Wrap::Not && self.dialect.kind != TraceKind::BlkparseText;
-        is_known.then(|| self.at.load(Ordering::Relaxed))
+        (self.dialect.kind != TraceKind::BlkparseText).then(|| self.at.load(Ordering::Relaxed))
+    }
+
+    /// A broken line is reported with the next one.
+    fn event_position(&self) -> Option<u64> {
+        self.position().filter(|_| self.wrap == Wrap::Not)
     }
 
     fn is_in_order(&self) -> bool {
