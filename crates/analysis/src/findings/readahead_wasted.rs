@@ -39,6 +39,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     around_faults(seen, found).into_iter().chain(of_reads(seen, found, block)).collect()
 }
 
+/// btrfs and f2fs keep metadata in an inode: its pages are used without an event, and no program can say how they are read.
+fn is_file_systems_own(seen: &Seen<'_>, file: &FileBrought) -> bool {
+    file.device.is_some_and(|device| seen.storage.file_systems_own(&device.to_string(), file.inode).is_some())
+}
+
 /// Pages read ahead of the files of one device that use less than half of them.
 fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Option<Finding> {
     // The cache of the device itself, and files without a disk, have no read-ahead setting.
@@ -50,6 +55,7 @@ fn of_reads(seen: &Seen<'_>, found: &AccuracyFindings, block: &BlockFound) -> Op
         percent(file.pages.ahead_wasted(), file.pages.ahead) >= MIN_PERCENT
             && knob(file).is_some()
             && !is_on_squashfs(seen, file)
+            && !is_file_systems_own(seen, file)
     };
     let wasteful: Vec<&FileBrought> = found.files.iter().filter(wastes).collect();
     let mut by_device: BTreeMap<Option<Device>, u64> = BTreeMap::new();
@@ -314,6 +320,20 @@ mod tests {
         work.usage
             .file_faults
             .insert(("8:0".to_owned(), 12), FileFaults { faults, elsewhere, extent_bytes, mapped_bytes: 0 });
+    }
+
+    #[test]
+    fn a_file_systems_own_pages_are_no_file_read_at_random() {
+        let mut work = work(1000, 900, 0);
+        let mount = |kind: &str| {
+            serde_json::json!({"names": {"mounts": [
+            {"device": "8:0", "type": kind, "point": "/b", "root": "/", "source": "/dev/sda"}]}})
+        };
+        work.readahead.as_mut().expect("made above").files[0].inode = 1;
+        for (kind, n) in [("btrfs", 0), ("f2fs", 0), ("xfs", 1)] {
+            work.storage.device_names = flashscope_trace::DeviceNames::of_facts(&mount(kind));
+            assert_eq!(find(&work.seen()).len(), n, "{kind}");
+        }
     }
 
     #[test]

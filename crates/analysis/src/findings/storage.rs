@@ -280,13 +280,18 @@ impl StorageFacts {
 
     /// A file in a sentence.
     pub fn file_name(&self, device: &str, inode: u64) -> String {
-        let number = Device::parse(device);
-        let path = number.and_then(|device| self.file_names.display(device, inode));
-        let own = |number| own_data(number, inode, |device| self.device_names.filesystem(device));
-        if let (None, Some((what, of))) = (&path, number.and_then(own)) {
+        if let Some((what, of)) = self.file_systems_own(device, inode) {
             return format!("{what} {}", self.device_name(&of.to_string()));
         }
+        let path = Device::parse(device).and_then(|device| self.file_names.display(device, inode));
         file_label(path.as_deref(), inode, &self.device_name(device))
+    }
+
+    /// What it is, if the inode holds a file system's own data and is no file, and of which device.
+    pub(super) fn file_systems_own(&self, device: &str, inode: u64) -> Option<(&'static str, Device)> {
+        let device = Device::parse(device)?;
+        let own = || own_data(device, inode, |device| self.device_names.filesystem(device));
+        self.file_names.display(device, inode).is_none().then(own)?
     }
 }
 
