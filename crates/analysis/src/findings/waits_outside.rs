@@ -98,8 +98,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let whole = groups(found, GroupBy::All).find_map(|group| stage(group, "Q2C")).map(|q2c| q2c.total_ns);
     let whole = whole.filter(|_| lost_events::find(seen).is_empty());
     for call in seen.calls.by_process.iter().filter(|group| is_read(&group.call)) {
-        // The trace must have bios of this program. Calls whose bios it lacks say nothing.
-        let Some((own, q2c)) = own(&call.name).and_then(|own| Some((own, stage(own, "Q2C")?))) else { continue };
+        // A program whose bios workers queue may have none of its own. Calls whose bios the trace lacks say nothing.
+        let own = own(&call.name);
+        let q2c = own.map(|own| stage(own, "Q2C"));
+        if q2c.is_some_and(|q2c| q2c.is_none()) {
+            continue;
+        }
+        let (bios, bytes) = own.map_or((0, 0), |own| (own.bios, own.bytes));
         let (n, ns) = (call.ns.n, call.total_ns);
         let of = |bios_ns, is_by_workers| Waits {
             name: &call.name,
@@ -110,10 +115,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             is_by_workers,
             unseen: None,
         };
-        if own.bios * 2 >= n || is_slow_stream(seen, own.bytes, call) {
+        if let Some(q2c) = q2c.flatten()
+            && (bios * 2 >= n || is_slow_stream(seen, bytes, call))
+        {
             all.push(of(q2c.total_ns, false));
         } else if let Some(bios_ns) = whole
-            && is_slow_stream(seen, read_for(found, own.bytes), call)
+            && is_slow_stream(seen, read_for(found, bytes), call)
         {
             all.push(of(bios_ns, true));
         }
@@ -345,6 +352,13 @@ mod tests {
             "dd (7) waits 4.80 s in 300 calls of read(), and all of its bios are under way for 40.00 ms at most."
         );
         assert!(read.cause.starts_with("Workers of the kernel queued most of what it read."), "{}", read.cause);
+        // Workers queued all of it: its own code was in memory.
+        let mut held = Work::new(5_000_000_000);
+        held.mount("/data", "ext4", "rw");
+        held.bios_of("other", 20, "R", 1_000, 2_000_000);
+        held.owner("kworker/1:3", OwnerKind::Unknown, 8 << 20, 0);
+        held.call("read", "cat (7)", 64, 4_800_000_000, 8 << 20);
+        assert_eq!(only(find(&held.seen())).processes, ["cat (7)"]);
         let sync = only(of("fsync", 1, 4_000_000_000, 40_000_000, unknown));
         assert!(sync.what.starts_with("dd (7) waits 4.00 s in 1 call of fsync(), and all"), "{}", sync.what);
         // What another program read is not for it; a device that is busy; short calls; quick ones.
