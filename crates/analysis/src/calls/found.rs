@@ -2,6 +2,7 @@
 
 use crate::LossCount;
 use flashscope_trace::TaskId;
+use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,9 @@ pub struct CallsFound {
     /// Writes of threads that were not followed, because there were too many: where a call of theirs is refused, the file system is unknown.
     #[serde(skip)]
     pub writes_not_followed: u64,
+    /// Bios that a process queued within its syncs.
+    #[serde(skip)]
+    pub sync_bios: HashMap<String, u64>,
     /// The call selected by its number.
     #[serde(skip)]
     pub wanted: Option<SlowCall>,

@@ -53,6 +53,7 @@ struct Open {
     /// The written file, with the range of bytes counted so far.
     written: Option<(FileId, u64, u64)>,
     touched: bool,
+    bios: u64,
 }
 
 impl Open {
@@ -137,6 +138,7 @@ pub struct Calls<L> {
     not_of_device_syncs: u64,
     asynchronous: HashMap<(String, String), u64>,
     refused: Refused,
+    sync_bios: HashMap<String, u64>,
     cut: u64,
     number: Option<u64>,
     wanted: Option<SlowCall>,
@@ -170,6 +172,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             not_of_device: 0,
             not_of_device_syncs: 0,
             asynchronous: HashMap::new(),
+            sync_bios: HashMap::new(),
             refused: Refused::default(),
             cut: 0,
             number: None,
@@ -233,6 +236,9 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             BlockAction::Queue if self.open.is_empty() && self.faults.is_empty() => {}
             BlockAction::Queue if self.open.contains_key(&tid) || self.faults.contains_key(&tid) => {
                 self.touch(tid, None, None);
+                if let Some(open) = self.open.get_mut(&tid) {
+                    open.bios += 1;
+                }
             }
             BlockAction::Queue if !self.open.is_empty() => {
                 let named = (self.lookup)(tid, time);
@@ -265,6 +271,7 @@ impl<L: Lookup<Name: Named>> Calls<L> {
             written_bytes: 0,
             written: None,
             touched: false,
+            bios: 0,
         }
     }
 
@@ -298,6 +305,9 @@ impl<L: Lookup<Name: Named>> Calls<L> {
         }
         let Some((task, former)) = self.task_and_former(tid, time) else { return };
         let duration = time.0.saturating_sub(open.begin);
+        if is_sync(&open.name) && open.bios > 0 && self.sync_bios.len() < MAX_GROUPS {
+            *self.sync_bios.entry(task.clone()).or_default() += open.bios;
+        }
         self.by_call.add(Key::new(&open.name, "(all)".to_owned()), open.bytes(), duration);
         self.by_process.add(Key::new(&open.name, task.clone()), open.bytes(), duration);
         if let Some(former) = former {
@@ -430,6 +440,7 @@ impl<L: Lookup<Name: Named>> Analysis for Calls<L> {
         asynchronous.sort_by(|a, b| (Reverse(a.n), &a.name, &a.call).cmp(&(Reverse(b.n), &b.name, &b.call)));
         CallsFound {
             asynchronous,
+            sync_bios: self.sync_bios,
             writes_not_followed: self.refused.not_followed(),
             refused: self.refused.finish(),
             by_call: self.by_call.finish(),
@@ -524,6 +535,7 @@ mod tests {
     #[test]
     fn calls_have_their_process_and_file() {
         let mut calls = Calls::new(|tid, _| (tid == TaskId(7)).then_some("logger"));
+        let queued = EventKind::Block(crate::testing::block(BlockAction::Queue, Device::new(8, 1), "WS", 0, 4096));
         for (time, tid, kind) in [
             (0, 7, other("sys_exit_read")),
             (100, 7, other("sys_enter_write")),
@@ -534,6 +546,7 @@ mod tests {
             (170, 7, other("sys_enter_fsync")),
             (180, 8, other("sys_exit_read")),
             (190, 7, file(FileStep::WritebackBegin, 12, 0)),
+            (200, 7, queued.clone()),
             (1170, 7, other("sys_exit_fsync")),
             (1200, 7, file(FileStep::Fault, 13, 0)),
             (1300, 7, other("file_fault_end")),
@@ -545,6 +558,7 @@ mod tests {
         let first: Vec<_> = found.by_process.iter().map(|g| (g.call.as_str(), g.name.as_str(), g.total_ns)).collect();
         assert_eq!(first, [("fsync", "logger (7)", 1000), (FAULT, "logger (7)", 100), ("write", "logger (7)", 50)]);
         assert_eq!((found.by_file[0].name.as_str(), found.by_process[2].bytes), ("8:1 inode 12", 80));
+        assert_eq!(found.sync_bios, HashMap::from_iter([("logger (7)".to_owned(), 1)]));
         assert_eq!((found.without_storage, found.cut), (Some(1), Some(2)));
         let slow = &found.slowest[0];
         assert_eq!((slow.number, slow.call.as_str(), slow.file.as_deref()), (3, "fsync", Some("8:1 inode 12")));
