@@ -113,6 +113,8 @@ static const struct wanted wanted[] = {
 	{ CACHE, "ext4", "ext4_free_inode", false, "when a deleted file's inode number became free for another file" },
 	{ CACHE, "f2fs", "f2fs_evict_inode", false, "when a deleted file's inode number became free for another file" },
 	{ CACHE, "xfs", "xfs_file_buffered_write", true, "who wrote how much to XFS's files" },
+	{ CACHE, "xfs", "xfs_file_fsync", true, "which of XFS's files was synced" },
+	{ CACHE, "xfs", "xfs_dir_fsync", true, "which of XFS's directories was synced" },
 	{ CACHE, "xfs", "xfs_iunlink_remove", false, "when a deleted file's inode number became free for another file" },
 	{ CACHE, "xfs", "xfs_inode_inactivating|xfs_destroy_inode", false, "which file xfs_iunlink_remove is of" },
 	{ CACHE, "btrfs", "btrfs_inode_evict", false, "of which subvolume a deleted file was" },

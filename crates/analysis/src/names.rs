@@ -342,7 +342,7 @@ impl<'f, L: Lookup<Name: Named>> FileUses<'f, L> {
         };
         let Some(device) = file.device else { return };
         if matches!(file.step, FileStep::Fault | FileStep::Mapped | FileStep::Uncached | FileStep::Extent)
-            || matches!(file.step, FileStep::WritebackBegin | FileStep::WritebackEnd)
+            || matches!(file.step, FileStep::WritebackBegin | FileStep::WritebackEnd | FileStep::Synced)
         {
             return;
         }

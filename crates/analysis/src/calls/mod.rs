@@ -545,7 +545,7 @@ mod tests {
             (160, 8, other("sys_enter_read")),
             (170, 7, other("sys_enter_fsync")),
             (180, 8, other("sys_exit_read")),
-            (190, 7, file(FileStep::WritebackBegin, 12, 0)),
+            (190, 7, file(FileStep::Synced, 12, 0)),
             (200, 7, queued.clone()),
             (1170, 7, other("sys_exit_fsync")),
             (1200, 7, file(FileStep::Fault, 13, 0)),

@@ -266,7 +266,7 @@ impl<L: Lookup<Name: AsRef<str>>> WearFold<L> {
                 self.does(tid, Some(Doing { file, writeback: true }));
             }
             FileStep::WritebackEnd | FileStep::Read | FileStep::Fault => self.does(tid, None),
-            FileStep::Cached | FileStep::Uncached | FileStep::Extent | FileStep::Mapped => {}
+            FileStep::Cached | FileStep::Uncached | FileStep::Extent | FileStep::Mapped | FileStep::Synced => {}
         }
     }
 

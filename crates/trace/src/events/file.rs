@@ -79,6 +79,8 @@ steps! {
     /// The running task begins to write back dirty pages of a file.
     WritebackBegin = "writeback_begin";
     WritebackEnd = "writeback_end";
+    /// A task syncs a file.
+    Synced = "synced";
     /// A range of a file lies at these blocks; offset and bytes are in blocks of the file system.
     Extent = "extent";
 }
@@ -139,13 +141,14 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         ("f2fs", "f2fs_write_begin") => (FileStep::WriteBegin, false),
         // A whole write. A probe of ours may show it, too.
         ("xfs", "xfs_file_buffered_write") => (FileStep::WriteBegin, false),
+        ("xfs", "xfs_file_fsync" | "xfs_dir_fsync") => (FileStep::Synced, false),
         // f2fs allocates a page's block when it submits the page.
         ("f2fs", "f2fs_map_blocks" | "f2fs_submit_page_write" | "f2fs_submit_folio_write") => (FileStep::Extent, false),
         ("f2fs", "f2fs_submit_page_bio" | "f2fs_submit_folio_bio") => (FileStep::Extent, false),
         _ => return None,
     };
     let field = |names: &[&str]| names.iter().find_map(|name| schema.field(name)).cloned();
-    let whole = matches!(step, FileStep::WritebackBegin | FileStep::WritebackEnd);
+    let whole = matches!(step, FileStep::WritebackBegin | FileStep::WritebackEnd | FileStep::Synced);
     let plan = FilePlan {
         step,
         device: field(&["dev", "s_dev"]),

@@ -436,7 +436,7 @@ impl<L: Lookup<Name: Named>> Originators<L> {
                     self.reading.insert(tid, event.file());
                 }
             }
-            FileStep::Uncached | FileStep::Mapped => {}
+            FileStep::Uncached | FileStep::Mapped | FileStep::Synced => {}
         }
     }
 

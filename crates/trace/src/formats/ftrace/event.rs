@@ -194,6 +194,12 @@ mod tests {
     }
 
     #[test]
+    fn inode_numbers_of_xfs_are_hexadecimal() {
+        let event = show("xfs_file_fsync: dev 7:1 ino 0x6004a6 iflags 0x0");
+        assert_eq!(event, "xfs:xfs_file_fsync dev=7340033u ino=6292646u iflags=0u");
+    }
+
+    #[test]
     fn events_of_all_kinds() {
         for (text, want) in [
             (
