@@ -176,10 +176,12 @@ fn databases<'a>(seen: &Seen<'a>, all: Syncs, renamed: bool) -> Option<Databases
 /// The same where the syncs show no file, as on btrfs: they write its trees alone. Then the files that are written name the database.
 fn written_database(seen: &Seen<'_>, all: Syncs, of: &str) -> Vec<Remedy> {
     let by_file = || seen.calls.by_file.iter();
-    let is_shown = by_file().any(|group| is_sync(&group.call) && group.path.is_some());
     let (total, _) = seen.calls.total(is_sync);
-    // Another program's database is none of this one's.
-    if is_shown || all.n * 4 < total * 3 {
+    let shown: u64 =
+        by_file().filter(|group| is_sync(&group.call) && group.path.is_some()).map(|group| group.ns.n).sum();
+    // Syncs on other file systems show their files. Another program's database is none of this one's.
+    let hidden = total.saturating_sub(shown);
+    if hidden * 4 < all.n * 3 || all.n * 4 < hidden * 3 {
         return Vec::new();
     }
     let path = |group: &CallGroup| group.path.clone().map(|path| path.trim_end_matches(" (deleted)").to_owned());
@@ -429,6 +431,9 @@ mod tests {
                 work.call("fsync", "other (8)", others, 10_000_000, 0);
             }
             work.file_call("fdatasync", "0:39 inode 1", 320, 1_000_000_000);
+            // A compiler beside it syncs files of ext4, which are shown.
+            work.call("fsync", "cc1 (9)", 600, 10_000_000, 0);
+            work.path_call("fsync", ("8:0 inode 77", "/tmp/a.o"), 600, 10_000_000);
             work.path_call("pwrite64", ("0:39 inode 257", "/data/db"), 160, 1_000_000);
             work.path_call("pwrite64", ("0:39 inode 300", &format!("/data/db{ends}")), 240, 1_000_000);
             // Its first transaction, which chooses the log, has a journal.
