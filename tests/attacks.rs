@@ -191,6 +191,15 @@ fn an_output_on_a_file_system_that_never_answers() {
     refused(&ran, 124, "/fs/m/out: waiting for its file system, or for the reader of a FIFO");
     refused(&ran, 124, "/fs/m/out: ended by a signal while waiting for it to open; choose another -o");
     assert!(began.elapsed() < Duration::from_secs(18), "not by SIGKILL: {:?}", began.elapsed());
+
+    let captures = text(&place.at("fs/m/captures"));
+    let mut command = Command::new(agent());
+    command.args(["record", "--events", "block", "--trigger", "error", "--directory", &captures]);
+    let began = std::time::Instant::now();
+    let ran = unshared(&place, &prepare, &command);
+    refused(&ran, 124, "/fs/m/captures: waiting for its file system");
+    refused(&ran, 124, "/fs/m/captures: ended by a signal while waiting for it; name another");
+    assert!(began.elapsed() < Duration::from_secs(18), "not by SIGKILL: {:?}", began.elapsed());
 }
 
 /// Paths of more than 4 KiB, which no system call takes: a message of one line that ends with the reason.

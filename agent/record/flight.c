@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "notes.h"
+#include "output.h"
 #include "util.h"
 
 #ifndef RENAME_NOREPLACE
@@ -32,35 +34,35 @@ bool fs_flight(const struct fs_recorder *recorder)
 	return recorder->options.trigger_count > 0;
 }
 
-/* Counts captures of earlier runs, and removes what a power cut left of one. */
-int fs_flight_check(struct fs_recorder *recorder)
+/* Shared with the helper that looks. */
+struct captures {
+	char directory[FS_PATH_MAX];
+	unsigned int there;
+	unsigned int number; /* the highest */
+	bool taken;	     /* by another recorder */
+};
+
+/* Counts captures of earlier runs, and removes what a power cut left of one. Returns the directory, locked. */
+static int look_for_captures(void *context)
 {
-	const char *directory = recorder->options.directory;
-	struct fs_flight *flight = &recorder->flight;
+	struct captures *captures = context;
+	const char *directory = captures->directory;
 	char name[NAME_MAX + 1];
 	struct dirent *entry;
 	int place, lock;
 	DIR *dir;
 
-	if (!directory)
-		return 0;
 	/* Where somebody else's link leads, root would remove and write files. */
 	place = fs_open_place(directory, name);
 	if (place >= 0)
 		close(place);
 	if ((place < 0 && errno == EPERM) || fs_mkdirs(directory, 0700) || access(directory, W_OK) ||
 	    !(dir = opendir(directory)))
-		return fs_recorder_broken(recorder, "--directory %s: cannot be written: %s; name another", directory,
-					  strerror(errno));
+		return -1;
 	/* Held until the recorder ends. Two of them would remove each other's captures that are not whole yet. */
 	lock = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 3);
-	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-		close(lock);
-		closedir(dir);
-		return fs_recorder_broken(recorder, "--directory %s: another recorder writes its captures there; name another",
-					  directory);
-	}
-	while ((entry = readdir(dir))) {
+	captures->taken = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	while (lock >= 0 && !captures->taken && (entry = readdir(dir))) {
 		char path[FS_PATH_MAX + 258], end[16] = "";
 		unsigned int number;
 
@@ -70,12 +72,44 @@ int fs_flight_check(struct fs_recorder *recorder)
 		if (!strcmp(end, ".stream" PARTIAL)) {
 			unlink(path);
 		} else if (!strcmp(end, ".stream")) {
-			flight->there++;
-			if (number > flight->number)
-				flight->number = number;
+			captures->there++;
+			if (number > captures->number)
+				captures->number = number;
 		}
 	}
 	closedir(dir);
+	return lock;
+}
+
+int fs_flight_check(struct fs_recorder *recorder, const volatile sig_atomic_t *stop)
+{
+	const char *directory = recorder->options.directory;
+	struct fs_flight *flight = &recorder->flight;
+	struct captures *captures;
+	bool taken;
+	int lock;
+
+	if (!directory)
+		return 0;
+	captures = mmap(NULL, sizeof(*captures), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (captures == MAP_FAILED)
+		return fs_recorder_broken(recorder, "--directory %s: %s", directory, strerror(errno));
+	snprintf(captures->directory, sizeof(captures->directory), "%s", directory);
+	lock = fs_output_attempt(directory, look_for_captures, captures, stop);
+	flight->there = captures->there;
+	flight->number = captures->number;
+	taken = captures->taken;
+	if (lock < 0 && errno == EINTR)
+		fs_recorder_broken(recorder, "--directory %s: ended by a signal while waiting for it; name another", directory);
+	else if (lock < 0)
+		fs_recorder_broken(recorder, "--directory %s: cannot be written: %s; name another", directory,
+				   strerror(errno));
+	munmap(captures, sizeof(*captures));
+	if (taken)
+		return fs_recorder_broken(recorder, "--directory %s: another recorder writes its captures there; name another",
+					  directory);
+	if (lock < 0)
+		return -1;
 	if (recorder->options.captures && flight->there >= recorder->options.captures)
 		return fs_recorder_broken(recorder, "--captures %" PRIu64 ": %s has %u already; move them away, or ask for more",
 					  recorder->options.captures, directory, flight->there);
@@ -206,6 +240,13 @@ static void sync_directory(const char *directory)
 	close(fd);
 }
 
+static int open_partial(void *partial)
+{
+	/* What a killed recorder left, or others put there: it is removed, not written to. */
+	unlink(partial);
+	return open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
 /* A capture as a file: whole under its name, or not there. */
 static int capture_file(struct fs_recorder *recorder, const volatile int *stop)
 {
@@ -214,9 +255,9 @@ static int capture_file(struct fs_recorder *recorder, const volatile int *stop)
 
 	snprintf(path, sizeof(path), "%s/" CAPTURE "%04u.stream", recorder->options.directory, recorder->flight.number);
 	snprintf(partial, sizeof(partial), "%s" PARTIAL, path);
-	/* What a killed recorder left, or others put there: it is removed, not written to. */
-	unlink(partial);
-	fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = fs_output_attempt(partial, open_partial, partial, stop);
+	if (fd < 0 && errno == EINTR)
+		return fs_recorder_broken(recorder, "%s: ended by a signal while waiting for it to open", partial);
 	if (fd < 0)
 		return fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
 	fs_stream_init(&recorder->stream, fd, 0);

@@ -7,12 +7,14 @@
 #ifndef FLASHSCOPE_FLIGHT_H
 #define FLASHSCOPE_FLIGHT_H
 
+#include <signal.h>
+
 #include "recorder.h"
 
 /* Of options: whether triggers were given. */
 bool fs_flight(const struct fs_recorder *recorder);
-/* Before arming: the directory and what it holds. 0, or -1 with the reason kept. */
-int fs_flight_check(struct fs_recorder *recorder);
+/* Before arming: the directory and what it holds. 0, or -1 with the reason kept; *stop ends the wait for its file system. */
+int fs_flight_check(struct fs_recorder *recorder, const volatile sig_atomic_t *stop);
 /* Arms the triggers and prints how much memory everything takes. */
 int fs_flight_begin(struct fs_recorder *recorder);
 /* Ten times a second. 0: go on; 1: as many captures as were asked for; -1: a failure, reason kept. stop: no more names where not 0. */

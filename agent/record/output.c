@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -30,7 +31,7 @@ static struct msghdr message(struct iovec *part, union control *control)
 				.msg_controllen = sizeof(control->space) };
 }
 
-static void serve(int socket, const char *path, pid_t parent)
+static void serve(int socket, int (*attempt)(void *context), void *context, pid_t parent)
 {
 	static const int ignored[] = { SIGALRM, SIGUSR1, SIGUSR2 };
 	static const int plain[] = { SIGINT, SIGTERM, SIGHUP };
@@ -45,7 +46,7 @@ static void serve(int socket, const char *path, pid_t parent)
 		signal(plain[i], SIG_DFL);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
 		_exit(1);
-	fd = fs_open_output(path);
+	fd = attempt(context);
 	if (fd < 0) {
 		error = errno;
 		sent.msg_control = NULL;
@@ -100,21 +101,21 @@ static bool answers(int socket, const char *path, const volatile sig_atomic_t *s
 	return false;
 }
 
-int fs_output_open(const char *path, const volatile sig_atomic_t *stop)
+int fs_output_attempt(const char *path, int (*attempt)(void *context), void *context, const volatile sig_atomic_t *stop)
 {
 	const pid_t parent = getpid();
 	int ends[2], fd = -1, error;
 	pid_t helper;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return fs_open_output(path);
+		return attempt(context);
 	helper = fork();
 	if (!helper)
-		serve(ends[1], path, parent);
+		serve(ends[1], attempt, context, parent);
 	close(ends[1]);
 	if (helper < 0) {
 		close(ends[0]);
-		return fs_open_output(path);
+		return attempt(context);
 	}
 	error = EINTR;
 	if (answers(ends[0], path, stop)) {
@@ -128,4 +129,15 @@ int fs_output_open(const char *path, const volatile sig_atomic_t *stop)
 		usleep(1000);
 	errno = error;
 	return fd;
+}
+
+static int open_output(void *path)
+{
+	return fs_open_output(path);
+}
+
+int fs_output_open(const char *path, const volatile sig_atomic_t *stop)
+{
+	/* It is only read. */
+	return fs_output_attempt(path, open_output, (void *)(uintptr_t)path, stop);
 }

@@ -260,7 +260,7 @@ static int record(struct fs_recorder *recorder)
 	recorder->state_noted = true;
 	if (options->monitor ? fs_recorder_plan_monitor(recorder) : fs_recorder_plan_probes(recorder))
 		return -1;
-	if (fs_flight(recorder) && fs_flight_check(recorder))
+	if (fs_flight(recorder) && fs_flight_check(recorder, &asked_stop))
 		return -1;
 	fs_filter_apply(&recorder->filter, &recorder->facts.tracefs, &recorder->wanted, &recorder->probes);
 	if (fs_recorder_open_output(recorder, &asked_stop))
