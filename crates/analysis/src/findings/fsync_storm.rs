@@ -323,9 +323,13 @@ fn waits(seen: &Seen<'_>, ns: u64, call: &str, evidence: &mut Vec<Measure>) -> (
                 evidence.push(measure("for no bio", rest as f64, MeasureUnit::Ns, "the rest of their time"));
                 format!(
                     " {:.0} % of that passed with none of {} bios under way: for a limit of its cgroup \
-                     (io.max), a lock, another task or a CPU. `record --events block,layers` shows which.",
+                     (io.max), a lock, another task or a CPU. {} shows which.",
                     percent(rest, all),
                     if call == "sync" { "these" } else { "its" },
+                    match seen.storage.has_layers {
+                        true => "`report --by layer`",
+                        false => "`record --events block,layers`",
+                    },
                 )
             }
             Some((what, part)) => format!(" They waited most for {what} ({:.0} %).", percent(part, all)),

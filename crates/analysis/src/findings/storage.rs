@@ -80,6 +80,8 @@ pub struct StorageFacts {
     pub file_names: FileNames,
     /// The recording is of one device, and of the calls has only those that sync or rename: reads, writes and opens were not asked for.
     pub lacks_calls: bool,
+    /// The trace shows the layers of calls: `report --by layer`.
+    pub has_layers: bool,
     /// Part of the recording in which some task waited for a free processor, of 1000 parts; `None`: the kernel does not say it.
     pub cpu_wait_permille: Option<u64>,
     /// `None`: the recording does not have it.
@@ -132,6 +134,7 @@ impl StorageFacts {
         let mut raw = trace.facts().recording.raw_syscalls.iter().filter_map(|call| call.name.as_deref());
         let has_calls = raw.any(reads_or_writes) || trace.schemas().any(|schema| begins_such(&schema.name));
         facts.lacks_calls = is_of_device && !has_calls;
+        facts.has_layers = trace.crossings().are_there();
         facts
     }
 
@@ -196,6 +199,7 @@ impl StorageFacts {
             device_names,
             file_names,
             lacks_calls: false,
+            has_layers: false,
             cpu_wait_permille: None,
             dirty_limit,
             processes: BTreeMap::new(),

@@ -7,8 +7,8 @@
 //! - While the task sleeps: the device while it has a request (of the task or of a kernel thread that works for a file system; a
 //!   read waits for reads of such threads alone); the block layer while such a bio waits for its issue; else the layer of such a thread; after the last completion the interrupt
 //!   path (handler, wake-up) until the task runs again.
-//! - While it could run and another task has the CPU (it was preempted, or the other was switched in since the last completion):
-//!   other tasks. This time belongs to no layer.
+//! - While it could run and another task has the CPU (it was preempted; or the other was switched in since the last completion, or others
+//!   had since then the CPU that the task gets): other tasks. This time belongs to no layer.
 //! - All other time is unattributed. It is never given to a layer.
 //!
 //! While a task runs and the device works for it, two things happen at once: that time belongs to the task's layer, and is counted
@@ -21,7 +21,9 @@ use crate::kernel_threads::{home, is_of_storage};
 use crate::{Analysis, Evidence, Lookup, LossCount, SystemFacts};
 pub use flashscope_trace::{Layer, SleepSource};
 mod found;
-use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TaskId, TimeNs};
+use flashscope_trace::{
+    BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, RequestFlags, RequestKind, TaskId, TimeNs,
+};
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
 use schemars::JsonSchema;
@@ -36,6 +38,10 @@ pub const MAX_SLICES: usize = 512;
 const MAX_SLICES_OF_ALL: usize = 1 << 16;
 /// Most tasks followed at one time.
 const MAX_TASKS: usize = 1 << 14;
+/// Most devices whose flush requests are followed.
+const MAX_FLUSHED: usize = 256;
+/// The sector that stands for a flush, which has none.
+const FLUSH: u64 = u64::MAX - 1;
 /// Most nested layers.
 const MAX_DEPTH: usize = 256;
 /// Most bios followed at one time.
@@ -60,6 +66,8 @@ struct Call {
     slices: Vec<Slice>,
     /// Time of the last completion of its request since it went to sleep.
     completed: Option<u64>,
+    /// Time that the interrupt path was given since then, and its stretches.
+    woken: (u64, u64),
     /// It entered a layer of storage, or queued a bio.
     touched: bool,
 }
@@ -80,6 +88,24 @@ impl Call {
             last.end_ns = end;
         } else if self.slices.len() <= MAX_SLICES {
             self.slices.push(Slice { layer, begin_ns: begin, end_ns: end });
+        }
+    }
+}
+
+impl Call {
+    /// Since its last completion another task had the CPU that it gets now.
+    fn waited_for_cpu(&mut self, completed: u64) {
+        let (ns, stretches) = std::mem::take(&mut self.woken);
+        for (layer, sign) in [(Layer::Interrupt, false), (Layer::OtherTasks, true)] {
+            for (sum, moved) in [(&mut self.times, ns), (&mut self.stretches, stretches)] {
+                let sum = &mut sum[layer as usize];
+                *sum = if sign { *sum + moved } else { sum.saturating_sub(moved) };
+            }
+        }
+        for slice in self.slices.iter_mut().rev().take_while(|slice| slice.end_ns > completed) {
+            if slice.layer == Some(Layer::Interrupt) {
+                slice.layer = Some(Layer::OtherTasks);
+            }
         }
     }
 }
@@ -123,6 +149,8 @@ impl Task {
 struct Bio {
     place: Place,
     end: u64,
+    /// Sectors that no request has completed: a bio may be split among several.
+    left: u64,
     tid: TaskId,
     issued: bool,
     /// Other tasks than its own may wait for it.
@@ -166,6 +194,13 @@ pub struct LayersReport {
     pub found: LayersFound,
 }
 
+#[derive(Clone, Copy)]
+struct OnCpu {
+    since: u64,
+    /// Such tasks had the CPU one after the other since then.
+    busy: u64,
+}
+
 /// Follows tasks through the layers. `lookup` returns a thread's name.
 pub struct Layers<L> {
     lookup: L,
@@ -179,6 +214,10 @@ pub struct Layers<L> {
     bios: BTreeMap<u64, Bio>,
     places: BTreeSet<(Place, u64)>,
     next_bio: u64,
+    /// Sectors of the longest bio.
+    longest: u64,
+    /// Devices whose flush requests the trace shows; without them, a flush that waits never ends.
+    flushed: HashSet<Device>,
     /// Device, first sector and time of queueing of the bios that other tasks may wait for; those of kernel threads if it is none.
     waited_for: Option<HashSet<(Device, u64, u64)>>,
     /// Numbers of such bios, as [`Task::queued`] and [`Task::issued`].
@@ -187,7 +226,9 @@ pub struct Layers<L> {
     /// Number of kernel threads that work in each layer.
     helpers: [usize; Layer::ALL.len()],
     /// Tasks on a CPU, other than kernel threads of storage, and the time since when.
-    on_cpu: HashMap<TaskId, u64>,
+    on_cpu: HashMap<TaskId, OnCpu>,
+    /// When one of them last left its CPU, and since when the CPU was busy.
+    left: Option<(u64, u64)>,
     written: usize,
     slices: usize,
     sleeps: bool,
@@ -273,11 +314,14 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             bios: BTreeMap::new(),
             places: BTreeSet::new(),
             next_bio: 0,
+            longest: 0,
+            flushed: HashSet::default(),
             waited_for: None,
             queued: Shared::default(),
             issued: Shared::default(),
             helpers: [0; Layer::ALL.len()],
             on_cpu: HashMap::new(),
+            left: None,
             written: 0,
             slices: 0,
             sleeps: sleep > SleepSource::Nothing,
@@ -343,13 +387,16 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             // Woken for its I/O, or delayed by another task: only the scheduler's events distinguish the two.
             true if !self.sleeps => helper(),
             true => helper().or(call.completed.map(|completed| {
-                match self.on_cpu.iter().any(|(&other, &since)| other != tid && since >= completed) {
+                match self.on_cpu.iter().any(|(&other, on)| other != tid && on.since >= completed) {
                     true => Layer::OtherTasks,
                     false => Layer::Interrupt,
                 }
             })),
         };
         call.give(layer, begin, now);
+        if asleep && layer == Some(Layer::Interrupt) {
+            call.woken = (call.woken.0 + now - begin, call.woken.1 + 1);
+        }
         call.slept += if task.asleep { now - begin } else { 0 };
         if !asleep && in_device {
             call.overlap += now - begin;
@@ -376,15 +423,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             true => self.attribute_all(time.0),
             false => self.attribute(tid, time.0),
         }
-        match crossing {
-            Crossing::Wakes if !kernel && self.on_cpu.len() < MAX_TASKS => {
-                self.on_cpu.insert(tid, time.0);
-            }
-            Crossing::Sleeps { .. } => {
-                self.on_cpu.remove(&tid);
-            }
-            _ => {}
-        }
+        self.switch(crossing, tid, kernel, time);
         self.cross(crossing, tid, time);
         let after = self.tasks.get(&tid).and_then(Task::helps_in);
         if before != after {
@@ -393,6 +432,28 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
                 let helpers = &mut self.helpers[layer as usize];
                 *helpers = if joins { *helpers + 1 } else { helpers.saturating_sub(1) };
             }
+        }
+    }
+
+    /// Who has a CPU.
+    fn switch(&mut self, crossing: Crossing, tid: TaskId, kernel: bool, time: TimeNs) {
+        match crossing {
+            Crossing::Wakes => {
+                // One event says who leaves the CPU and who gets it.
+                let before = self.left.take().filter(|(left, _)| *left == time.0);
+                if let Some(call) = self.tasks.get_mut(&tid).and_then(|task| task.call.as_mut())
+                    && let (Some((_, busy)), Some(completed)) = (before, call.completed)
+                    && busy <= completed
+                {
+                    call.waited_for_cpu(completed);
+                }
+                if !kernel && self.on_cpu.len() < MAX_TASKS {
+                    let busy = before.map_or(time.0, |(_, busy)| busy);
+                    self.on_cpu.insert(tid, OnCpu { since: time.0, busy });
+                }
+            }
+            Crossing::Sleeps { .. } => self.left = self.on_cpu.remove(&tid).map(|on| (time.0, on.busy)),
+            _ => {}
         }
     }
 
@@ -436,6 +497,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
                     slept: 0,
                     slices: Vec::new(),
                     completed: None,
+                    woken: (0, 0),
                     touched: false,
                 };
                 found.calls_cut += u64::from(task.call.replace(call).is_some());
@@ -563,11 +625,12 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         self.found.calls.push(done);
     }
 
-    /// The bios that a request holds.
-    fn within(&self, block: &BlockEvent) -> Vec<u64> {
+    /// The bios of which a request holds a part.
+    fn met_by(&self, block: &BlockEvent) -> Vec<u64> {
         let place = |sector| (block.device, block.flags.kind() as u8 > 0, sector);
-        let all = self.places.range((place(block.sector), 0)..(place(block.end()), 0));
-        all.map(|(_, id)| *id).filter(|id| self.bios.get(id).is_some_and(|bio| bio.end <= block.end())).collect()
+        let first = block.sector.saturating_sub(self.longest);
+        let all = self.places.range((place(first), 0)..(place(block.end()), 0));
+        all.map(|(_, id)| *id).filter(|id| self.bios.get(id).is_some_and(|bio| bio.end > block.sector)).collect()
     }
 
     /// The counters of the owner of this bio, with -1 or +1 for its state.
@@ -600,15 +663,29 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         self.calling.clear();
         self.bios.clear();
         self.places.clear();
+        self.flushed.clear();
+        self.longest = 0;
         self.on_cpu.clear();
         (self.queued, self.issued, self.helpers) = (Shared::default(), Shared::default(), [0; Layer::ALL.len()]);
     }
 
-    fn block(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
+    /// A flush: a request of one serves all bios that wait when it is issued.
+    fn flush(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
+        if block.action == BlockAction::Issue && self.flushed.len() < MAX_FLUSHED {
+            self.flushed.insert(block.device);
+        }
+        if self.flushed.contains(&block.device) {
+            let placed = BlockEvent { sector: FLUSH, bytes: 512, flags: RequestFlags::WRITE, ..*block };
+            self.step(&placed, block.sector, tid, time);
+        }
+    }
+
+    /// `sector`: as the event has it.
+    fn step(&mut self, block: &BlockEvent, sector: u64, tid: TaskId, time: TimeNs) {
         let steps = matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
             && block.bytes > 0;
         let queues = block.action == BlockAction::Queue && block.bytes > 0;
-        let ids = if steps { self.within(block) } else { Vec::new() };
+        let ids = if steps { self.met_by(block) } else { Vec::new() };
         let mut owners: Vec<TaskId> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
         // It may be the first event of the task.
         if queues && self.task(tid, time).is_none() {
@@ -618,7 +695,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         let place = (block.device, block.flags.kind() as u8 > 0, block.sector);
         let of_kernel = self.tasks.get(&tid).is_some_and(|task| task.kernel);
         let shared = match &self.waited_for {
-            Some(bios) => bios.contains(&(block.device, block.sector, time.0)),
+            Some(bios) => bios.contains(&(block.device, sector, time.0)),
             None => of_kernel,
         };
         let is_shared = |id: &u64| self.bios.get(id).is_some_and(|bio| bio.shared);
@@ -637,7 +714,9 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             if let Some(call) = self.tasks.get_mut(&tid).and_then(|task| task.call.as_mut()) {
                 call.touched = true;
             }
-            let bio = Bio { place, end: block.end(), tid, issued: false, shared };
+            let left = block.end().saturating_sub(block.sector);
+            self.longest = self.longest.max(left);
+            let bio = Bio { place, end: block.end(), left, tid, issued: false, shared };
             self.bios.insert(self.next_bio, bio);
             self.places.insert((place, self.next_bio));
             self.count(bio, true);
@@ -646,12 +725,21 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         for id in ids {
             let Some(&bio) = self.bios.get(&id) else { continue };
             if block.action == BlockAction::Complete {
+                if block.sector == FLUSH && !bio.issued {
+                    continue;
+                }
+                let done = bio.end.min(block.end()).saturating_sub(bio.place.2.max(block.sector));
+                if done < bio.left {
+                    self.bios.insert(id, Bio { left: bio.left - done, ..bio });
+                    continue;
+                }
                 self.forget(id);
                 for owner in self.calling.iter().filter(|&&owner| bio.shared || owner == bio.tid) {
                     if let Some(call) = self.tasks.get_mut(owner).and_then(|task| task.call.as_mut())
                         && (*owner == bio.tid || call.kind != CallKind::Read || !bio.place.1)
                     {
                         call.completed = Some(time.0);
+                        call.woken = (0, 0);
                     }
                 }
                 continue;
@@ -670,7 +758,8 @@ impl<L: Lookup<Name: AsRef<str>>> Analysis for Layers<L> {
     /// Takes block events; boundaries go to [`Layers::crossing`].
     fn event(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::Block(block) => self.block(block, event.tid, event.time),
+            EventKind::Block(block) if block.kind() == RequestKind::Flush => self.flush(block, event.tid, event.time),
+            EventKind::Block(block) => self.step(block, block.sector, event.tid, event.time),
             EventKind::Recording => self.recording_ends(),
             _ => {}
         }

@@ -98,6 +98,81 @@ fn without_the_schedulers_events_a_wait_is_what_the_device_says() {
     assert!(why.missing.contains("sched:sched_switch") && why.next.contains("--events layers"), "{why:?}");
 }
 
+/// A bio of 2 MiB goes in two requests: it is in the device from the first issue to the second completion, and not after it.
+#[test]
+fn a_split_bio_ends_with_its_last_request() {
+    let part = |time, tid, action, sector, bytes| {
+        let device = flashscope_trace::Device::new(8, 0);
+        Step::Block(event(time, tid, EventKind::Block(crate::testing::block(action, device, "W", sector, bytes))))
+    };
+    let call = |begin, end| {
+        [
+            at(begin, Call(Sync, None)),
+            at(begin, Enter(PageCache)),
+            at(begin, Sleeps { runnable: false }),
+            at(end, Wakes),
+            at(end, Leave(PageCache)),
+            at(end, Returned(Sync, 0)),
+        ]
+    };
+    let bio = [
+        part(20, 9, BlockAction::Queue, 64, 2 << 20),
+        part(30, 9, BlockAction::Issue, 64, 1 << 20),
+        part(50, 9, BlockAction::Issue, 64 + 2048, 1 << 20),
+        part(60, 0, BlockAction::Complete, 64, 1 << 20),
+        part(90, 0, BlockAction::Complete, 64 + 2048, 1 << 20),
+    ];
+    let [first, second] = [call(0, 100), call(200, 300)];
+    let mut events: Vec<Step> = first.into();
+    events.splice(3..3, bio);
+    events.extend(second);
+    let found = run(SleepSource::Switches, &events);
+    let of =
+        |call: usize, layer| found.calls[call].layers.iter().find(|time| time.layer == layer).map_or(0, |time| time.ns);
+    assert_eq!([of(0, Layer::Block), of(0, Layer::Device)], [10, 60]);
+    assert_eq!([of(1, Layer::Block), of(1, Layer::Device)], [0, 0]);
+}
+
+/// The second call's flush waits for the first request, which does not serve it. Where no request of a flush was seen, nobody waits.
+#[test]
+fn a_flush_waits_for_its_own_request() {
+    let flush = |time, tid, action, letters| {
+        let device = flashscope_trace::Device::new(8, 0);
+        Step::Block(event(time, tid, EventKind::Block(crate::testing::block(action, device, letters, 0, 0))))
+    };
+    let found = run(
+        SleepSource::Switches,
+        &[
+            flush(1, 5, BlockAction::Queue, "FWS"),
+            flush(2, 9, BlockAction::Issue, "FF"),
+            flush(12, 0, BlockAction::Complete, "FF"),
+            flush(15, 5, BlockAction::Queue, "FWS"),
+            flush(20, 9, BlockAction::Issue, "FF"),
+            at(100, Call(Sync, None)),
+            flush(110, 1, BlockAction::Queue, "FWS"),
+            at(120, Sleeps { runnable: false }),
+            flush(130, 0, BlockAction::Complete, "FF"),
+            flush(140, 9, BlockAction::Issue, "FF"),
+            flush(170, 0, BlockAction::Complete, "FF"),
+            at(190, Wakes),
+            at(200, Returned(Sync, 0)),
+        ],
+    );
+    let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|time| (time.layer, time.ns)).collect();
+    assert_eq!(times, [(Layer::Call, 30), (Layer::Block, 20), (Layer::Device, 30), (Interrupt, 20)]);
+    let found = run(
+        SleepSource::Switches,
+        &[
+            at(100, Call(Sync, None)),
+            flush(110, 1, BlockAction::Queue, "FWS"),
+            at(120, Sleeps { runnable: false }),
+            at(190, Wakes),
+            at(200, Returned(Sync, 0)),
+        ],
+    );
+    assert_eq!(found.calls[0].unattributed_ns, 70);
+}
+
 /// A kernel thread writes pages of other programs while a task sleeps in a call.
 #[test]
 fn a_read_does_not_wait_for_what_a_kernel_thread_writes() {
@@ -175,6 +250,40 @@ fn who_runs_in_a_tasks_place_works_for_it() {
     let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
     // The kworker outside of every layer is a task like others.
     assert_eq!(times, [(Layer::Call, 20), (PageCache, 15), (Driver, 40), (Layer::OtherTasks, 19)]);
+}
+
+/// After the completion other programs keep the CPU that the task gets; or the CPU was idle.
+#[test]
+fn a_task_that_waits_for_a_busy_cpu_waits_for_other_tasks() {
+    let of = |other| {
+        let lookup = |tid: TaskId, _| Some(["swapper/0", "app", "", "", "", "other", "third"][tid.0 as usize]);
+        let mut layers = Layers::new(lookup, SleepSource::Switches);
+        let block = |layers: &mut Layers<_>, time, tid, action| {
+            let block = crate::testing::block(action, flashscope_trace::Device::new(8, 0), "R", 0, 4096);
+            layers.event(&event(time, tid, EventKind::Block(block)));
+        };
+        layers.crossing(Call(Read, None), TaskId(1), TimeNs(0));
+        layers.crossing(Enter(PageCache), TaskId(1), TimeNs(0));
+        block(&mut layers, 10, 1, BlockAction::Queue);
+        block(&mut layers, 10, 1, BlockAction::Issue);
+        layers.crossing(Sleeps { runnable: false }, TaskId(1), TimeNs(20));
+        layers.crossing(Wakes, TaskId(if other == 0 { 0 } else { 6 }), TimeNs(20));
+        block(&mut layers, 100, 0, BlockAction::Complete);
+        if other != 0 {
+            layers.crossing(Sleeps { runnable: true }, TaskId(6), TimeNs(120));
+            layers.crossing(Wakes, TaskId(other), TimeNs(120));
+        }
+        layers.crossing(Sleeps { runnable: true }, TaskId(other), TimeNs(150));
+        layers.crossing(Wakes, TaskId(1), TimeNs(150));
+        layers.crossing(Returned(Read, 1), TaskId(1), TimeNs(160));
+        let call = layers.finish().calls.remove(0);
+        assert_eq!(call.slices.iter().map(|slice| slice.end_ns - slice.begin_ns).sum::<u64>(), 160);
+        let last = call.slices.iter().rev().nth(1).expect("a slice before the last").layer;
+        (call.layers.iter().map(|time| (time.layer, time.ns)).collect::<Vec<_>>(), last)
+    };
+    let before = [(PageCache, 30), (Layer::Device, 80)];
+    assert_eq!(of(5), ([&before[..], &[(Layer::OtherTasks, 50)]].concat(), Some(Layer::OtherTasks)));
+    assert_eq!(of(0), ([&before[..], &[(Interrupt, 50)]].concat(), Some(Interrupt)));
 }
 
 /// The journal's thread runs for whoever syncs, also before and after what is probed of it; asleep it does nothing.
