@@ -45,6 +45,7 @@ mod names;
 mod nothing_there;
 mod other_chip;
 mod outputs;
+mod outputs_fifo;
 mod outputs_matrix;
 mod overrun;
 mod page;

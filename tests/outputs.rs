@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use flashscope_tests::{Place, Running, behind, cannot_record, is_root, output, said, skip, stdout, text};
@@ -15,7 +15,7 @@ use crate::outputs_matrix::OPTIONS;
 const OTHER: &str = "65534";
 
 /// A trace of flash reads by a task of that name, as ftrace prints it.
-fn trace(place: &Place, name: &str, task: &str) -> PathBuf {
+pub fn trace(place: &Place, name: &str, task: &str) -> PathBuf {
     let line = |i| format!("         {task}-7       [000] .....     {}.000000: nand_read: page={i}\n", 10 + i);
     place.file(name, &format!("# tracer: nop\n{}", (0..200).map(line).collect::<String>()))
 }
@@ -35,7 +35,7 @@ fn other(place: &Place, script: &str) -> Command {
 }
 
 /// One line that names the thing, exit status 1 or 2, no panic.
-fn refused(what: &str, output: &Output, words: &str) {
+pub fn refused(what: &str, output: &Output, words: &str) {
     let said = said(output);
     assert!(matches!(output.status.code(), Some(1 | 2)), "{what}: {:?}\n{said}", output.status);
     assert_eq!(said.lines().count(), 1, "{what}: {said}");
@@ -697,120 +697,6 @@ fn limits_that_cannot_be_checked_are_refused_before_the_report() {
         let ran = place.run(argv);
         assert_eq!((ran.stdout.len(), ran.status.code()), (0, Some(2)), "{argv:?}: {}", said(&ran));
         assert!(said(&ran).contains(words), "{argv:?}: {}", said(&ran));
-    }
-}
-
-/// Waits for a line of a child's.
-fn first_line(child: &mut Child) -> String {
-    first_line_and_more(child).0
-}
-
-/// What a command says first, and from where it says more.
-fn first_line_and_more(child: &mut Child) -> (String, impl std::io::Read + use<>) {
-    use std::io::BufRead as _;
-    let mut line = String::new();
-    let mut stderr = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
-    stderr.read_line(&mut line).expect("a line");
-    (line, stderr)
-}
-
-#[test]
-fn a_fifo_that_nobody_writes_is_said_to_be_waited_for() {
-    let place = Place::new("outputs-fifo-input");
-    let (t, fifo) = (text(&trace(&place, "t", "cat")), place.at("fifo"));
-    let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
-    let bytes = std::fs::read(&reads).expect("a trace");
-    stdout(Command::new("mkfifo").arg(&fifo));
-    let path = text(&fifo);
-    let waiting = format!("flashscope: {path}: this is a FIFO, and nobody writes to it: waiting for a writer\n");
-    for (argv, trace) in [
-        (&["report", &path][..], true),
-        (&["export", &path, "--to", "csv", "-o", "-"], true),
-        (&["diff", &t, &path], true),
-        (&["report", &reads, "--anonymize-key", &path], true),
-        (&["advise", &path], true),
-        (&["predict", &path], true),
-        (&["bench", "replay", &path, "--script", "-"], true),
-        (&["study", &path], false),
-        (&["board", "boot", &path], false),
-    ] {
-        for interrupted in [true, false] {
-            let mut command = place.command(argv);
-            let mut child =
-                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
-            assert_eq!(first_line(&mut child), waiting, "{argv:?}");
-            if interrupted {
-                output(Command::new("kill").args(["-INT", &child.id().to_string()]));
-                assert!(!child.wait().expect("ends").success(), "{argv:?}");
-            } else {
-                std::fs::write(&fifo, &bytes).expect("a reader");
-                assert_eq!(child.wait().expect("ends").success(), trace, "{argv:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_fifo_that_nobody_reads_is_said_to_be_waited_for() {
-    let place = Place::new("outputs-fifo");
-    let t = text(&trace(&place, "t", "cat"));
-    let fifo = place.at("fifo");
-    stdout(Command::new("mkfifo").arg(&fifo));
-    let path = text(&fifo);
-    let waiting = format!("flashscope: {path}: this is a FIFO, and nobody reads it: waiting for a reader\n");
-    for argv in [
-        &["export", &t, "--to", "csv", "-o", &path][..],
-        &["export", &t, "--to", "perfetto", "-o", &path],
-        &["report", &t, "--html", &path],
-        &["report", &t, "--junit", &path, "--fail-if", "errors > 0"],
-        &["diff", &t, &t, "--html", &path],
-    ] {
-        for interrupted in [true, false] {
-            let mut command = place.command(argv);
-            let mut child =
-                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
-            assert_eq!(first_line(&mut child), waiting, "{argv:?}");
-            if interrupted {
-                output(Command::new("kill").args(["-INT", &child.id().to_string()]));
-                assert!(!child.wait().expect("ends").success(), "{argv:?}");
-                continue;
-            }
-            let read = std::fs::read(&fifo).expect("what it writes");
-            child.wait().expect("ends");
-            assert!(read.len() > 100, "{argv:?}: {} bytes", read.len());
-        }
-    }
-    // The reader of a pipe has gone: nobody comes in its place.
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let ran = output(place.command(&["export", &t, "--to", "csv", "-o", "/dev/stdout"]).stdout(writer));
-    refused("/dev/stdout", &ran, "Broken pipe");
-}
-
-/// A recording has a handler of signals of its own; it ends at the first one all the same while it waits for a reader.
-#[test]
-fn a_recording_that_waits_for_a_reader_ends_at_the_first_signal() {
-    let Some(place) = Place::to_record("outputs-fifo-record") else { return };
-    let fifo = place.at("fifo");
-    stdout(Command::new("mkfifo").arg(&fifo));
-    let path = text(&fifo);
-    for signal in ["-INT", "-TERM", "-HUP"] {
-        let argv = ["record", "--events", "task:task_newtask", "-o", &path, "--", "true"];
-        let mut command = place.command(&argv);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
-        let (first, mut stderr) = first_line_and_more(&mut child);
-        assert!(first.contains("nobody reads it: waiting for a reader"), "{argv:?}: {first}");
-        output(Command::new("kill").args([signal, &child.id().to_string()]));
-        // Without an end the runner of the tests ends it, and says which test it was.
-        assert_eq!(child.wait().expect("ends").code(), Some(125), "{signal}: {argv:?}");
-        let mut last = String::new();
-        std::io::Read::read_to_string(&mut stderr, &mut last).expect("text");
-        let words = "a signal ended the wait for a reader of this FIFO; start its reader first, or name a file; ";
-        assert!(
-            last.starts_with(&format!("flashscope: {path}: {words}")) && last.lines().count() == 1,
-            "{signal}: {last}"
-        );
     }
 }
 
