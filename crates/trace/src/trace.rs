@@ -10,10 +10,10 @@ use crate::events::phase::{Mark, Phase, Phases};
 use crate::events::shown::CacheShown;
 use crate::events::{Event, TimeNs};
 use crate::facts::Facts;
+use crate::formats;
 use crate::formats::blktrace::{self, Found};
 use crate::formats::recorded::{Blob, Ring};
 use crate::formats::stream::Session;
-use crate::formats::{self, flashmon};
 use crate::identity::{DeviceNames, FileNames, Process, ProcessReader, Processes};
 use crate::ids::TaskId;
 use crate::input::Input;
@@ -135,12 +135,6 @@ impl Trace {
             processes: OnceLock::new(),
             initial_names: names,
         }
-    }
-
-    /// Opens a Flashmon log of a chip with this many pages per block. `None`: 64, as in the paper; the facts state this assumption.
-    pub fn from_flashmon(path: &Path, pages_per_block: Option<u64>) -> Result<Trace, Error> {
-        let input = Input::open(path).map_err(|e| Error::io(path, "open", e))?;
-        Ok(Trace::of_opened(path, flashmon::open(path, input, pages_per_block)?))
     }
 
     /// Sets how many threads read, unpack and split sub-buffers ahead of the consumer of the records. 0: the caller's thread does all of

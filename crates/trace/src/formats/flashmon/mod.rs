@@ -32,7 +32,7 @@ pub(crate) const LOG: Format = Format {
     read: "yes",
     written: "yes",
     recognised_by: "a first line `seconds.decimals;R|W|E|C;address[;task]`",
-    reader: Reader::Bytes { is: |head| looks_like(head) == Looks::Log, open: |path, input| open(path, input, None) },
+    reader: Reader::Bytes { is: |head| looks_like(head) == Looks::Log, open },
 };
 
 /// Not a trace: counts for each block ([`Spatial`]).
@@ -169,7 +169,6 @@ pub(crate) fn looks_like(head: &[u8]) -> Looks {
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Arc<Input>,
-    pages_per_block: u64,
     tasks: HashMap<Vec<u8>, TaskId>,
     pub cpus: u16,
     schema: Arc<Schema>,
@@ -186,21 +185,18 @@ const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
     \tfield:__data_loc char[] task;\toffset:24;\tsize:4;\tsigned:0;\n\n\
     print fmt: \"%s %llu %s\", REC->operation, REC->address, __get_str(task)\n";
 
-/// Opens a log of a chip with this many pages per block.
-pub(crate) fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Opened, Error> {
-    let (log, names, losses) = Log::open(path, input, pages_per_block)?;
-    let mut facts = serde_json::json!({"flashmon": {}});
-    let key = if pages_per_block.is_some() { "pages_per_block" } else { "pages_per_block_assumed" };
-    facts["flashmon"][key] = pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK).into();
+/// Opens a log. It does not say how many pages a block has.
+pub(crate) fn open(path: &Path, input: Input) -> Result<Opened, Error> {
+    let (log, names, losses) = Log::open(path, input)?;
+    let facts = serde_json::json!({"flashmon": {"pages_per_block_assumed": ASSUMED_PAGES_PER_BLOCK}});
     Ok(Opened { facts, losses, names, ..Opened::of(TraceKind::FlashmonLog, log) })
 }
 
 impl Log {
     /// Reads the whole log once, for task names and malformed lines.
-    pub fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<(Log, Names, Losses), Error> {
+    pub fn open(path: &Path, input: Input) -> Result<(Log, Names, Losses), Error> {
         let mut log = Log {
             file: Arc::new(input),
-            pages_per_block: pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK),
             tasks: HashMap::new(),
             cpus: 1,
             schema: Arc::new(
@@ -283,7 +279,7 @@ impl Log {
             Kind::CacheHit => {
                 EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string(), result: None }
             }
-            Kind::Flash(FlashOp::Erase) => flash(FlashOp::Erase, line.address.saturating_mul(self.pages_per_block)),
+            Kind::Flash(FlashOp::Erase) => flash(FlashOp::Erase, line.address.saturating_mul(ASSUMED_PAGES_PER_BLOCK)),
             Kind::Flash(op) => flash(op, line.address),
         };
         let cpu = line.extended.map_or(0, |extended| extended.cpu);
