@@ -769,3 +769,16 @@ fn completions_put_no_file_name_on_a_command_line() {
     assert!(replies.starts_with("complete ") && replies.contains("-o default"), "{replies}{}", said(&ran));
     assert!(!place.at("ran").exists());
 }
+
+/// A replay script is printed on the terminal; a forged file of strace has what it likes in its names.
+#[test]
+fn a_replay_script_has_no_control_characters_of_names() {
+    let place = Place::new("attacks-script");
+    let strace = "1 1600000000.000001 openat(AT_FDCWD</>, \"/films/a\x1b[31m\x07\", O_RDONLY) = 3</films/a\x1b[31m\x07> <0.000010>\n\
+        1 1600000000.000101 read(3</films/a\x1b[31m\x07>, \"\"..., 4096) = 4096 <0.000020>\n";
+    place.file("s", strace);
+    let ran = output(&mut place.command(&["bench", "import-strace", &text(&place.at("s")), "--under", "/films"]));
+    let script = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(script.contains(" a?[31m?\n"), "{script:?}{}", said(&ran));
+    assert!(!script.contains(|c: char| c.is_control() && c != '\n'), "{script:?}");
+}
