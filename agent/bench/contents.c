@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util.h"
+
 #define WORDS_A_LINE 10u
 #define CREATE_CHUNK 65536u
 
@@ -27,7 +29,7 @@ static const char *const kind_names[] = {
 
 int contents_kind_parse(const char *name, enum contents_kind *kind)
 {
-	for (unsigned int i = 0; i < sizeof(kind_names) / sizeof(kind_names[0]); i++) {
+	for (unsigned int i = 0; i < ARRAY_SIZE(kind_names); i++) {
 		if (!strcmp(name, kind_names[i])) {
 			*kind = (enum contents_kind)i;
 			return 0;
@@ -132,15 +134,8 @@ static int write_contents(int fd, uint64_t size, struct contents *c, unsigned ch
 			return -1;
 		}
 		contents_fill(c, chunk, n);
-		for (size_t done = 0; done < n;) {
-			ssize_t w = write(fd, chunk + done, n - done);
-
-			if (w < 0 && errno == EINTR)
-				continue;
-			if (w < 0)
-				return -1;
-			done += (size_t)w;
-		}
+		if (fs_write_all(fd, chunk, n))
+			return -1;
 		size -= n;
 	}
 	return fsync(fd);

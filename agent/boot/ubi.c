@@ -120,7 +120,7 @@ int ubi_write(const char *volume, const char *path, uint64_t *bytes, char *why, 
 	}
 	*bytes = 0;
 	while ((got = read(from, chunk, sizeof(chunk))) > 0) {
-		if (write(to, chunk, (size_t)got) != got) {
+		if (fs_write_all(to, chunk, (size_t)got)) {
 			say(why, size, "%s: cannot be written at %llu: %s", volume, (unsigned long long)*bytes,
 			    strerror(errno));
 			failed = -1;

@@ -267,6 +267,22 @@ bool fs_read_u64(const char *path, uint64_t *value)
 	return good;
 }
 
+int fs_write_all(int fd, const void *data, size_t length)
+{
+	for (size_t done = 0; done < length;) {
+		ssize_t put = write(fd, (const char *)data + done, length - done);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (!put)
+			errno = ENOSPC;
+		if (put <= 0)
+			return -1;
+		done += (size_t)put;
+	}
+	return 0;
+}
+
 int fs_write_text_flags(const char *path, const char *text, int flags)
 {
 	size_t length = strlen(text);

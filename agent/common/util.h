@@ -55,6 +55,9 @@ char *fs_strdup(const char *text);
 uint64_t fs_hash(uint64_t hash, const void *data, size_t length);
 #define FS_HASH_BEGIN UINT64_C(0xcbf29ce484222325)
 
+/* Writes all of it, in as many parts as it takes. -1 with errno; ENOSPC where no byte more is taken. */
+int fs_write_all(int fd, const void *data, size_t length);
+
 /*
  * Formats a system path. Test builds (FS_TEST_ROOT) put it below the directory
  * FLASHSCOPE_ROOT, a copy of /sys or /proc made by the test. Returns out.

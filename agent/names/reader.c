@@ -10,11 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "helper.h"
 #include "util.h"
 
 /* An answer takes some 20 us; a busy machine may stand still for longer. */
@@ -28,13 +27,12 @@ struct request {
 
 /* One recorder a process: so is its reader. */
 static struct {
-	pid_t pid; /* 0: none */
-	int fd;
+	struct fs_helper helper;
 	void (*prepare)(void *context);
 	void *context;
 	int32_t stuck[STUCK_MAX];
 	size_t stuck_count;
-} reader = { .fd = -1 };
+} reader = { .helper.fd = -1 };
 
 static bool write_all(int fd, const void *data, size_t size)
 {
@@ -96,12 +94,10 @@ static void serve(int fd)
 static int start(void)
 {
 	const pid_t parent = getpid();
-	int ends[2];
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+	if (fs_helper_fork(&reader.helper, SOCK_STREAM) < 0)
 		return -1;
-	reader.pid = fork();
-	if (!reader.pid) {
+	if (!reader.helper.pid) {
 		/* Ctrl-C ends the recorder, and its end ends this. */
 		static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD };
 
@@ -109,21 +105,13 @@ static int start(void)
 			signal(ignored[i], SIG_IGN);
 		/* An output that is a pipe has to end with the recorder. */
 		for (int fd = 0; fd < 1024; fd++)
-			if (fd != ends[1])
+			if (fd != reader.helper.fd)
 				close(fd);
 		if (reader.prepare)
 			reader.prepare(reader.context);
-		if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
-			_exit(1);
-		serve(ends[1]);
+		fs_helper_ends_with(parent);
+		serve(reader.helper.fd);
 	}
-	close(ends[1]);
-	if (reader.pid < 0) {
-		reader.pid = 0;
-		close(ends[0]);
-		return -1;
-	}
-	reader.fd = ends[0];
 	return 0;
 }
 
@@ -131,25 +119,12 @@ int fs_reader_start(void (*prepare)(void *context), void *context)
 {
 	reader.prepare = prepare;
 	reader.context = context;
-	return start() ? -1 : (int)reader.pid;
-}
-
-/* On a kernel where even SIGKILL does not end the wait (before 5.8), it is left behind, and ends when it may. */
-static void end(void)
-{
-	if (!reader.pid)
-		return;
-	close(reader.fd);
-	kill(reader.pid, SIGKILL);
-	for (int i = 0; i < 50 && waitpid(reader.pid, NULL, WNOHANG) == 0; i++)
-		usleep(1000);
-	reader.pid = 0;
-	reader.fd = -1;
+	return start() ? -1 : (int)reader.helper.pid;
 }
 
 void fs_reader_end(void)
 {
-	end();
+	fs_helper_end(&reader.helper);
 	reader.stuck_count = 0;
 }
 
@@ -161,14 +136,14 @@ uint64_t fs_reader_stuck(void)
 static bool read_all(void *data, size_t size)
 {
 	while (size) {
-		struct pollfd poll_fd = { .fd = reader.fd, .events = POLLIN };
+		struct pollfd poll_fd = { .fd = reader.helper.fd, .events = POLLIN };
 		ssize_t got = poll(&poll_fd, 1, PATIENCE_MS);
 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
 			return false;
-		got = recv(reader.fd, data, size, 0);
+		got = recv(reader.helper.fd, data, size, 0);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
@@ -188,13 +163,13 @@ char *fs_reader_text(int32_t pid, const char *file, uint32_t most, bool direct, 
 	fs_path(path, sizeof(path), "/proc/%" PRId32 "/%s", pid, file);
 	if (direct)
 		return read_file(path, most, length);
-	if (!reader.pid || strlen(path) >= sizeof(request.path))
+	if (!reader.helper.pid || strlen(path) >= sizeof(request.path))
 		return reader.stuck_count < STUCK_MAX ? read_file(path, most, length) : NULL;
 	for (size_t i = 0; i < reader.stuck_count; i++)
 		if (reader.stuck[i] == pid)
 			return NULL;
 	memcpy(request.path, path, strlen(path));
-	if (write_all(reader.fd, &request, sizeof(request)) && read_all(&header, sizeof(header))) {
+	if (write_all(reader.helper.fd, &request, sizeof(request)) && read_all(&header, sizeof(header))) {
 		if (header == UINT64_MAX)
 			return NULL;
 		text = fs_alloc(header + 1);
@@ -205,7 +180,7 @@ char *fs_reader_text(int32_t pid, const char *file, uint32_t most, bool direct, 
 	}
 	if (reader.stuck_count < STUCK_MAX)
 		reader.stuck[reader.stuck_count++] = pid;
-	end();
+	fs_helper_end(&reader.helper);
 	/*
 	 * Each process that hangs costs the time limit. With too many of them, the other processes have no command
 	 * line.

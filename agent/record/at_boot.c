@@ -181,21 +181,8 @@ static int write_file(const char *path, const char *data, size_t length, mode_t 
 
 	if (fd < 0)
 		return -1;
-	for (size_t done = 0; done < length;) {
-		ssize_t put = write(fd, data + done, length - done);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0) {
-			saved = put < 0 ? errno : ENOSPC;
-			close(fd);
-			errno = saved;
-			return -1;
-		}
-		done += (size_t)put;
-	}
 	/* The caller's umask would keep init from being run. */
-	if (fchmod(fd, mode) || fsync(fd)) {
+	if (fs_write_all(fd, data, length) || fchmod(fd, mode) || fsync(fd)) {
 		saved = errno;
 		close(fd);
 		errno = saved;
@@ -362,13 +349,8 @@ static int copy(int from, int to)
 	ssize_t got;
 
 	while ((got = read(from, buffer, sizeof(buffer))) > 0)
-		for (ssize_t done = 0; done < got;) {
-			ssize_t put = write(to, buffer + done, (size_t)(got - done));
-
-			if (put < 0 && errno != EINTR)
-				return -1;
-			done += put > 0 ? put : 0;
-		}
+		if (fs_write_all(to, buffer, (size_t)got))
+			return -1;
 	return got < 0 ? -1 : 0;
 }
 

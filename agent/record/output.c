@@ -3,14 +3,14 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "helper.h"
 #include "notes.h"
 #include "util.h"
 
@@ -44,8 +44,7 @@ static void serve(int socket, int (*attempt)(void *context), void *context, pid_
 		signal(ignored[i], SIG_IGN);
 	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
 		signal(plain[i], SIG_DFL);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
-		_exit(1);
+	fs_helper_ends_with(parent);
 	fd = attempt(context);
 	if (fd < 0) {
 		error = errno;
@@ -104,29 +103,18 @@ static bool answers(int socket, const char *path, const volatile sig_atomic_t *s
 int fs_output_attempt(const char *path, int (*attempt)(void *context), void *context, const volatile sig_atomic_t *stop)
 {
 	const pid_t parent = getpid();
-	int ends[2], fd = -1, error;
-	pid_t helper;
+	struct fs_helper helper;
+	int fd = -1, error = EINTR;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+	if (fs_helper_fork(&helper, SOCK_SEQPACKET) < 0)
 		return attempt(context);
-	helper = fork();
-	if (!helper)
-		serve(ends[1], attempt, context, parent);
-	close(ends[1]);
-	if (helper < 0) {
-		close(ends[0]);
-		return attempt(context);
-	}
-	error = EINTR;
-	if (answers(ends[0], path, stop)) {
-		fd = answer(ends[0]);
+	if (!helper.pid)
+		serve(helper.fd, attempt, context, parent);
+	if (answers(helper.fd, path, stop)) {
+		fd = answer(helper.fd);
 		error = errno;
 	}
-	close(ends[0]);
-	kill(helper, SIGKILL);
-	/* Where even SIGKILL does not end its wait, it is left behind, and ends when the file system answers. */
-	for (int i = 0; i < 50 && waitpid(helper, NULL, WNOHANG) == 0; i++)
-		usleep(1000);
+	fs_helper_end(&helper);
 	errno = error;
 	return fd;
 }
