@@ -5,12 +5,12 @@ use flashscope_analysis::block::{BIO_COLUMNS, IoRows, RowsOf, Sizes};
 use flashscope_analysis::calls::Calls;
 use flashscope_analysis::comparison::{Comparison, Condition, RunFigures, run_of_json};
 use flashscope_analysis::layers::Layers;
-use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path};
+use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, path_bios};
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
 use flashscope_study::replays::Script;
-use flashscope_trace::Trace;
 use flashscope_trace::export::Cell;
+use flashscope_trace::{Device, Trace};
 use std::hint::black_box;
 
 /// `report --call`, of each of the slowest calls.
@@ -25,8 +25,11 @@ pub fn report_call(bytes: &[u8]) {
         let mut take = |cells: &[Cell<'_>]| bios.extend(bio(cells));
         let _ = trace.for_each(&mut |event| rows.event(event, &mut |row| row.cells(&mut take)));
         rows.finish(&mut |row| row.cells(&mut take));
+        let bios = path_bios(call, bios);
+        let own = bios.own.iter().filter_map(|bio| Some((Device::parse(&bio.device)?, bio.sector, bio.queued_ns)));
         let crossings = trace.crossings();
-        let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
+        let layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
+        let mut layers = layers.waits_for(own.collect());
         let _ = trace.for_each_pair(&mut |pair| {
             if let Some(event) = pair.event {
                 layers.event(event);

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use flashscope_analysis::TaskId;
     use flashscope_analysis::calls::SlowCall;
-    use flashscope_analysis::{PathBio, call_path};
+    use flashscope_analysis::{PathBio, call_path, path_bios};
 
     #[test]
     fn the_one_who_had_the_device_stands_first() {
@@ -93,6 +93,7 @@ mod tests {
             completed_ns,
         };
         let bios = vec![bio(7, "player (7)", [2_000, 500_000, 900_000]), bio(8, "backup (8)", [0, 1_000, 400_000])];
+        let bios = path_bios(&call_of, bios);
         let path = call_path(call_of, Evidence::unknown("no boundaries", "record them"), bios);
         let text = call(&path, &NamesFound::default(), 0, &Style::default());
         assert!(text.contains("backup (8): 1 of it were in 8:0 for 398.0 µs"), "{text}");
