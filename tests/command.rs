@@ -266,6 +266,18 @@ fn stdin_for_a_board_is_bounded_and_waited_for_in_words() {
     assert!(rest.contains("ended by a signal") && rest.lines().count() == 1, "{rest}");
     drop(held);
     nothing_is_left();
+
+    // As a script's command inherits it: a pipe that nobody writes to.
+    let mut record = flashscope();
+    record.args(["record", "--quiet", "--on", "board:armv7", "--packages", "busybox", "-o"]).arg(dir.path().join("t"));
+    record.args(["--", "/bin/busybox", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = record.spawn().expect("flashscope");
+    let held = child.stdin.take();
+    let ran = child.wait_with_output().expect("an end");
+    let says = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && ran.stdout.is_empty(), "{says}");
+    assert!(says.contains("nothing came on stdin within 10 s"), "{says}");
+    drop(held);
 }
 
 /// tracefs as docs/how-to/record-without-root.md lends it, to a user that nobody else is.

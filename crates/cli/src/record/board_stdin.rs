@@ -2,7 +2,8 @@
 //! it runs, because the time of a run would then depend on the host.
 
 use std::io::{IsTerminal as _, Read as _};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,13 @@ use crate::stop;
 const MOST: usize = 16 << 20;
 /// After waiting this long, a message is printed.
 const SAID_AFTER: Duration = Duration::from_secs(1);
+/// A pipe that is still empty then is one that a script inherited, and nobody writes to it.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 /// The exit status in a shell after Ctrl-C.
 const ENDED_BY_A_SIGNAL: i32 = 130;
 
-/// All of stdin; empty for a terminal.
+/// All of stdin; empty for a terminal, and for a pipe that stays open and empty.
 pub fn read(target: &str) -> Result<Vec<u8>, Failure> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -26,9 +29,13 @@ pub fn read(target: &str) -> Result<Vec<u8>, Failure> {
     let stop = stop::flag()?;
     let (ended, end) = channel();
     // A thread of its own: a signal does not end a read, and must end the command.
+    let some = Arc::new(AtomicBool::new(false));
+    let begun = Arc::clone(&some);
     std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = stdin.lock().take(MOST as u64 + 1).read_to_end(&mut bytes);
+        let (mut bytes, mut stdin) = (Vec::new(), stdin.lock());
+        let first = stdin.by_ref().take(1).read_to_end(&mut bytes);
+        begun.store(true, Ordering::Relaxed);
+        let read = first.and_then(|_| stdin.take(MOST as u64).read_to_end(&mut bytes));
         ended.send(read.map(|_| bytes)).ok();
     });
     let began = Instant::now();
@@ -58,6 +65,13 @@ pub fn read(target: &str) -> Result<Vec<u8>, Failure> {
                 "{target}: waiting for the end of stdin, which the command has from its begin; if it needs none, type </dev/null"
             ));
             said = true;
+        }
+        if !some.load(Ordering::Relaxed) && began.elapsed() >= GIVEN_UP_AFTER {
+            flashscope_output::note(&format!(
+                "{target}: nothing came on stdin within {} s: the command's stdin is empty",
+                GIVEN_UP_AFTER.as_secs()
+            ));
+            return Ok(Vec::new());
         }
     }
 }
