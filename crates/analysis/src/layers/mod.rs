@@ -38,8 +38,10 @@ pub const MAX_SLICES: usize = 512;
 const MAX_SLICES_OF_ALL: usize = 1 << 16;
 /// Most tasks followed at one time.
 const MAX_TASKS: usize = 1 << 14;
-/// Most devices whose flush requests are followed.
-const MAX_FLUSHED: usize = 256;
+/// Most devices whose ends, or whose flush requests, are followed.
+const MAX_DEVICES: usize = 256;
+/// Number of bios after which a device without an issue and a completion ends none.
+const SILENT: u32 = 4;
 /// The sector that stands for a flush, which has none.
 const FLUSH: u64 = u64::MAX - 1;
 /// Most nested layers.
@@ -155,6 +157,17 @@ struct Bio {
     issued: bool,
     /// Other tasks than its own may wait for it.
     shared: bool,
+    /// Whether anybody waits for it ([`Ends`]).
+    counts: bool,
+}
+
+/// Whether a trace shows the ends of a device's bios. A device of dm or md has requests of the devices below it alone, so that its bios
+/// never end where `block_bio_complete` is not recorded.
+#[derive(Clone, Copy)]
+enum Ends {
+    Shown,
+    /// Number of its bios so far.
+    None(u32),
 }
 
 /// Bios that other tasks may wait for: reads, and all others.
@@ -216,6 +229,7 @@ pub struct Layers<L> {
     next_bio: u64,
     /// Sectors of the longest bio.
     longest: u64,
+    ends: HashMap<Device, Ends>,
     /// Devices whose flush requests the trace shows; without them, a flush that waits never ends.
     flushed: HashSet<Device>,
     /// Device, first sector and time of queueing of the bios that other tasks may wait for; those of kernel threads if it is none.
@@ -315,6 +329,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
             places: BTreeSet::new(),
             next_bio: 0,
             longest: 0,
+            ends: HashMap::new(),
             flushed: HashSet::default(),
             waited_for: None,
             queued: Shared::default(),
@@ -625,6 +640,27 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         self.found.calls.push(done);
     }
 
+    /// Whether a bio that is queued on the device now is waited for.
+    fn counts(&mut self, device: Device) -> bool {
+        if self.ends.len() >= MAX_DEVICES && !self.ends.contains_key(&device) {
+            return true;
+        }
+        let ends = self.ends.entry(device).or_insert(Ends::None(0));
+        let Ends::None(bios) = ends else { return true };
+        *bios = bios.saturating_add(1);
+        let before = *bios;
+        if before == SILENT {
+            let of_device = |(&id, bio): (&u64, &Bio)| (bio.place.0 == device && bio.counts).then_some(id);
+            let ids: Vec<u64> = self.bios.iter().filter_map(of_device).collect();
+            for id in ids {
+                let Some(&bio) = self.bios.get(&id) else { continue };
+                self.count(bio, false);
+                self.bios.insert(id, Bio { counts: false, ..bio });
+            }
+        }
+        before < SILENT
+    }
+
     /// The bios of which a request holds a part.
     fn met_by(&self, block: &BlockEvent) -> Vec<u64> {
         let place = |sector| (block.device, block.flags.kind() as u8 > 0, sector);
@@ -635,6 +671,9 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
 
     /// The counters of the owner of this bio, with -1 or +1 for its state.
     fn count(&mut self, bio: Bio, joins: bool) {
+        if !bio.counts {
+            return;
+        }
         let Some(task) = self.tasks.get_mut(&bio.tid) else { return };
         let of_all = if bio.issued { &mut self.issued } else { &mut self.queued };
         let of_task = if bio.issued { &mut task.issued } else { &mut task.queued };
@@ -663,6 +702,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         self.calling.clear();
         self.bios.clear();
         self.places.clear();
+        self.ends.clear();
         self.flushed.clear();
         self.longest = 0;
         self.on_cpu.clear();
@@ -671,7 +711,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
 
     /// A flush: a request of one serves all bios that wait when it is issued.
     fn flush(&mut self, block: &BlockEvent, tid: TaskId, time: TimeNs) {
-        if block.action == BlockAction::Issue && self.flushed.len() < MAX_FLUSHED {
+        if block.action == BlockAction::Issue && self.flushed.len() < MAX_DEVICES {
             self.flushed.insert(block.device);
         }
         if self.flushed.contains(&block.device) {
@@ -685,6 +725,9 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         let steps = matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
             && block.bytes > 0;
         let queues = block.action == BlockAction::Queue && block.bytes > 0;
+        if steps && (self.ends.len() < MAX_DEVICES || self.ends.contains_key(&block.device)) {
+            self.ends.insert(block.device, Ends::Shown);
+        }
         let ids = if steps { self.met_by(block) } else { Vec::new() };
         let mut owners: Vec<TaskId> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
         // It may be the first event of the task.
@@ -706,17 +749,18 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
         }
         if queues {
             if self.bios.len() >= MAX_BIOS
-                && let Some((&oldest, _)) = self.bios.first_key_value()
+                && let Some((&oldest, bio)) = self.bios.first_key_value()
             {
+                self.found.bios_given_up += u64::from(bio.counts);
                 self.forget(oldest);
-                self.found.bios_given_up += 1;
             }
             if let Some(call) = self.tasks.get_mut(&tid).and_then(|task| task.call.as_mut()) {
                 call.touched = true;
             }
             let left = block.end().saturating_sub(block.sector);
             self.longest = self.longest.max(left);
-            let bio = Bio { place, end: block.end(), left, tid, issued: false, shared };
+            let counts = block.sector == FLUSH || self.counts(block.device);
+            let bio = Bio { place, end: block.end(), left, tid, issued: false, shared, counts };
             self.bios.insert(self.next_bio, bio);
             self.places.insert((place, self.next_bio));
             self.count(bio, true);
@@ -744,7 +788,7 @@ impl<L: Lookup<Name: AsRef<str>>> Layers<L> {
                 }
                 continue;
             }
-            let changed = Bio { issued: block.action == BlockAction::Issue, ..bio };
+            let changed = Bio { issued: block.action == BlockAction::Issue, counts: true, ..bio };
             self.count(bio, false);
             self.count(changed, true);
             self.bios.insert(id, changed);

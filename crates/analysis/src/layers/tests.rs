@@ -133,6 +133,33 @@ fn a_split_bio_ends_with_its_last_request() {
     assert_eq!([of(1, Layer::Block), of(1, Layer::Device)], [0, 0]);
 }
 
+/// Bios of a mapped device, whose ends are not recorded, and their parts on the disk below.
+#[test]
+fn a_bio_of_a_device_that_ends_none_is_not_waited_for() {
+    let of = |time, tid, action, minor| {
+        let device = flashscope_trace::Device::new(8, minor);
+        Step::Block(event(time, tid, EventKind::Block(crate::testing::block(action, device, "R", 64, 4096))))
+    };
+    let read = |at_ns| {
+        [
+            at(at_ns, Call(Read, None)),
+            at(at_ns, Enter(PageCache)),
+            of(at_ns + 10, 1, BlockAction::Queue, 16),
+            of(at_ns + 20, 1, BlockAction::Queue, 0),
+            at(at_ns + 30, Sleeps { runnable: false }),
+            of(at_ns + 40, 9, BlockAction::Issue, 0),
+            of(at_ns + 90, 0, BlockAction::Complete, 0),
+            at(at_ns + 95, Wakes),
+            at(at_ns + 100, Returned(Read, 1)),
+        ]
+    };
+    let found = run(SleepSource::Switches, &(0..5).flat_map(|n| read(n * 1000)).collect::<Vec<_>>());
+    let times = |call: usize| found.calls[call].layers.iter().map(|time| (time.layer, time.ns)).collect::<Vec<_>>();
+    // Three bios without an end may be in a queue; four are not.
+    assert_eq!(times(2), [(PageCache, 35), (Layer::Block, 15), (Layer::Device, 50)]);
+    assert_eq!(times(4), [(PageCache, 35), (Layer::Block, 10), (Layer::Device, 50), (Interrupt, 5)]);
+}
+
 /// The second call's flush waits for the first request, which does not serve it. Where no request of a flush was seen, nobody waits.
 #[test]
 fn a_flush_waits_for_its_own_request() {
@@ -348,6 +375,9 @@ fn what_is_given_up_is_counted() {
     assert_eq!(found.events_not_followed, 20_000 - MAX_TASKS as u64);
 
     let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
+    // The trace shows requests of the device.
+    let Step::Block(issue) = block(0, TaskId(1), BlockAction::Issue) else { unreachable!() };
+    layers.event(&issue);
     for i in 0..20_000 {
         let Step::Block(mut event) = block(i, TaskId(1), BlockAction::Queue) else { unreachable!() };
         if let EventKind::Block(block) = &mut event.kind {
