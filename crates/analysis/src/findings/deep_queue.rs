@@ -2,6 +2,7 @@
 //!
 //! A device that is asked for more at once than it serves in parallel completes no more of them a second. By Little's law so many are
 //! served at once as are completed in the time that one takes alone. Limit: that time is the shortest in the trace.
+//! Reads ahead are under way because of the kernel's window, not of the program.
 
 use super::{Finding, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, gain, groups, measure, stage};
 use crate::block::GroupBy;
@@ -27,7 +28,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let (active_ns, shortest_ns) = (reader.active_ns.max(1) as f64, d2c.ns.min);
         // Its group also has its writes and its I/O on other devices.
         let is_all = own.bios <= reader.bios + reader.bios / 10;
-        if reader.bios < MIN_READS || !is_all || reader.bytes / reader.bios > MAX_BYTES || shortest_ns == 0 {
+        let is_asked = reader.ahead_bios * 2 < reader.bios;
+        if reader.bios < MIN_READS || !is_all || !is_asked || reader.bytes / reader.bios > MAX_BYTES || shortest_ns == 0
+        {
             continue;
         }
         // Another program's requests are in the device, too: that is a finding of its own.
@@ -136,6 +139,9 @@ mod tests {
         for (mean, shortest) in [(9_000_000, 1_000_000), (280_000_000, 270_000_000), (36_000_000, 18_000_000)] {
             assert!(find(&work(mean, shortest).seen()).is_empty(), "{mean} {shortest}");
         }
+        let mut ahead = work(280_000_000, 2_000_000);
+        ahead.usage.readers[0].ahead_bios = 390;
+        assert!(find(&ahead.seen()).is_empty());
         let mut writes = work(280_000_000, 2_000_000);
         writes.block().groups.iter_mut().for_each(|group| group.bios = 800);
         assert!(find(&writes.seen()).is_empty());

@@ -95,6 +95,9 @@ pub struct TaskReads {
     pub metadata_bytes: u64,
     /// Of these: reads with the flag.
     pub flagged_bios: u64,
+    /// Reads ahead of what the program asked for: the kernel keeps several under way.
+    #[serde(skip)]
+    pub ahead_bios: u64,
     /// Bytes that had not been read before in the trace.
     pub first_bytes: u64,
     /// Bytes of the regions of 256 KiB with four reads or more; `None`: there were too many regions.
@@ -219,6 +222,7 @@ struct OfTask {
     metadata_bios: u64,
     metadata_bytes: u64,
     flagged_bios: u64,
+    ahead_bios: u64,
     first_bytes: u64,
     /// A sector.
     last_end: u64,
@@ -241,7 +245,9 @@ impl OfTask {
         }
         self.bios += 1;
         self.bytes = self.bytes.saturating_add(block.bytes);
-        let ahead = block.flags.has(RequestFlags::AHEAD) && is_own;
+        let is_ahead = block.flags.has(RequestFlags::AHEAD);
+        self.ahead_bios += u64::from(is_ahead);
+        let ahead = is_ahead && is_own;
         let flagged = block.flags.has(RequestFlags::META);
         self.flagged_bios += u64::from(flagged);
         if flagged || ahead {
@@ -608,6 +614,7 @@ impl Analysis for Usage {
             metadata_bios: of.metadata_bios,
             metadata_bytes: of.metadata_bytes,
             flagged_bios: of.flagged_bios,
+            ahead_bios: of.ahead_bios,
             first_bytes: of.first_bytes,
             extent_bytes: extent(key),
             extent_reads: often(key).1,
@@ -772,6 +779,7 @@ mod tests {
         let found = usage.finish();
         let reader = &found.readers[0];
         assert_eq!((reader.bios, reader.flagged_bios, reader.metadata_bios, reader.metadata_bytes), (4, 1, 2, 8192));
+        assert_eq!(reader.ahead_bios, 2);
     }
 
     /// A recording of one device has no event of the device's own cache.
