@@ -56,10 +56,18 @@ fn commands_of_cards_are_requests() {
 #[test]
 fn commands_that_count_in_blocks_need_the_size_of_a_block() {
     for case in ["commands-nvme", "commands-scsi"] {
-        let output = flashscope().arg("report").arg(input(case)).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
-        assert!(said.contains("--block-size") && said.contains("queue/logical_block_size"), "{said}");
+        let rows: &[&str] = &["export", "--to", "csv", "--rows", "requests", "-o", "-"];
+        for (command, sides) in [(&["report"][..], 1), (rows, 1), (&["diff"], 2)] {
+            let traces = vec![input(case); sides];
+            let output = flashscope().args(command).args(traces).output().expect("it runs");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
+            assert!(said.contains("--block-size") && said.contains("queue/logical_block_size"), "{said}");
+        }
+        let both = [input(case), input(case)];
+        let text = stdout(flashscope().args(["diff", "--json", "--block-size", "512"]).args(both));
+        let changed: Value = serde_json::from_str(&text).expect("a comparison");
+        assert!(changed["changes"].as_array().expect("changes").len() > 3, "{changed}");
     }
     let report = with_blocks("commands-nvme", "512");
     assert_eq!(kind(&report, "nvme0n1 writes"), [2, 8192, 138_000]);

@@ -54,8 +54,9 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     };
     let inputs = copies.as_ref().map_or(&given, |copies| &copies.traces);
     let (before, after) = inputs.split_at(before.len());
-    let figures =
-        |paths: &[PathBuf]| paths.iter().map(|path| run_figures(path, false)).collect::<Result<Vec<_>, Failure>>();
+    let figures = |paths: &[PathBuf]| {
+        paths.iter().map(|path| run_figures(path, args.block_size, false)).collect::<Result<Vec<_>, Failure>>()
+    };
     let (a, b) = (figures(before)?, figures(after)?);
     let left_out = a.iter().chain(&b).filter_map(|run| Some(format!("{}: {}", run.title, run.left_out.as_ref()?)));
     let left_out: Vec<String> = left_out.collect();
@@ -65,8 +66,8 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let mut of_a_change = b[..1].to_vec();
     if let (Some(_), Some((without, _))) = (is_of(Unit::Bio), is_of(Unit::Request)) {
         let (without, mut left_out) = (without.display().to_string(), Vec::new());
-        let requests = as_requests((before, &a), &without, &mut left_out)?;
-        of_a_change = as_requests((after, &b), &without, &mut left_out)?;
+        let requests = as_requests((before, &a), args.block_size, &without, &mut left_out)?;
+        of_a_change = as_requests((after, &b), args.block_size, &without, &mut left_out)?;
         comparison = comparison.of_requests(&requests, &of_a_change, left_out);
     }
     if comparison.changes.is_empty() {
@@ -127,6 +128,7 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
 /// `left_out`.
 fn as_requests(
     (paths, runs): (&[PathBuf], &[RunFigures]),
+    block_size: Option<u64>,
     without: &str,
     left_out: &mut Vec<String>,
 ) -> Result<Vec<RunFigures>, Failure> {
@@ -141,7 +143,7 @@ fn as_requests(
             }
             Some(Unit::Bio) => {
                 left_out.push(run.title.clone());
-                run_figures(path, true)?
+                run_figures(path, block_size, true)?
             }
             _ => run.clone(),
         };
@@ -152,12 +154,15 @@ fn as_requests(
 }
 
 /// The figures of a trace or of a stored result.
-fn run_figures(path: &Path, requests_alone: bool) -> Result<RunFigures, Failure> {
+fn run_figures(path: &Path, block_size: Option<u64>, requests_alone: bool) -> Result<RunFigures, Failure> {
     if let Some(run) = json(path)? {
         return Ok(run);
     }
     let args = ReportArgs { traces: vec![path.to_owned()], requests_alone, ..ReportArgs::default() };
-    let inputs = Inputs::open_with(&args.traces, &args.clocks.offsets, args.clocks.block_size)?;
+    let inputs = Inputs::open_with(&args.traces, &[], block_size)?;
+    if let Some(failure) = inputs.without_block_size() {
+        return Err(failure);
+    }
     if inputs.traces().any(report::is_of_block_io) {
         Ok(RunFigures::of_block(&report::block_report(&inputs, &args)?))
     } else {

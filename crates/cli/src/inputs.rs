@@ -91,6 +91,20 @@ impl Inputs {
         Inputs::open_with(paths, offsets, None)
     }
 
+    /// The error for traces of commands that count in logical blocks, if the size of these is not given.
+    pub fn without_block_size(&self) -> Option<Failure> {
+        let is_unsized =
+            |trace: &&Trace| trace.commands().is_some_and(|commands| !commands.without_block_size.is_empty());
+        let trace = self.traces().find(is_unsized)?;
+        let events = trace.commands().map(|commands| commands.without_block_size.join(", ")).unwrap_or_default();
+        Some(Failure::new(format!(
+            "{}: has a driver's commands ({events}) and no events of the block layer. They count in logical blocks, whose size is not in the \
+             trace: add --block-size with what /sys/block/DEVICE/queue/logical_block_size says on that machine (512 or 4096 on most). \
+             A recording with block events tells more: `trace-cmd record -e block`, `flashscope record --events block`",
+            trace.path().display()
+        )))
+    }
+
     /// Opens the given traces. Several traces are refused if nothing ties their clocks together.
     /// `block_bytes`: of a logical block, for drivers' events that count in blocks.
     pub fn open_with(paths: &[PathBuf], offsets: &[Offset], block_bytes: Option<u64>) -> Result<Inputs, Failure> {

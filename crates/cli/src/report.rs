@@ -636,18 +636,10 @@ pub fn is_of_flash(trace: &Trace) -> bool {
 /// The error for traces without storage events: their events, and how to record storage events.
 fn nothing_to_report(inputs: &Inputs) -> Failure {
     const NAMED: usize = 8;
-    let paths: Vec<String> = inputs.traces().map(|trace| trace.path().display().to_string()).collect();
-    let unsized_commands: Vec<&str> =
-        inputs.traces().filter_map(Trace::commands).flat_map(|commands| commands.without_block_size.clone()).collect();
-    if !unsized_commands.is_empty() {
-        return Failure::new(format!(
-            "{}: has a driver's commands ({}) and no events of the block layer. They count in logical blocks, whose size is not in the \
-             trace: add --block-size with what /sys/block/DEVICE/queue/logical_block_size says on that machine (512 or 4096 on most). \
-             A recording with block events tells more: `trace-cmd record -e block`, `flashscope record --events block`",
-            paths.join(", "),
-            unsized_commands.join(", ")
-        ));
+    if let Some(failure) = inputs.without_block_size() {
+        return failure;
     }
+    let paths: Vec<String> = inputs.traces().map(|trace| trace.path().display().to_string()).collect();
     let mut names: Vec<String> = inputs
         .traces()
         .flat_map(Trace::schemas)

@@ -50,6 +50,10 @@ pub struct DiffArgs {
     /// Write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Bytes of a logical block of the devices (`cat /sys/block/DEVICE/queue/logical_block_size`), for traces of a driver's commands alone:
+    /// NVMe and SCSI count in blocks.
+    #[arg(long, value_name = "BYTES", value_parser = crate::inputs::block_size)]
+    pub block_size: Option<u64>,
     #[command(flatten)]
     pub anonymize: AnonymizeArgs,
     #[command(flatten)]

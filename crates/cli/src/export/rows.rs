@@ -33,6 +33,9 @@ pub fn run(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failur
             of.name()
         )));
     }
+    if let Some(failure) = inputs.without_block_size() {
+        return Err(failure);
+    }
     let mut failed = None;
     let result = written(args, to_stdout, quiet, |out| {
         let mut table = table(args, of, out).map_err(|error| cannot(args, error))?;
