@@ -197,6 +197,13 @@ mod tests {
     fn inode_numbers_of_xfs_are_hexadecimal() {
         let event = show("xfs_file_fsync: dev 7:1 ino 0x6004a6 iflags 0x0");
         assert_eq!(event, "xfs:xfs_file_fsync dev=7340033u ino=6292646u iflags=0u");
+        // Linux 5.10, and 6.1.
+        for (size, offset, count) in [("size", "offset", "count"), ("disize", "pos", "bytecount")] {
+            let event =
+                show(&format!("xfs_file_buffered_write: dev 7:1 ino 0x83 {size} 0x10 {offset} 0x1000 {count} 0x200"));
+            let want = "xfs:xfs_file_buffered_write dev=7340033u ino=131u size=16u offset=4096u count=512u";
+            assert_eq!(event, want);
+        }
     }
 
     #[test]

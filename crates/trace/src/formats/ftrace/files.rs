@@ -1,7 +1,8 @@
-//! Parses lines of ext4, f2fs, writeback, the page cache and read-ahead to the fields of the kernel's formats.
+//! Parses lines of ext4, XFS, f2fs, writeback, the page cache and read-ahead to the fields of the kernel's formats.
 //!
 //! The text uses other names for values than the formats. With the formats' names, an event in text and in a `trace.dat` gives the same
-//! [`crate::FileEvent`]. Sources: `include/trace/events/{ext4,f2fs,writeback,filemap,readahead}.h` (Linux 5.10, 6.1, 6.12 and 6.18).
+//! [`crate::FileEvent`]. Sources: `include/trace/events/{ext4,f2fs,writeback,filemap,readahead}.h`, `fs/xfs/xfs_trace.h`
+//! (Linux 5.10, 6.1, 6.12 and 6.18).
 
 use super::fields::{add, device, pairs, push, value_of, words};
 use crate::formats::parsed::{Parsed, Value};
@@ -18,6 +19,9 @@ pub(super) fn system(name: &str) -> Option<&'static str> {
     {
         return Some("readahead");
     }
+    if matches!(name, "xfs_file_fsync" | "xfs_dir_fsync" | "xfs_file_buffered_write") {
+        return Some("xfs");
+    }
     match name.split_once('_')?.0 {
         "ext4" => Some("ext4"),
         "f2fs" => Some("f2fs"),
@@ -33,6 +37,7 @@ pub(super) fn read<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         "writeback" => writeback(out, rest),
         "ext4" | "jbd2" => ext4(out, rest),
         "f2fs" => f2fs(out, rest),
+        "xfs" => xfs(out, rest),
         "filemap" => filemap(out, rest),
         "readahead" => readahead(out, rest),
         _ => false,
@@ -68,6 +73,30 @@ fn ext4<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
             _ if key.is_empty() => {}
             _ => push(out, std::mem::take(&mut key), word),
         }
+    }
+    true
+}
+
+/// `dev 7:1 ino 0x83 disize 0x0 pos 0x1000 bytecount 0x200`; values have the names of the event's format.
+fn xfs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let dev = |word| {
+        let (major, minor) = std::str::from_utf8(word).ok()?.split_once(':')?;
+        let (major, minor) = (number(major)?, number(minor)?);
+        (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+    };
+    let Some(dev) = rest.strip_prefix(b"dev ").and_then(|rest| dev(words(rest).next()?)) else { return false };
+    add(out, "dev", Value::Unsigned(dev));
+    let mut all = words(rest).skip(2);
+    while let (Some(key), Some(value)) = (all.next(), all.next()) {
+        let Ok(key) = std::str::from_utf8(key) else { continue };
+        let key = match key {
+            "pos" => "offset",
+            "bytecount" => "count",
+            "disize" => "size",
+            key => key,
+        };
+        push(out, key, value);
     }
     true
 }
