@@ -1,9 +1,10 @@
+use super::bios::MAX_BIOS;
 use super::*;
 use crate::testing::event;
 use CallKind::{Read, Sync, Write};
 use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
 use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
-use flashscope_trace::{SleepSource, TaskId};
+use flashscope_trace::{BlockAction, SleepSource, TaskId};
 
 fn block(time: u64, tid: TaskId, action: BlockAction) -> Step {
     let block = crate::testing::block(action, flashscope_trace::Device::new(8, 0), "R", 0, 4096);
