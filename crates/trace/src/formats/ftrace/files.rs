@@ -6,6 +6,7 @@
 
 use super::fields::{add, device, pairs, push, value_of, words};
 use crate::formats::parsed::{Parsed, Value};
+use crate::ids::Device;
 
 /// `PAGE_SHIFT` of most machines, for lines that count in bytes: the text does not tell it.
 const PAGE_SHIFT: u32 = 12;
@@ -79,14 +80,9 @@ fn ext4<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
 
 /// `dev 7:1 ino 0x83 disize 0x0 pos 0x1000 bytecount 0x200`; values have the names of the event's format.
 fn xfs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
-    let dev = |word| {
-        let (major, minor) = std::str::from_utf8(word).ok()?.split_once(':')?;
-        let (major, minor) = (number(major)?, number(minor)?);
-        (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
-    };
-    let Some(dev) = rest.strip_prefix(b"dev ").and_then(|rest| dev(words(rest).next()?)) else { return false };
-    add(out, "dev", Value::Unsigned(dev));
+    let dev = |rest| Device::parse(std::str::from_utf8(words(rest).next()?).ok()?);
+    let Some(dev) = rest.strip_prefix(b"dev ").and_then(dev) else { return false };
+    add(out, "dev", Value::Unsigned(u64::from(dev.0)));
     let mut all = words(rest).skip(2);
     while let (Some(key), Some(value)) = (all.next(), all.next()) {
         let Ok(key) = std::str::from_utf8(key) else { continue };
