@@ -62,7 +62,7 @@ pub fn read(target: &str) -> Result<Vec<u8>, Failure> {
         }
         if !said && began.elapsed() >= SAID_AFTER {
             flashscope_output::note(&format!(
-                "{target}: waiting for the end of stdin, which the command has from its begin; if it needs none, type </dev/null"
+                "{target}: waiting for the end of stdin, because a board gets all of it before its boot; if the command needs none, type </dev/null"
             ));
             said = true;
         }
