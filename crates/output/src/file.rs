@@ -93,21 +93,7 @@ impl<'a> Output<'a> {
     /// See [`OutputError`]; nothing has been created or changed then.
     pub fn create(path: &Path, rules: Rules<'a>) -> Result<Output<'a>, OutputError> {
         let place = place::find(path)?;
-        let old = match &place.found {
-            Found::Nothing => None,
-            Found::Magic => return Output::through(path, place, rules),
-            Found::There(stat) if rules.inputs.contains(&HostFile::of_stat(stat)) => {
-                return Err(OutputError::Input { path: path.to_owned() });
-            }
-            Found::There(stat) => match kind(stat) {
-                FileType::RegularFile => Some(stat.st_mode & 0o666),
-                FileType::Directory => return Err(OutputError::NoFile { path: path.to_owned(), kind: "directory" }),
-                FileType::Socket => return Err(OutputError::NoFile { path: path.to_owned(), kind: "socket" }),
-                _ => return Output::through(path, place, rules),
-            },
-        };
-        // Rewriting a file must not make it readable to others.
-        let mode = if rules.private { 0o600 } else { old.unwrap_or(0o666) | 0o600 };
+        let Some(mode) = mode_beside(path, &place, &rules)? else { return Output::through(path, place, rules) };
         let created = answering(path, || {
             leftovers(&place.dir, &place.name);
             beside(&place.dir, &place.name, mode)
@@ -123,11 +109,14 @@ impl<'a> Output<'a> {
     /// As [`Output::create`]; and where the existing file cannot be replaced or kept.
     pub fn check(path: &Path, rules: Rules<'a>) -> Result<(), OutputError> {
         if !Output::is_through(path) {
-            let output = Output::create(path, rules)?;
-            return match &output.way {
-                Way::Beside { place, .. } => can_appear(path, place, rules.existing),
-                Way::Through | Way::Spooled(_) => Ok(()),
-            };
+            let place = place::find(path)?;
+            let Some(mode) = mode_beside(path, &place, &rules)? else { return Ok(()) };
+            answering(path, || {
+                leftovers(&place.dir, &place.name);
+                can_create(&place.dir, &place.name, mode)
+            })
+            .map_err(|e| OutputError::io(path, "create", e.into()))?;
+            return can_appear(path, &place, rules.existing);
         }
         let place = place::find(path)?;
         if let Found::There(stat) = &place.found {
@@ -241,6 +230,25 @@ impl Drop for Output<'_> {
     }
 }
 
+/// The permissions of a temporary file beside `path`. `None`: the data goes into the file itself.
+fn mode_beside(path: &Path, place: &Place, rules: &Rules<'_>) -> Result<Option<u32>, OutputError> {
+    let old = match &place.found {
+        Found::Nothing => None,
+        Found::Magic => return Ok(None),
+        Found::There(stat) if rules.inputs.contains(&HostFile::of_stat(stat)) => {
+            return Err(OutputError::Input { path: path.to_owned() });
+        }
+        Found::There(stat) => match kind(stat) {
+            FileType::RegularFile => Some(stat.st_mode & 0o666),
+            FileType::Directory => return Err(OutputError::NoFile { path: path.to_owned(), kind: "directory" }),
+            FileType::Socket => return Err(OutputError::NoFile { path: path.to_owned(), kind: "socket" }),
+            _ => return Ok(None),
+        },
+    };
+    // Rewriting a file must not make it readable to others.
+    Ok(Some(if rules.private { 0o600 } else { old.unwrap_or(0o666) | 0o600 }))
+}
+
 /// Refuses a device or FIFO that another user can have put there.
 fn foreign_node(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputError> {
     let (me, owner) = (rustix::process::geteuid().as_raw(), stat.st_uid);
@@ -334,6 +342,22 @@ fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, S
         }
     }
     Err(Errno::EXIST)
+}
+
+/// Whether a file can be created: of one without a name, a command that is killed leaves nothing.
+fn can_create(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<()> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat(dir, ".", flags, Mode::from_raw_mode(mode)) {
+        // Not every file system has files without a name.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        done => return done.map(drop),
+    }
+    let (file, temporary) = beside(dir, name, mode)?;
+    if is_file(dir, OsStr::new(&temporary), &file) {
+        unlinkat(dir, temporary.as_str(), AtFlags::empty())
+    } else {
+        Ok(())
+    }
 }
 
 /// Gives the finished file its name, and returns that name.

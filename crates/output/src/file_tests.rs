@@ -166,6 +166,24 @@ fn earlier_files_are_kept() {
     }
 }
 
+/// A command that is killed while it checks leaves nothing: the directory's time of change is that of its last name.
+#[test]
+fn a_check_makes_no_name() {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = Dir::new("checked");
+    let changed = || std::fs::metadata(dir.path(".")).map(|meta| (meta.mtime(), meta.mtime_nsec())).unwrap();
+    std::fs::write(dir.path("there"), "1").unwrap();
+    let before = changed();
+    // A clock of 10 ms at most (CONFIG_HZ=100) tells the two apart.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    for name in ["new", "there"] {
+        Output::check(&dir.path(name), Rules::default()).unwrap();
+    }
+    assert_eq!(changed(), before, "file systems of the tests have files without a name: ext4, tmpfs, XFS, btrfs");
+    Output::write_whole(&dir.path("new"), b"1", Rules::default()).unwrap();
+    assert_ne!(changed(), before);
+}
+
 #[test]
 fn only_leftovers_of_ours_that_nobody_holds_are_removed() {
     let dir = Dir::new("leftovers");
