@@ -284,6 +284,9 @@ pub fn recover(quiet: bool) {
     }
 }
 
+/// No command waits longer for a sweep, which then goes on by itself.
+const SWEEP_MOST: Duration = Duration::from_secs(10);
+
 /// Probes, instances and knobs of a killed local agent, which the agent itself can undo. Returns a line about what it undid; a running
 /// recorder's own are not reported.
 fn sweep_this_machine() -> Option<String> {
@@ -300,10 +303,51 @@ fn sweep_this_machine() -> Option<String> {
     }
     let agent = flashscope_targets::sweeping_agent().ok()?;
     let mut sweep = std::process::Command::new(agent);
-    let output =
-        sweep.arg("sweep").stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit()).output().ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
+    sweep.arg("sweep").stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit());
+    let said = match said_within(SWEEP_MOST, sweep) {
+        Ok(said) => said?,
+        Err(pid) => {
+            let most = SWEEP_MOST.as_secs();
+            return Some(format!(
+                "cannot clean up after earlier runs: flashscope-agent sweep (process {pid}) has not ended in {most} s; if the kernel \
+                 does not answer it (ps -o stat,wchan -p {pid} prints D), only a reboot helps"
+            ));
+        }
+    };
     // The first line is about what was undone; leftovers of other PID namespaces are not reported.
     let said = said.lines().next().unwrap_or_default();
     said.contains(|c: char| ('1'..='9').contains(&c)).then(|| format!("left by an earlier run, {said}"))
+}
+
+/// What a program prints until it ends. `Err`: its process, which has not ended in this time and is left alone, because one that waits in
+/// the kernel cannot be killed either.
+fn said_within(most: Duration, mut command: std::process::Command) -> Result<Option<String>, u32> {
+    let Ok(child) = command.stdout(std::process::Stdio::piped()).spawn() else { return Ok(None) };
+    let pid = child.id();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    // This thread ends with the child, or with this process.
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(most) else { return Err(pid) };
+    Ok(output.ok().and_then(|output| String::from_utf8(output.stdout).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_not_waited_for() {
+        let sh = |script: &str| {
+            let mut command = std::process::Command::new("/bin/sh");
+            command.args(["-c", script]);
+            command
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(said_within(long, sh("echo done")), Ok(Some("done\n".to_owned())));
+        assert_eq!(said_within(long, std::process::Command::new("/no/such/program")), Ok(None));
+        let began = std::time::Instant::now();
+        let left = said_within(Duration::from_millis(100), sh("exec sleep 30")).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::process::Command::new("kill").arg(left.to_string()).status().unwrap();
+    }
 }
