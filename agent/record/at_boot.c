@@ -138,14 +138,47 @@ static bool find_prepared(struct boot *boot)
 	return false;
 }
 
-static bool replaced(const struct boot *boot)
+/* Whether the kernel would start our agent by this file, also where somebody has added a line to it. */
+static bool starts_agent(const struct boot *boot, const char *path)
 {
-	char path[FS_PATH_MAX];
-	char *text = fs_read_text(fs_path(path, sizeof(path), "%s", boot->init), NULL);
-	bool ours = text && !strcmp(text, boot->script);
+	char begin[sizeof(boot->script)] = "";
+	size_t length = strlen(boot->script) - strlen(" " FS_BOOT_WORD "\n");
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : pread(fd, begin, length, 0);
 
-	free(text);
-	return ours;
+	if (fd >= 0)
+		close(fd);
+	return got == (ssize_t)length && !memcmp(begin, boot->script, length);
+}
+
+/*
+ * The file that starts our agent: init. Or another one of its directory: an update may have renamed it there, or the boot
+ * loader's init= may have named that one. Without the agent such a file starts nothing, and the machine does not boot.
+ */
+static bool replaced(const struct boot *boot, char *out)
+{
+	char folder[FS_PATH_MAX], path[FS_PATH_MAX];
+	struct dirent *entry;
+	bool found = starts_agent(boot, fs_path(path, sizeof(path), "%s", boot->init));
+	DIR *dir;
+
+	if (found && out)
+		memcpy(out, path, sizeof(path));
+	if (found)
+		return true;
+	fs_path(folder, sizeof(folder), "%.*s", (int)(strrchr(boot->init, '/') - boot->init), boot->init);
+	dir = opendir(*folder ? folder : "/");
+	while (dir && !found && (entry = readdir(dir))) {
+		if (entry->d_type != DT_REG && entry->d_type != DT_UNKNOWN)
+			continue;
+		snprintf(path, sizeof(path), "%.200s/%s", folder, entry->d_name); /* init= has 200 bytes at most */
+		found = starts_agent(boot, path);
+	}
+	if (dir)
+		closedir(dir);
+	if (found && out)
+		memcpy(out, path, sizeof(path));
+	return found;
 }
 
 /* Why what is written now is not there after a reboot; NULL: it is. */
@@ -296,7 +329,7 @@ static int prepare(int argc, char **argv)
 	char *agent;
 	int result;
 
-	if (find_prepared(&boot) && replaced(&boot))
+	if (find_prepared(&boot) && replaced(&boot, NULL))
 		return fs_fail("%s: this machine is prepared already; reboot it and collect, or undo it first", boot.folder);
 	if (find_prepared(&boot) && clear(&boot))
 		return fs_fail("%s: what an earlier preparation left cannot be removed: %s", boot.folder, strerror(errno));
@@ -315,7 +348,7 @@ static int prepare(int argc, char **argv)
 	if (put(&boot, agent, agent_size, &options)) {
 		int saved = errno;
 
-		if (!replaced(&boot))
+		if (!replaced(&boot, NULL))
 			clear(&boot);
 		result = fs_fail("%s: cannot be prepared: %s; %s is as it was", boot.folder, strerror(saved), boot.init);
 		goto out;
@@ -383,33 +416,44 @@ static int collect(void)
 	return result;
 }
 
+/* Every file that starts the agent gets the original's content by one rename each: the original stays until all have it. */
+static int put_back(const struct boot *boot)
+{
+	char original[FS_PATH_MAX], link[FS_PATH_MAX], path[FS_PATH_MAX], kind[300];
+	struct stat st;
+	bool any = false;
+
+	in_folder(boot, original, "original");
+	in_folder(boot, link, "init");
+	for (; replaced(boot, path); any = true) {
+		if (lstat(original, &st))
+			return fs_fail("%s: it starts the agent, and its original %s is gone; put the machine's own init there, then undo again",
+				       path, original);
+		if ((unlink(link) && errno != ENOENT) || linkat(AT_FDCWD, original, AT_FDCWD, link, 0) || rename(link, path) ||
+		    sync_folders(boot, true))
+			return fs_fail("%s: cannot be put back: %s; it is still in %s", path, strerror(errno), original);
+		printf("put back %s (%s)\n", path, kind_of(path, kind, sizeof(kind)));
+	}
+	fs_path(path, sizeof(path), "%s", boot->init);
+	if (!any)
+		printf("left %s alone: it does not start the agent (%s)\n", path, kind_of(path, kind, sizeof(kind)));
+	return 0;
+}
+
 static int undo(void)
 {
-	char path[FS_PATH_MAX], original[FS_PATH_MAX], kind[300];
 	pid_t holder = fs_boot_holder(NULL);
-	bool ours, there, prepared;
-	struct stat st;
 	struct boot boot;
+	bool prepared = find_prepared(&boot);
+	int result;
 
-	prepared = find_prepared(&boot);
 	if (!holder && !prepared) {
 		printf("nothing to undo: this machine is not prepared\n");
 		return 0;
 	}
-	if (prepared) {
-		ours = replaced(&boot);
-		there = !lstat(in_folder(&boot, original, "original"), &st);
-		fs_path(path, sizeof(path), "%s", boot.init);
-		if (ours && !there)
-			return fs_fail("%s: it starts the agent, and its original %s is gone; put the machine's own init there, then undo again",
-				       boot.init, original);
-		if (ours && (rename(original, path) || sync_folders(&boot, true)))
-			return fs_fail("%s: cannot be put back: %s; it is still in %s", boot.init, strerror(errno), original);
-		if (ours)
-			printf("put back %s (%s)\n", boot.init, kind_of(path, kind, sizeof(kind)));
-		else
-			printf("left %s alone: it does not start the agent (%s)\n", boot.init, kind_of(path, kind, sizeof(kind)));
-	}
+	result = prepared ? put_back(&boot) : 0;
+	if (result)
+		return result;
 	if (holder && !kill(holder, SIGTERM)) {
 		for (unsigned int waited = 0; waited < END_MS && fs_starttime(holder); waited += STEP_MS)
 			fs_sleep_ms(STEP_MS);

@@ -94,6 +94,45 @@ static int cut_everywhere(const char *what, const struct stat *before, const cha
 	return cut;
 }
 
+/* The file that starts the agent was changed, renamed or copied: it is put back there, and a machine boots by every one of them. */
+static void changed_in_between(const char *original)
+{
+	char path[512], other[512], *script, *text;
+	struct stat st;
+
+	for (int how = 0; how < 3; how++) {
+		unlink(fs_path(path, sizeof(path), "/sbin/init"));
+		test_root_file("/sbin/init", original);
+		chmod(path, 0755);
+		CHECK_NUMBER(boot("prepare", 0), 0);
+		script = test_root_read("/sbin/init");
+		fs_path(other, sizeof(other), "/sbin/init.real");
+		if (how == 0) {
+			strcat(strcpy(other, script), "# by hand\n");
+			test_root_file("/sbin/init", other);
+		} else if (how == 1) {
+			CHECK(!rename(path, other));
+			test_root_file("/sbin/init", "newer, which runs init.real\n");
+		} else {
+			test_root_file("/sbin/init.real", script);
+		}
+		CHECK_NUMBER(boot("prepare", 0), FS_EXIT_FAILURE); /* done already */
+		CHECK_NUMBER(boot("undo", 0), 0);
+		text = test_root_read("/sbin/init");
+		CHECK_TEXT(text, how == 1 ? "newer, which runs init.real\n" : original);
+		free(text);
+		if (how) {
+			text = test_root_read("/sbin/init.real");
+			CHECK_TEXT(text, original);
+			free(text);
+			CHECK(!stat(fs_path(other, sizeof(other), "/sbin/init.real"), &st) && st.st_mode & 0100);
+			unlink(other);
+		}
+		CHECK(!test_root_has("/sbin/" FS_BOOT_FOLDER));
+		free(script);
+	}
+}
+
 static void machine(bool link)
 {
 	static const char original[] = "#!/bin/sh\nexec true\n";
@@ -120,6 +159,8 @@ static void machine(bool link)
 	CHECK_NUMBER(boot("undo", 0), 0);
 	boots("newer\n");
 	CHECK(!test_root_has("/sbin/" FS_BOOT_FOLDER));
+
+	changed_in_between(original);
 	test_root_end();
 }
 
