@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cmds.h"
@@ -193,11 +194,31 @@ static int status(const char *name)
 	return 0;
 }
 
+/* A process that got the number meanwhile would end by most of our signals: a pidfd is of one process only. */
+static int send_signal(const struct fs_recorder_state *recorder, int number)
+{
+	int result, fd = (int)syscall(SYS_pidfd_open, recorder->pid, 0), saved;
+
+	if (!fs_owner_alive(recorder->pid, recorder->starttime)) {
+		errno = ESRCH;
+		result = -1;
+	} else if (fd < 0) { /* Linux before 5.3 */
+		result = kill(recorder->pid, number);
+	} else {
+		result = (int)syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
+	}
+	saved = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+	return result;
+}
+
 int cmd_ctl(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
 	const char *name = argc > 2 ? argv[2] : NULL;
-	struct fs_recorder_state recorder;
+	struct fs_recorder_state recorder = { 0 };
 	struct fs_swept swept;
 	const char *want;
 	int signal_number, result;
@@ -229,7 +250,10 @@ int cmd_ctl(int argc, char **argv)
 	    !wait_for(&recorder, "paused"))
 		return fs_fail("ctl: %s does not finish arming its probes; look at its messages",
 			       recorder.name);
-	if (kill(recorder.pid, signal_number))
+	result = send_signal(&recorder, signal_number);
+	if (result && errno == ESRCH)
+		return *want ? fs_fail("ctl: %s (process %d) has ended", recorder.name, (int)recorder.pid) : 0;
+	if (result)
 		return fs_fail("ctl: %s (process %d): %s; run as the user who started it",
 			       recorder.name, (int)recorder.pid, strerror(errno));
 	if (!wait_for(&recorder, want))
