@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use flashscope_tests::{Place, behind, cannot_record, output, said, skip, stdout, text, top};
+use flashscope_tests::{Place, behind, cannot_record, flashscope, output, said, skip, stdout, text, top};
 use flashscope_trace::Trace;
 
 /// Runs it in a mount namespace of its own, behind a shell's preparations; `$dir` of these is the place.
@@ -781,4 +781,31 @@ fn a_replay_script_has_no_control_characters_of_names() {
     let script = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(script.contains(" a?[31m?\n"), "{script:?}{}", said(&ran));
     assert!(!script.contains(|c: char| c.is_control() && c != '\n'), "{script:?}");
+}
+
+/// Where another process of root removes the recorder's instance while one of its options is set, the kernel must hold it: below
+/// `options/` it does not (before 7.x), and the write crashes with the locks of all tracing held. Each write is delayed for the other.
+#[test]
+fn an_instance_is_held_while_an_option_is_set() {
+    const REMOVED: &str = r#"cd /sys/kernel/tracing
+        [ -d instances ] || busybox mount -t tracefs t /sys/kernel/tracing && cd /sys/kernel/tracing
+        (while :; do
+            for p in $(busybox pidof agent flashscope-agent); do
+                case "$(busybox ls -l /proc/$p/fd 2>/dev/null)" in *options*) busybox rmdir instances/flashscope_*;; esac
+            done
+        done) 2>/tmp/refused &
+        strace -f -o /tmp/calls -e trace=write -e inject=write:delay_enter=50000 \
+            /flashscope/agent record --events block -d 1 -o /tmp/t
+        echo status $?; kill $!
+        busybox grep -m1 -o 'resource busy' /tmp/refused; busybox dmesg | busybox grep -cE 'Oops|BUG|Unable to handle'
+        busybox mkdir instances/x && echo tracing answers"#;
+    let words = [
+        "board", "boot", "-q", "armv7-blk", "--kernel", "6.1", "--packages", "busybox-static", "--packages", "strace",
+        "--",
+    ];
+    let mut boot = flashscope();
+    boot.args(words).args(["busybox", "sh", "-c", REMOVED]);
+    let board = output(behind(&["timeout", "-k", "5", "200"], &boot).stdin(Stdio::null()));
+    let printed = String::from_utf8_lossy(&board.stdout);
+    assert_eq!(printed, "status 1\nresource busy\n0\ntracing answers\n", "{}", said(&board));
 }

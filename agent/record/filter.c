@@ -373,7 +373,7 @@ int fs_filter_begin(struct fs_filter *filter, const struct fs_ring *ring, char *
 {
 	if (!filter->options->pid_count && !filter->cgroup_count)
 		return 0;
-	if (fs_tracefs_write(ring->tracefs, "1", "instances/%s/options/event-fork", ring->name) ||
+	if (fs_ring_option(ring, "event-fork") ||
 	    add_tasks(filter, ring)) {
 		snprintf(error, size, "--pid, --cgroup: this kernel cannot record by task: set_event_pid: %s; "
 				      "use --comm or --device",

@@ -13,6 +13,16 @@
 
 #include "util.h"
 
+/*
+ * Not through options/NAME: its open does not hold the instance (trace_options_core_fops in
+ * kernel/trace/trace.c), and where another process removes it meanwhile, the write oopses with the
+ * locks of all tracing held (seen on 6.18).
+ */
+int fs_ring_option(const struct fs_ring *ring, const char *option)
+{
+	return fs_tracefs_write(ring->tracefs, option, "instances/%s/trace_options", ring->name);
+}
+
 int fs_ring_make(struct fs_ring *ring, const struct fs_tracefs *tracefs, const char *name,
 		 uint16_t instance, const struct fs_page_layout *layout, uint64_t kib,
 		 bool overwrite, char *error, size_t size)
@@ -47,9 +57,9 @@ int fs_ring_make(struct fs_ring *ring, const struct fs_tracefs *tracefs, const c
 			 strerror(errno));
 		return -1;
 	}
-	if (fs_tracefs_write(tracefs, overwrite ? "1" : "0", "instances/%s/options/overwrite", name)) {
-		snprintf(error, size, "%s/options/overwrite: %s; report this kernel", path,
-			 strerror(errno));
+	if (fs_ring_option(ring, overwrite ? "overwrite" : "nooverwrite")) {
+		snprintf(error, size, "%s/trace_options: overwrite is refused: %s; report this kernel",
+			 path, strerror(errno));
 		return -1;
 	}
 	/* Since 6.8 each instance has its own size; header_page has the top level's. */

@@ -29,6 +29,8 @@ struct fs_ring {
 	uint64_t sub_buffers, empty, malformed;
 };
 
+/* Sets a flag of trace_options: "overwrite", or "nooverwrite" to clear it. 0, or -1 with errno. */
+int fs_ring_option(const struct fs_ring *ring, const char *option);
 /* Creates it with tracing off and the clock mono. Returns 0, or -1 with a message in error. */
 int fs_ring_make(struct fs_ring *ring, const struct fs_tracefs *tracefs, const char *name,
 		 uint16_t instance, const struct fs_page_layout *layout, uint64_t kib,
