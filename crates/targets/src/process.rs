@@ -103,6 +103,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// Time between a request to end and the kill.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// A child that has not run for so long may never run again, which is told.
+const STUCK: Duration = Duration::from_secs(5);
+
 /// Size of the pipe from a child, if the system allows it: Linux' `fs.pipe-max-size` is 1 MiB.
 const PIPE_BYTES: usize = 1 << 20;
 /// A recorder writes many small frames. Reading each at once would wake this process thousands of times a second, on the CPUs whose work
@@ -238,6 +241,7 @@ pub(crate) fn pump_beside(
     let mut bytes = 0;
     let mut failed = None;
     let mut timed_out = false;
+    let mut stuck = Stuck::default();
     let mut asked: Option<Instant> = None;
     loop {
         match reader.next(&mut buffer, &mut child) {
@@ -251,6 +255,10 @@ pub(crate) fn pump_beside(
         if reader.child_ended() {
             continue;
         }
+        if bytes == 0 && stuck.is_seen(child.id()) {
+            let (process, seconds) = (in_kernel(child.id()), STUCK.as_secs());
+            flashscope_output::note(&format!("{process} has not run for {seconds} s: Ctrl-C ends this command"));
+        }
         let late = timeout.is_some_and(|limit| began.elapsed() > limit);
         let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
         match asked {
@@ -260,8 +268,8 @@ pub(crate) fn pump_beside(
                 asked = Some(Instant::now());
             }
             // A descendant may hold the pipe open after the child has ended: do not wait for it.
-            Some(at) if at.elapsed() > GRACE * 2 => break,
-            Some(at) if at.elapsed() > GRACE => {
+            Some(at) if at.elapsed() > stuck.grace() * 2 => break,
+            Some(at) if at.elapsed() > stuck.grace() => {
                 child.kill().ok();
             }
             _ => {}
@@ -281,7 +289,11 @@ pub(crate) fn pump_beside(
                 ask_to_end(&mut child);
                 asked = Some(Instant::now());
             }
-            Some(at) if at.elapsed() > GRACE => {
+            // Killed long ago: it waits in the kernel, and no signal ends that.
+            Some(at) if at.elapsed() > stuck.grace() * 2 + TICK && is_in_kernel(child.id()) => {
+                return Err(Error::Unkillable { pid: child.id() });
+            }
+            Some(at) if at.elapsed() > stuck.grace() => {
                 child.kill().ok();
             }
             _ => {}
@@ -303,6 +315,57 @@ pub(crate) fn pump_beside(
     match failed {
         Some(error) => Err(Error::Output(error)),
         None => Ok(Pumped { status: exit_code(status), stderr, bytes, timed_out, asked: asked.is_some() }),
+    }
+}
+
+/// Whether a process waits in the kernel where no signal ends it (state D, proc(5)).
+fn is_in_kernel(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('D'))
+}
+
+/// Looks for a process that does not run: it waits in the kernel, and has not been switched to meanwhile. One that reads a slow
+/// device waits again and again.
+#[derive(Default)]
+struct Stuck {
+    /// The switches that it had, and since when.
+    seen: Option<(String, Instant)>,
+    looked: Option<Instant>,
+    told: bool,
+}
+
+impl Stuck {
+    /// Time between a request to end and the kill.
+    fn grace(&self) -> Duration {
+        if self.told { TICK * 10 } else { GRACE }
+    }
+
+    /// Once, when it has not run for [`STUCK`].
+    fn is_seen(&mut self, pid: u32) -> bool {
+        if self.told || self.looked.is_some_and(|at| at.elapsed() < STUCK / 5) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let switches = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:")).map(str::to_owned);
+        let Some(switches) = switches.filter(|_| is_in_kernel(pid)) else {
+            self.seen = None;
+            return false;
+        };
+        match &self.seen {
+            Some((before, since)) if *before == switches => self.told = since.elapsed() >= STUCK,
+            _ => self.seen = Some((switches, Instant::now())),
+        }
+        self.told
+    }
+}
+
+/// A process that waits in the kernel, with the kernel's function where root may see it.
+pub(crate) fn in_kernel(pid: u32) -> String {
+    let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    match wchan.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c)) && wchan.len() > 1 {
+        true => format!("process {pid}, which waits in the kernel ({wchan}),"),
+        false => format!("process {pid}, which waits in the kernel,"),
     }
 }
 
@@ -368,5 +431,36 @@ mod tests {
         let pumped = pumped.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((pumped.status, pumped.timed_out, pumped.bytes), (0, false, 200_008));
         assert!(seen.bytes.starts_with(b"one\n") && seen.bytes.ends_with(b"two\n") && seen.pieces > 2);
+    }
+
+    /// A parent waits in the kernel until its child of `CLONE_VFORK` has ended (kernel/fork.c, `wait_for_vfork_done`).
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_process_that_does_not_run_is_seen_and_one_that_sleeps_is_not() {
+        const CLONE: &str = "import ctypes, time\n\
+            if ctypes.CDLL(None).syscall(56, 0x4000 | 17, 0, 0, 0, 0, 0) == 0: time.sleep(60)";
+        // The copy outlives its parent, and must not hold what this test writes to.
+        let start =
+            |command: &mut Command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let Ok(mut waits) = start(Command::new("python3").args(["-c", CLONE])) else {
+            println!("skipped: needs python3");
+            return;
+        };
+        let mut sleeps = start(Command::new("sleep").arg("60")).unwrap();
+        let (mut stuck, mut other) = (Stuck::default(), Stuck::default());
+        let began = Instant::now();
+        let mut seen = 0;
+        while seen == 0 && began.elapsed() < Duration::from_secs(50) {
+            assert!(!other.is_seen(sleeps.id()));
+            seen += u32::from(stuck.is_seen(waits.id()));
+            std::thread::sleep(TICK);
+        }
+        let took = began.elapsed();
+        assert!(!stuck.is_seen(waits.id()), "told once");
+        assert!(seen == 1 && took >= STUCK && stuck.grace() < GRACE && other.grace() == GRACE, "{seen}, {took:?}");
+        for child in [&mut waits, &mut sleeps] {
+            child.kill().ok();
+            child.wait().ok();
+        }
     }
 }
