@@ -35,6 +35,7 @@ mod house;
 mod how_to_protect;
 mod interference;
 mod kernelshark;
+mod killed_at;
 mod kills;
 mod laid_out;
 mod layers;

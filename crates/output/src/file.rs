@@ -1,7 +1,7 @@
 //! Writes files that are either complete or absent.
 //!
-//! Data goes to a temporary file with an unpredictable name in the same directory, which is renamed when it is complete. A
-//! device, a FIFO or a pipe is written directly, because a rename would replace it. An input is never used as output.
+//! Data goes to a file without a name in the same directory, so that a command that is killed leaves nothing; it gets its name when it is
+//! complete. Where a file system has no such files, it has an unpredictable temporary name until then. A device, a FIFO or a pipe is written directly, because a rename would replace it. An input is never used as output.
 //! Limit: where others can write to the directory, they can also replace the finished file.
 
 use std::ffi::{OsStr, OsString};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    Access, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, accessat, fcntl_getfl, fcntl_setfl,
-    flock, fstat, linkat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+    Access, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, accessat, fcntl_getfl,
+    fcntl_setfl, flock, fstat, linkat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -63,6 +63,8 @@ pub struct Rules<'a> {
     pub inputs: &'a [HostFile],
     /// Only the owner may read it.
     pub private: bool,
+    /// Only the owner may read and run it.
+    pub program: bool,
     /// It is written at positions. A pipe cannot do that: it gets the data when all of it is written.
     pub positions: bool,
     pub existing: Existing,
@@ -70,8 +72,8 @@ pub struct Rules<'a> {
 
 /// Where the data is until the file is complete.
 enum Way {
-    /// In a temporary file in the same directory.
-    Beside { place: Box<Place>, temporary: String },
+    /// In a temporary file in the same directory. `None`: it has no name yet.
+    Beside { place: Box<Place>, temporary: Option<String> },
     /// In the file itself: a device, a FIFO or a pipe, which a rename would replace.
     Through,
     /// In a file without a name, because it is written in any order.
@@ -96,7 +98,10 @@ impl<'a> Output<'a> {
         let Some(mode) = mode_beside(path, &place, &rules)? else { return Output::through(path, place, rules) };
         let created = answering(path, || {
             leftovers(&place.dir, &place.name);
-            beside(&place.dir, &place.name, mode)
+            match nameless(&place.dir, mode) {
+                Ok(file) => Ok((file, None)),
+                Err(_) => beside(&place.dir, &place.name, mode).map(|(file, name)| (file, Some(name))),
+            }
         });
         let (file, temporary) = created.map_err(|e| OutputError::io(path, "create", e.into()))?;
         Ok(Output { path: path.to_owned(), file, way: Way::Beside { place: Box::new(place), temporary }, rules })
@@ -191,6 +196,15 @@ impl<'a> Output<'a> {
             }
             Way::Beside { place, temporary } => {
                 self.file.sync_all().map_err(|e| failed("write", e))?;
+                if temporary.is_none() && first_name(place, &self.file) {
+                    return Ok(path);
+                }
+                let temporary = match temporary {
+                    Some(name) => name,
+                    none => {
+                        none.insert(named(&place.dir, &place.name, &self.file).map_err(|e| failed("name", e.into()))?)
+                    }
+                };
                 let name = appear(&path, place, temporary, &self.file, &self.rules)?;
                 return Ok(path_of(&path, place, &name));
             }
@@ -221,7 +235,7 @@ impl Write for Output<'_> {
 
 impl Drop for Output<'_> {
     fn drop(&mut self) {
-        if let Way::Beside { place, temporary } = &self.way
+        if let Way::Beside { place, temporary: Some(temporary) } = &self.way
             && is_file(&place.dir, OsStr::new(temporary), &self.file)
         {
             // Nothing can be done if the file cannot be removed. A published file has another name.
@@ -246,7 +260,11 @@ fn mode_beside(path: &Path, place: &Place, rules: &Rules<'_>) -> Result<Option<u
         },
     };
     // Rewriting a file must not make it readable to others.
-    Ok(Some(if rules.private { 0o600 } else { old.unwrap_or(0o666) | 0o600 }))
+    Ok(Some(match rules {
+        Rules { program: true, .. } => 0o700,
+        Rules { private: true, .. } => 0o600,
+        _ => old.unwrap_or(0o666) | 0o600,
+    }))
 }
 
 /// Refuses a device or FIFO that another user can have put there.
@@ -315,6 +333,35 @@ fn unfinished(name: &OsStr) -> OsString {
     begin
 }
 
+/// Creates a file without a name that [`named`] can give one. It is locked before it has a name, as those of [`beside`].
+fn nameless(dir: &OwnedFd, mode: u32) -> rustix::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file: File = openat(dir, ".", flags, Mode::from_raw_mode(mode))?.into();
+    let _ = flock(&file, FlockOperation::LockExclusive);
+    let (by_name, open) = (statat(CWD, of_proc(&file), AtFlags::empty())?, fstat(&file)?);
+    // Without /proc, or where inode numbers change, it would not get a name.
+    if HostFile::of_stat(&by_name) == HostFile::of_stat(&open) { Ok(file) } else { Err(Errno::STALE) }
+}
+
+fn of_proc(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Gives a file of [`nameless`] its own name at once, where nothing has it.
+fn first_name(place: &Place, file: &File) -> bool {
+    linkat(CWD, of_proc(file), &place.dir, &place.name, AtFlags::SYMLINK_FOLLOW).is_ok()
+        && is_file(&place.dir, &place.name, file)
+}
+
+/// Gives a file of [`nameless`] a temporary name in its directory.
+fn named(dir: &OwnedFd, name: &OsStr, file: &File) -> rustix::io::Result<String> {
+    let begin = unfinished(name);
+    let begin = begin.to_str().unwrap_or(".output.flashscope-");
+    let temporary = format!("{begin}{}", random().map_err(|_| Errno::IO)?);
+    linkat(CWD, of_proc(file), dir, temporary.as_str(), AtFlags::SYMLINK_FOLLOW)?;
+    Ok(temporary)
+}
+
 /// Creates a temporary file, and locks it while it is open, so that a later command knows that it is in use.
 fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, String)> {
     let begin = unfinished(name);
@@ -346,11 +393,8 @@ fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, S
 
 /// Whether a file can be created: of one without a name, a command that is killed leaves nothing.
 fn can_create(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<()> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    match openat(dir, ".", flags, Mode::from_raw_mode(mode)) {
-        // Not every file system has files without a name.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
-        done => return done.map(drop),
+    if nameless(dir, mode).is_ok() {
+        return Ok(());
     }
     let (file, temporary) = beside(dir, name, mode)?;
     if is_file(dir, OsStr::new(&temporary), &file) {

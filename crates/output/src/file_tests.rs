@@ -184,12 +184,48 @@ fn a_check_makes_no_name() {
     assert_ne!(changed(), before);
 }
 
+/// A file is written without a name, until it is complete, and has only its own one afterwards.
+#[test]
+fn a_file_that_is_being_written_has_no_name() {
+    let dir = Dir::new("nameless");
+    std::fs::write(dir.path("there"), "1").unwrap();
+    for name in ["new", "there"] {
+        let before = dir.names();
+        let mut output = Output::create(&dir.path(name), Rules::default()).unwrap();
+        output.write_all(b"2").unwrap();
+        output.file().sync_all().unwrap();
+        assert_eq!(dir.names(), before);
+        output.publish().unwrap();
+        assert_eq!(read(&dir.path(name)), "2");
+    }
+    assert_eq!(dir.names(), ["new", "there"]);
+    // On file systems that have no such files.
+    let place = place::find(&dir.path("old")).unwrap();
+    let (file, temporary) = beside(&place.dir, &place.name, 0o600).unwrap();
+    let way = Way::Beside { place: Box::new(place), temporary: Some(temporary) };
+    let output = Output { path: dir.path("old"), file, way, rules: Rules::default() };
+    output.publish().unwrap();
+    assert_eq!(dir.names(), ["new", "old", "there"]);
+}
+
+#[test]
+fn a_program_is_its_owners() {
+    let dir = Dir::new("program");
+    let mode = || std::fs::metadata(dir.path("p")).unwrap().permissions().mode() & 0o777;
+    let rules = Rules { program: true, ..Rules::default() };
+    for _ in 0..2 {
+        Output::write_whole(&dir.path("p"), b"#!/bin/sh\n", rules).unwrap();
+        assert_eq!(mode(), 0o700);
+    }
+}
+
 #[test]
 fn only_leftovers_of_ours_that_nobody_holds_are_removed() {
     let dir = Dir::new("leftovers");
     let path = dir.path("t");
     let hex = |digit: &str| format!(".t.flashscope-{}", digit.repeat(32));
-    let living = Output::create(&path, Rules::default()).unwrap();
+    let place = place::find(&path).unwrap();
+    let living = beside(&place.dir, &place.name, 0o600).unwrap();
     let held = dir.names();
     std::fs::write(dir.path(&hex("a")), "half").unwrap();
     std::fs::write(dir.path(&hex("b")), "two names").unwrap();

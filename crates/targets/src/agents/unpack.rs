@@ -1,10 +1,10 @@
 //! Unpacks a built-in program to a file named by its hash, in a directory that only this user and root can change.
 
 use std::fs::{DirBuilder, Metadata};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use flashscope_output::hex;
+use flashscope_output::{Output, OutputError, Rules, hex};
 use sha2::{Digest, Sha256};
 
 use super::carried::Carried;
@@ -54,21 +54,14 @@ fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
     if std::fs::read(&path).is_ok_and(|found| hex(&Sha256::digest(&found)) == carried.sha256) {
         return Ok(path);
     }
-    // Moved into place as a whole: another process may be running or unpacking it.
-    let partial = dir.join(format!("{}.{}", carried.name, std::process::id()));
-    std::fs::remove_file(&partial).ok();
-    let bytes = carried.bytes()?;
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o700)
-        .open(&partial)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, &bytes))
-        .and_then(|()| std::fs::rename(&partial, &path));
-    if written.is_err() {
-        std::fs::remove_file(&partial).ok();
-    }
-    written.map_err(failed(&path))?;
+    // Whole under its name or not there: another process may be running or unpacking it, and this one may be killed.
+    let rules = Rules { program: true, ..Rules::default() };
+    // The links on the way are safe, which was checked.
+    let file = std::fs::canonicalize(&dir).map_err(failed(&dir))?.join(carried.name);
+    Output::write_whole(&file, &carried.bytes()?, rules).map_err(|error| match error {
+        OutputError::Io { source, .. } => failed(&path)(source),
+        error => failed(&path)(std::io::Error::other(error.to_string())),
+    })?;
     Ok(path)
 }
 
@@ -112,6 +105,9 @@ mod tests {
         assert_eq!(unpacked_in(dir.path(), &carried()).unwrap(), path);
         assert_eq!(std::fs::metadata(&path).unwrap().ino(), first.ino(), "it is not written anew");
         std::fs::write(&path, "evil").unwrap();
+        // Of a command that was killed while it wrote, on a file system without files without names.
+        let left = path.with_file_name(format!(".flashscope-agent.flashscope-{}", "0".repeat(32)));
+        std::fs::write(left, "age").unwrap();
         assert_eq!(std::fs::read(unpacked_in(dir.path(), &carried()).unwrap()).unwrap(), b"agent");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
     }
