@@ -53,6 +53,16 @@ fn commands_of_cards_are_requests() {
     assert_eq!(report["block"]["stages"]["without_data"], 3);
 }
 
+/// What a card of a virtual board did, as its kernel counted it in /sys/block/mmcblk0/stat.
+#[test]
+fn commands_of_a_recorded_card_are_those_that_the_kernel_counted() {
+    let report = report("commands-mmc-board");
+    assert_eq!(kind(&report, "mmc0 reads")[..2], [54, 13_200 * 512]);
+    assert_eq!(kind(&report, "mmc0 writes")[..2], [20, 2_728 * 512]);
+    assert_eq!(report["block"]["stages"]["without_data"], 20);
+    assert_eq!(rows("commands-mmc-board", "requests").len(), 74);
+}
+
 #[test]
 fn commands_that_count_in_blocks_need_the_size_of_a_block() {
     for case in ["commands-nvme", "commands-scsi"] {

@@ -264,7 +264,9 @@ impl Translator {
     fn mmc_start(&mut self, schema: &Schema, data: &[u8]) -> Option<BlockEvent> {
         let field = |name: &str| number(schema, data, name);
         let (device, opcode, arg) = (mmc(schema, data)?, field("cmd_opcode")?, field("cmd_arg")?);
-        let bytes = field("blocks").unwrap_or(0).checked_mul(field("block_size").unwrap_or(0))?;
+        // The event's own name, and the one in its text.
+        let block = field("blksz").or_else(|| field("block_size")).unwrap_or(0);
+        let bytes = field("blocks").unwrap_or(0).checked_mul(block)?;
         let data_flags = field("data_flags").unwrap_or(0);
         let mut event = command(BlockAction::Issue, device, RequestFlags::default());
         match opcode {
@@ -618,6 +620,21 @@ mod tests {
             assert_eq!(said(of.read(Step::Ufs, &ufs, &data)), says);
         }
         assert_eq!(of.without_size, 1);
+    }
+
+    /// The kernel calls the size of a block `blksz`, and prints it as `block_size`.
+    #[test]
+    fn binary_records_of_cards_have_what_the_text_has() {
+        let mut of = translator(4096, 4096);
+        let names =
+            ["u32 cmd_opcode", "u32 cmd_arg", "unsigned int blocks", "unsigned int blk_addr", "unsigned int blksz"];
+        let mut fields: Vec<(&str, usize)> = names.map(|name| (name, 4)).into();
+        fields.extend([("unsigned int data_flags", 4), ("struct mmc_request * mrq", 8), ("__data_loc char[] name", 4)]);
+        let start = schema("mmc_request_start", &fields);
+        let location: u32 = 5 << 16 | 44;
+        let numbers: Vec<u8> = [25, 8000, 8, 8000, 512, 0x100].iter().flat_map(|n: &u32| n.to_le_bytes()).collect();
+        let data = record(&[&numbers, &0xc66d_9954u64.to_le_bytes(), &location.to_le_bytes(), b"mmc0\0"]);
+        assert_eq!(said(of.read(Step::MmcStart, &start, &data)), "D mmc0 W 8000 4096 0");
     }
 
     #[test]
