@@ -549,6 +549,9 @@ fn used(inputs: &Inputs, chip: u16) -> u64 {
 const TID_BITS: u32 = 22;
 
 fn tagged(tid: TaskId, machine: usize) -> TaskId {
+    if !tid.has_number() {
+        return tid;
+    }
     TaskId(tid.0 | (machine as u32) << TID_BITS)
 }
 
@@ -556,7 +559,7 @@ fn tagged(tid: TaskId, machine: usize) -> TaskId {
 fn task<'w>(attribution: &Attribution<'w>, source: usize, tid: TaskId, time: TimeNs) -> Option<Cow<'w, str>> {
     let inputs = attribution.inputs;
     let machine = inputs.machine(source);
-    let own = if machine == 0 { tid } else { TaskId(tid.0 & ((1 << TID_BITS) - 1)) };
+    let own = if machine == 0 || !tid.has_number() { tid } else { TaskId(tid.0 & ((1 << TID_BITS) - 1)) };
     match attribution.group(source, own, time) {
         Some(name) => Some(name),
         None if machine == 0 => None,

@@ -59,6 +59,9 @@ impl fmt::Display for Device {
     }
 }
 
+/// Threads of which a text has the name alone. The kernel's numbers are below 2^22 (`PID_MAX_LIMIT`).
+const UNNUMBERED: std::ops::Range<u32> = 0xe000_0000..0xf000_0000;
+
 /// A number of the kernel with a type of its own, which is read and described as the plain number. -1, where the kernel has none (`pid_t`),
 /// is 0 in results: unknown.
 macro_rules! number {
@@ -71,7 +74,7 @@ macro_rules! number {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self.0 {
-                    u32::MAX => f.write_str("-1"),
+                    number if number == u32::MAX || UNNUMBERED.contains(&number) => f.write_str("-1"),
                     number => number.fmt(f),
                 }
             }
@@ -79,7 +82,7 @@ macro_rules! number {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_u32(if self.0 == u32::MAX { 0 } else { self.0 })
+                serializer.serialize_u32(if self.0 == u32::MAX || UNNUMBERED.contains(&self.0) { 0 } else { self.0 })
             }
         }
 
@@ -107,6 +110,16 @@ number! {
 impl TaskId {
     /// Threads that had ended: perf has -1 for all of them (`perf_event_pid_type`, kernel/events/core.c).
     pub const ENDED: TaskId = TaskId(u32::MAX);
+
+    /// Stands for the threads with this name, of which a text has no number (FNV-1a of the name).
+    pub fn of_name(name: &[u8]) -> TaskId {
+        let hash = name.iter().fold(0x811c_9dc5, |hash: u32, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        TaskId(UNNUMBERED.start | hash & (UNNUMBERED.end - UNNUMBERED.start - 1))
+    }
+
+    pub fn has_number(self) -> bool {
+        self != TaskId::ENDED && !UNNUMBERED.contains(&self.0)
+    }
 }
 
 number! {
@@ -163,7 +176,12 @@ mod tests {
 
     #[test]
     fn a_thread_without_a_number_has_none_in_results() {
-        for (tid, text, json) in [(TaskId(7), "7", "7"), (TaskId(0), "0", "0"), (TaskId::ENDED, "-1", "0")] {
+        for (tid, text, json) in [
+            (TaskId(7), "7", "7"),
+            (TaskId(0), "0", "0"),
+            (TaskId::ENDED, "-1", "0"),
+            (TaskId::of_name(b"dd"), "-1", "0"),
+        ] {
             assert_eq!(
                 (tid.to_string(), serde_json::to_string(&tid).expect("JSON")),
                 (text.to_owned(), json.to_owned())

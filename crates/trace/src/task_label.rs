@@ -5,7 +5,7 @@ use crate::ids::TaskId;
 /// Makes a label. `ordinal` counts the tasks with this number and name, from 1. Threads without a number have only the name.
 pub fn task_label(name: &str, tid: TaskId, ordinal: u32) -> String {
     match ordinal {
-        _ if tid == TaskId::ENDED => name.to_owned(),
+        _ if !tid.has_number() => name.to_owned(),
         0 | 1 => format!("{name} ({tid})"),
         _ => format!("{name} ({tid}, {ordinal}{})", suffix(ordinal)),
     }

@@ -183,7 +183,7 @@ impl<L: Lookup<Name: Named>> NamedRow<'_, L> {
             one.as_ref().map(|(name, ..)| name.to_string())
         };
         let tid = |one: &Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<TaskId>)>| -> Cell<'static> {
-            one.as_ref().and_then(|(.., tid)| *tid).map(|tid| u64::from(tid.0)).into()
+            one.as_ref().and_then(|(.., tid)| *tid).filter(|tid| tid.has_number()).map(|tid| u64::from(tid.0)).into()
         };
         let ordinal = |known: bool, one: u32| -> Cell<'static> {
             Some(one).filter(|_| known).and_then(|one| self.originators.ordinal(one)).map(u64::from).into()

@@ -212,7 +212,13 @@ fn choose(head: &Head) -> Chosen {
         Some((.., of)) if of.malformed == 0 => None,
         _ => dialects().filter_map(wrapped).reduce(most),
     };
-    match (joined.or(best), header) {
+    let parted = |dialect| {
+        let (wrap, of) = wrapped::several(&dialect, &lines)?;
+        let events = joined.map_or(events, |(_, _, joined)| joined.events.max(events));
+        (of.events > events).then_some((dialect, wrap, of))
+    };
+    let parted = dialects().filter_map(parted).reduce(most);
+    match (parted.or(joined).or(best), header) {
         (Some((dialect, wrap, _)), _) => Chosen::Dialect(dialect, wrap),
         _ if has_changed_columns || ftrace::of_raw_clock(&lines) || text::has_decimal_commas(&lines) => Chosen::None,
         (None, Header::Text) => Chosen::Dialect(ftrace::DIALECT, Wrap::Not),

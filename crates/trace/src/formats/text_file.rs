@@ -98,6 +98,7 @@ impl Parser for Text {
             Wrap::Not => {}
             Wrap::Column(width) => into["broken_lines"] = format!("joined: broken behind {width} bytes").into(),
             Wrap::Words(_) => into["broken_lines"] = "joined: broken between words".into(),
+            Wrap::Several => into["broken_lines"] = "parted: several events in a line".into(),
         }
     }
 

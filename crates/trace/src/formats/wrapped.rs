@@ -1,4 +1,4 @@
-//! Joins lines that a terminal, a mail or a forum has broken.
+//! Joins lines that a terminal, a mail or a forum has broken, and parts lines that have lost their ends.
 //!
 //! If a line is not understood, it is tried together with the next line. A terminal breaks at its last column, also inside words; mails and
 //! forums break between words. The beginning of the text decides: the way that gives more events is used. Lines are joined only if that
@@ -18,6 +18,8 @@ pub(crate) enum Wrap {
     Column(usize),
     /// At a blank; the longest line that begins an event has this number of bytes.
     Words(usize),
+    /// Not broken: several events are in one line.
+    Several,
 }
 
 /// Largest number of pieces of one line.
@@ -70,19 +72,94 @@ pub(crate) fn reader(dialect: &Dialect, wrap: Wrap) -> Box<dyn Lines> {
     let lines = (dialect.lines)();
     match wrap {
         Wrap::Not => lines,
+        Wrap::Several => Box::new(Parted { lines }),
         _ => Box::new(Joined { lines, wrap, buffer: Vec::new(), pieces: 0, is_event: false, last: 0 }),
     }
 }
 
-/// Whether the line has a word that is a time with at least microseconds, as before an event.
+/// Whether lines have several events each. `None` unless parting them gives more events.
+pub(crate) fn several(dialect: &Dialect, lines: &[&[u8]]) -> Option<(Wrap, Understood)> {
+    let times = |line: &&&[u8]| line.split(u8::is_ascii_whitespace).filter(|word| is_time(word)).count();
+    if !lines.iter().any(|line| times(&line) > 1) {
+        return None;
+    }
+    let (plain, parted) = (Understood::of(dialect, Wrap::Not, lines), Understood::of(dialect, Wrap::Several, lines));
+    let is_better = parted.events > plain.events + 1 && parted.malformed * 4 <= parted.events;
+    is_better.then_some((Wrap::Several, parted))
+}
+
+/// Whether the word is a time with at least microseconds, as before an event.
+fn is_time(word: &[u8]) -> bool {
+    let mut parts = word.strip_suffix(b":").unwrap_or(word).split(|&b| b == b'.');
+    let (Some(seconds), Some(decimals), None) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let all_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    !seconds.is_empty() && decimals.len() >= 6 && all_digits(seconds) && all_digits(decimals)
+}
+
 fn has_time(line: &[u8]) -> bool {
-    let is_time = |word: &[u8]| {
-        let mut parts = word.strip_suffix(b":").unwrap_or(word).split(|&b| b == b'.');
-        let (Some(seconds), Some(decimals), None) = (parts.next(), parts.next(), parts.next()) else { return false };
-        let all_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
-        !seconds.is_empty() && decimals.len() >= 6 && all_digits(seconds) && all_digits(decimals)
-    };
     line.split(u8::is_ascii_whitespace).any(is_time)
+}
+
+/// Where the second and further events of a line begin, by their times.
+fn further_begins(line: &[u8]) -> Vec<usize> {
+    let mut words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let at = |word: &[u8]| word.as_ptr() as usize - line.as_ptr() as usize;
+    let mut begins = Vec::new();
+    let times: Vec<usize> = (0..words.len()).filter(|&n| is_time(words[n])).collect();
+    words.push(&line[line.len()..]);
+    for pair in times.windows(2) {
+        let (before, time) = (pair[0], pair[1]);
+        // blkparse: device, CPU, number, time.
+        if !words[time].ends_with(b":") {
+            let is_device = |word: &[u8]| word.contains(&b',') && word.iter().all(|b| b.is_ascii_digit() || *b == b',');
+            begins.extend((time >= before + 4 && is_device(words[time - 3])).then(|| at(words[time - 3])));
+            continue;
+        }
+        let is_cpu = |n: &usize| {
+            let inside = words[*n].strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]"));
+            inside.is_some_and(|inside| !inside.is_empty() && inside.iter().all(u8::is_ascii_digit))
+        };
+        // `COMM-TID [(TGID)] [CPU] [FLAGS] TIME`, or perf's `COMM PID [[CPU]] TIME`.
+        let mut task = (time.saturating_sub(2).max(before + 1)..time).find(is_cpu).unwrap_or(time) - 1;
+        if words[task].ends_with(b")") {
+            task = (before..task + 1).rev().find(|&n| words[n].starts_with(b"(")).unwrap_or(task).saturating_sub(1);
+        }
+        task -= usize::from(task > 0 && words[task].iter().all(u8::is_ascii_digit));
+        if task <= before + 1 {
+            continue;
+        }
+        // Names may have blanks. The event before ends with a bracket, or the name is behind the blanks of its column; else it is one word.
+        let ended = |n: &usize| words[*n].ends_with(b"]") || at(words[*n + 1]) > at(words[*n]) + words[*n].len() + 1;
+        let end = (before + 2..task).rev().find(ended).unwrap_or(task - 1);
+        begins.push(at(words[end + 1]));
+    }
+    begins
+}
+
+/// Reads lines that have several events each.
+struct Parted {
+    lines: Box<dyn Lines>,
+}
+
+impl Lines for Parted {
+    fn line(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        let mut from = 0;
+        for begin in further_begins(line) {
+            if begin > from {
+                self.lines.line(&line[from..begin], f);
+                from = begin;
+            }
+        }
+        self.lines.line(&line[from..], f);
+    }
+
+    fn too_long(&mut self, begin: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        self.lines.too_long(begin, f);
+    }
+
+    fn end(&mut self, f: &mut dyn FnMut(Item<'_>)) {
+        self.lines.end(f);
+    }
 }
 
 struct Joined {

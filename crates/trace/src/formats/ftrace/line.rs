@@ -14,6 +14,12 @@ const MAX_COMM: usize = 64;
 #[derive(Debug, PartialEq)]
 pub(super) enum Line<'a> {
     Event(Head<'a>, &'a [u8]),
+    /// `[[CPU]] TIME: EVENT`, without a task.
+    WithoutTask {
+        cpu: u16,
+        time_ns: u64,
+        event: &'a [u8],
+    },
     Graph(Graph<'a>),
     /// `CPU:0 [LOST 271 EVENTS]`; `None` if the number is unknown.
     Lost {
@@ -101,8 +107,26 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
     match any_head(line) {
         Some((head, rest)) => Line::Event(head, rest),
-        None => loss_behind(text).or(comment_behind(text).map(|_| Line::Nothing)).unwrap_or(Line::Unknown),
+        None => loss_behind(text)
+            .or_else(|| without_task(text))
+            .or(comment_behind(text).map(|_| Line::Nothing))
+            .unwrap_or(Line::Unknown),
     }
+}
+
+/// `50.000005: block_rq_issue: 8,0 R 4096 () 1008 + 8 [dd]`, also behind `[001]`: what is left of a line without its first columns. The
+/// times have microseconds or nanoseconds, and the event is of the block layer.
+fn without_task(text: &[u8]) -> Option<Line<'_>> {
+    let in_brackets = text.strip_prefix(b"[").and_then(|rest| {
+        let (cpu, rest) = number(rest.trim_ascii_start())?;
+        Some((u16::try_from(cpu).ok()?, rest.strip_prefix(b"]")?.trim_ascii_start()))
+    });
+    let (cpu, rest) = in_brackets.unwrap_or((0, text));
+    let end = rest.iter().position(|&b| b == b':')?;
+    let decimals = rest[..end].iter().rev().position(|&b| b == b'.')?;
+    let event = rest[end + 1..].trim_ascii();
+    let is_step = event.starts_with(b"block_") && matches!(decimals, 6 | 9);
+    Some(Line::WithoutTask { cpu, time_ns: time(&rest[..end]).filter(|_| is_step)?, event })
 }
 
 /// A loss behind what a log, a terminal or grep put before the line: `[   62.09] CPU:0 [LOST 271 EVENTS]`.

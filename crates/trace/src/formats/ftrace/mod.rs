@@ -27,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "ftrace's text: `trace`, `trace_pipe`, latency-format, the `blk` tracer, `trace-cmd report` (also `-l`, `-t`, `-R`)",
     read: "best effort",
     written: "no",
-    recognised_by: "`# tracer:`, or lines `COMM-TID [CPU] … TIME: …`",
+    recognised_by: "`# tracer:`, or lines `COMM-TID [CPU] … TIME: …` (block steps also without task and CPU)",
     reader: FormatReader::Lines(DIALECT),
 };
 
@@ -134,12 +134,30 @@ impl Lines for Reader {
                 }
                 None => f(Item::Malformed(text)),
             },
+            Line::WithoutTask { cpu, time_ns, event } => match event::parse(event) {
+                Some(parsed) => self.without_task((cpu, time_ns, event), &parsed, f),
+                None => f(Item::Malformed(text)),
+            },
             Line::Graph(graph) => self.graph(text, graph, f),
         }
     }
 }
 
 impl Reader {
+    /// The step itself names who queued or issued; a completion is nobody's.
+    fn without_task(&mut self, (cpu, time, text): (u16, u64, &[u8]), parsed: &Parsed<'_>, f: &mut dyn FnMut(Item<'_>)) {
+        self.in_events = true;
+        let comm = parsed.fields.iter().find_map(|(key, value)| match value {
+            Value::Text(comm) if *key == "comm" => Some(*comm),
+            _ => None,
+        });
+        let tid = comm.map_or(TaskId::default(), TaskId::of_name);
+        if let Some(comm) = comm {
+            f(Item::Task { tid, comm, time });
+        }
+        f(Item::Event { cpu, time: Some(time), tid, flags: b"", text, parsed });
+    }
+
     fn graph(&mut self, text: &[u8], graph: line::Graph<'_>, f: &mut dyn FnMut(Item<'_>)) {
         if let Some((tid, comm)) = graph.task {
             f(Item::Task { tid, comm, time: graph.time_ns.unwrap_or(0) });
