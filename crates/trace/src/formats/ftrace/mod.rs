@@ -123,10 +123,13 @@ impl Lines for Reader {
                     if tgid.is_some_and(|tgid| tgid != ProcessId::from(tid)) {
                         f(Item::UserTask { tid });
                     }
-                    // In the latency format a name is cut to eight bytes, and pasted text may have something before the name. A step of the
-                    // block layer contains the whole name.
+                    // In the latency format a name is cut to eight bytes, and pasted text may have something before the name. The kernel may have
+                    // forgotten it. A step of the block layer contains the whole name of the task that runs.
+                    let is_step = parsed.system == "block";
                     let told = parsed.fields.iter().find_map(|(key, value)| match value {
-                        Value::Text(whole) if *key == "comm" => is_told(comm, whole).then_some(*whole),
+                        Value::Text(whole) if *key == "comm" => {
+                            (is_told(comm, whole) || is_step && comm == NO_NAME).then_some(*whole)
+                        }
                         _ => None,
                     });
                     f(Item::Task { tid, comm: told.unwrap_or(comm), time: time_ns });
@@ -176,6 +179,9 @@ impl Reader {
         f(Item::Event { cpu: graph.cpu, time: graph.time_ns, tid, flags: b"", text, parsed: &parsed });
     }
 }
+
+/// What the kernel prints for a task that is not among its saved names (`trace_find_cmdline`).
+const NO_NAME: &[u8] = b"<...>";
 
 /// Whether `whole` is a plausible full name: `comm` is its first eight bytes, or ends with it.
 fn is_told(comm: &[u8], whole: &[u8]) -> bool {

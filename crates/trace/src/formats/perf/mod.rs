@@ -3,7 +3,7 @@
 //! Source: `tools/perf/builtin-script.c` (`perf_sample__fprintf_start`, `process_event`; Linux 6.1). Call chains (`-g`) and fields after
 //! the event are ignored. perf does not print which clock its times are from.
 
-use super::parsed::{Item, NOTHING_RECORDED};
+use super::parsed::{Item, NOTHING_RECORDED, Value};
 use super::text::{Dialect, Lines};
 use super::{Format, Reader as FormatReader};
 use crate::events::TimeNs;
@@ -45,7 +45,15 @@ impl Lines for Reader {
             self.in_events = true;
             let Some(parsed) = of_event(head.system, head.name, head.rest) else { return f(Item::Malformed(text)) };
             let text = head.payload;
-            let comm = if head.tid == TaskId::ENDED { ENDED } else { head.comm };
+            let mut comm = if head.tid == TaskId::ENDED { ENDED } else { head.comm };
+            // A step of the block layer has the name of the task that runs.
+            if is_no_name(comm) && head.system == "block" {
+                let told = parsed.fields.iter().find_map(|(key, value)| match value {
+                    Value::Text(told) if *key == "comm" => Some(*told),
+                    _ => None,
+                });
+                comm = told.unwrap_or(comm);
+            }
             if !is_no_name(comm) {
                 f(Item::Task { tid: head.tid, comm, time: head.time_ns });
             }
