@@ -29,6 +29,11 @@ const SMALL: u64 = 1 << 20;
 const MOST_TIMES: u64 = 100;
 /// Memory limit for xz, KiB: its highest level has a dictionary of 64 MiB.
 const XZ_MEMORY_KIB: u32 = 80 << 10;
+/// The same for a packed size up to `SMALL`: a dictionary of 32 MiB.
+const XZ_SMALL_KIB: u32 = 40 << 10;
+/// Largest dictionary that such a file gets, bytes, and its byte in a header (xz-file-format 1.2.1, section 5.3.1).
+const XZ_SMALL_DICTIONARY: u64 = 32 << 20;
+const XZ_SMALL_CODE: u8 = 26;
 /// Largest window of a zstd frame, bytes: every decoder should accept it, and encoders do not exceed it by default (RFC 8878, section
 /// 3.1.1.1.2). The decoder keeps twice as much. `zstd --long` and `--ultra` need up to 128 MiB and more.
 const ZSTD_WINDOW: u64 = 8 << 20;
@@ -59,8 +64,8 @@ impl Packing {
         }
     }
 
-    /// The message if the decoder would need too much memory.
-    fn too_wide(self) -> String {
+    /// The message if the decoder would need more memory than it may take of xz (KiB).
+    fn too_wide(self, xz_kib: u32) -> String {
         match self {
             Packing::Zstd => format!(
                 "was packed with a window of more than {} MiB; unpack it (zstd -dc --long=31 FILE >TRACE), and give what comes out",
@@ -68,20 +73,43 @@ impl Packing {
             ),
             _ => format!(
                 "needs more than {} MiB of memory to unpack; unpack it with {}, and give what comes out",
-                XZ_MEMORY_KIB >> 10,
+                xz_kib >> 10,
                 self.name()
             ),
         }
     }
 
-    fn reader<'a>(self, packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    fn reader<'a>(self, packed: impl Read + 'a, xz_kib: u32) -> io::Result<Box<dyn Read + 'a>> {
         let packed = io::BufReader::with_capacity(64 << 10, packed);
         Ok(match self {
             Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
-            Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(packed, true, XZ_MEMORY_KIB)),
+            Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(packed, true, xz_kib)),
             Packing::Zstd => Box::new(Frames { packed, frame: None }),
         })
     }
+}
+
+/// The first 24 bytes of an xz file whose dictionary is larger than `XZ_SMALL_DICTIONARY`, with that one. The decoder takes memory for the
+/// whole dictionary, and level 9 asks for 64 MiB whatever the size of the file; what unpacks to less never reaches back further. Only for
+/// the usual header: one filter, LZMA2, and no sizes (xz-file-format 1.2.1, section 3.1).
+fn narrowed(begin: &[u8; 24]) -> Option<[u8; 24]> {
+    let [size, flags, filter, properties, code] = [begin[12], begin[13], begin[14], begin[15], begin[16]];
+    if [size, flags, filter, properties] != [2, 0, 0x21, 1] || code <= XZ_SMALL_CODE || begin[17..20] != [0; 3] {
+        return None;
+    }
+    let check = |header: &[u8]| {
+        let mut crc = flate2::Crc::new();
+        crc.update(header);
+        crc.sum().to_le_bytes()
+    };
+    if check(&begin[12..20]) != begin[20..] {
+        return None;
+    }
+    let mut narrow = *begin;
+    narrow[16] = XZ_SMALL_CODE;
+    let sum = check(&narrow[12..20]);
+    narrow[20..].copy_from_slice(&sum);
+    Some(narrow)
 }
 
 /// The frames of a zstd file in sequence.
@@ -162,10 +190,23 @@ pub(crate) fn unpack(
     let size = input.size().map_err(|e| Error::io(path, "read", e))?;
     // Each file gets its share of the trace's limit.
     let whole = whole.max(size).max(1);
-    let most = (u128::from(most(whole)) * u128::from(size) / u128::from(whole)) as u64;
-    let mut reader = packing.reader(input.reader()).map_err(|e| Error::io(path, "read", e))?;
+    let mut most = (u128::from(most(whole)) * u128::from(size) / u128::from(whole)) as u64;
+    let kib = if whole > SMALL { XZ_MEMORY_KIB } else { XZ_SMALL_KIB };
+    let failed = |e| Error::io(path, "read", e);
+    let mut source = input.reader();
+    let mut header = Vec::new();
+    if packing == Packing::Xz && whole <= SMALL {
+        source.by_ref().take(24).read_to_end(&mut header).map_err(failed)?;
+        if let Some(narrow) = header.first_chunk().and_then(narrowed) {
+            header = narrow.to_vec();
+            // One piece less: what reaches back further would count as damaged.
+            most = most.min(XZ_SMALL_DICTIONARY - IN_MEMORY as u64);
+        }
+    }
+    let mut reader = packing.reader(io::Cursor::new(header).chain(source), kib).map_err(failed)?;
     let (mut begin, mut cut) = (Vec::new(), false);
-    fill(path, packing, &mut reader, &mut begin, IN_MEMORY, &mut cut)?;
+    let too_wide = || Error::Unsupported { path: path.to_path_buf(), what: packing.too_wide(kib) };
+    fill(&mut reader, &mut begin, IN_MEMORY, &mut cut, too_wide)?;
     if begin.is_empty() {
         let what =
             format!("is packed with {}, and nothing is in it, or it is damaged from its beginning", packing.name());
@@ -187,7 +228,7 @@ pub(crate) fn unpack(
         file.write_all(&piece).map_err(|e| not_kept(path, &e))?;
         let mut next = Vec::new();
         if !cut {
-            fill(path, packing, &mut reader, &mut next, IN_MEMORY, &mut cut)?;
+            fill(&mut reader, &mut next, IN_MEMORY, &mut cut, too_wide)?;
         }
         piece = next.into();
     }
@@ -208,12 +249,11 @@ fn not_kept(path: &Path, error: &io::Error) -> Error {
 
 /// Reads up to `wanted` bytes; stops at the end, or where the packed data is damaged.
 fn fill(
-    path: &Path,
-    packing: Packing,
     reader: &mut dyn Read,
     into: &mut Vec<u8>,
     wanted: usize,
     cut: &mut bool,
+    too_wide: impl Fn() -> Error,
 ) -> Result<(), Error> {
     into.resize(wanted, 0);
     let mut filled = 0;
@@ -222,9 +262,7 @@ fn fill(
             Ok(0) => break,
             Ok(n) => filled += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::OutOfMemory => {
-                return Err(Error::Unsupported { path: path.to_path_buf(), what: packing.too_wide() });
-            }
+            Err(e) if e.kind() == io::ErrorKind::OutOfMemory => return Err(too_wide()),
             Err(_cut_or_damaged) => {
                 *cut = true;
                 break;
@@ -305,6 +343,20 @@ mod tests {
             let error = all(frame(exponent)).unwrap_err().to_string();
             assert!(error.contains("a window of more than 8 MiB; unpack it (zstd -dc --long=31 FILE"), "{error}");
         }
+    }
+
+    /// The begin of what `xz -9` makes, and of `xz -8`.
+    #[test]
+    fn the_dictionary_of_a_small_file_of_xz_is_narrowed() {
+        let begin = |code: u8, check: [u8; 4]| {
+            let head = [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 4, 0xe6, 0xd6, 0xb4, 0x46, 2, 0, 0x21, 1, code, 0, 0, 0];
+            <[u8; 24]>::try_from([&head[..], &check].concat()).unwrap()
+        };
+        let level_8 = begin(26, [0xcc, 0x90, 0x33, 0xe9]);
+        let level_9 = begin(28, [0x10, 0xcf, 0x58, 0xcc]);
+        assert_eq!(narrowed(&level_9), Some(level_8));
+        assert_eq!(narrowed(&level_8), None);
+        assert_eq!(narrowed(&begin(28, [0; 4])), None, "a damaged header");
     }
 
     #[test]
