@@ -46,16 +46,12 @@ impl Cached {
     /// `taken_back`: their reader removed them itself, as part of the read.
     pub fn left(&mut self, file: FileId, pages: Range<u64>, taken_back: bool) -> Vec<(Range<u64>, bool)> {
         let runs = self.change(file, pages, false);
-        if taken_back {
-            return Vec::new();
-        }
-        runs.into_iter()
-            .map(|run| {
-                self.fewer(file, run.end - run.start);
-                let is_last = !self.knows(file);
-                (run, is_last)
-            })
-            .collect()
+        let left = runs.into_iter().map(|run| {
+            self.fewer(file, run.end - run.start);
+            let is_last = !self.knows(file);
+            (run, is_last)
+        });
+        left.filter(|_| !taken_back).collect()
     }
 
     /// Sets whether these pages are cached. Returns those that change, and counts them where they come.
@@ -125,6 +121,10 @@ mod tests {
         assert_eq!(cached.left(FILE, 8..25, false), [(8..12, false), (20..25, false)]);
         assert_eq!(cached.left(FILE, 0..u64::MAX, false), [(0..8, false), (25..30, true)]);
         assert!(!cached.knows(FILE) && cached.left(FILE, 0..9, false).is_empty());
+        // Two pages that read-ahead takes back are not cached any more: the next two are the last.
+        cached.add(FILE, 0..4);
+        assert_eq!(cached.left(FILE, 0..2, true), []);
+        assert_eq!(cached.left(FILE, 2..4, false), [(2..4, true)]);
         cached.found(FILE, 3..5);
         assert_eq!((cached.before(), cached.forgotten), (vec![(FILE, 3..5)], 0));
     }
