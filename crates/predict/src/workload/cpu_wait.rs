@@ -5,9 +5,7 @@
 //! task that reads for it: its time counts.
 
 use flashscope_trace::TaskId;
-use std::collections::{HashMap, HashSet};
-
-use crate::workload::make_room;
+use std::collections::HashSet;
 
 /// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. The bits below are states
 /// in which it sleeps or has ended; in none of them it can run.
@@ -64,65 +62,9 @@ impl CpuWait {
     }
 }
 
-/// Running time of each task in a call: while a task waits for a processor, or a lock, as another reads, the time is not its pages'.
-#[derive(Debug, Default)]
-pub struct Ran {
-    running: Option<(TaskId, u64)>,
-    of: HashMap<TaskId, u64>,
-    total_ns: u64,
-    /// Tasks whose running time was forgotten, as there were too many.
-    pub forgotten: u64,
-}
-
-impl Ran {
-    /// A processor switched to `next`; `in_call`: the task before is in a call.
-    pub fn switched(&mut self, time_ns: u64, in_call: bool, next: TaskId) {
-        if in_call {
-            self.account(time_ns);
-        }
-        self.running = Some((next, time_ns));
-    }
-
-    /// The running task begins a call.
-    pub fn begins(&mut self, time_ns: u64) {
-        self.running = self.running.map(|(tid, _)| (tid, time_ns));
-    }
-
-    /// The running task ended a call.
-    pub fn ended(&mut self, time_ns: u64) {
-        self.account(time_ns);
-        self.begins(time_ns);
-    }
-
-    fn account(&mut self, time_ns: u64) {
-        let Some((tid, since)) = self.running else { return };
-        let ran_ns = time_ns.saturating_sub(since);
-        self.total_ns = self.total_ns.saturating_add(ran_ns);
-        self.forgotten += make_room(&mut self.of, &tid);
-        let of = self.of.entry(tid).or_default();
-        *of = of.saturating_add(ran_ns);
-    }
-
-    /// For how long tasks other than `tid` have run so far.
-    pub fn others_ns(&self, tid: TaskId) -> u64 {
-        self.total_ns.saturating_sub(self.of.get(&tid).copied().unwrap_or(0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::MAX_TASKS;
-
-    #[test]
-    fn tasks_whose_time_is_given_up_are_counted() {
-        let (mut ran, most) = (Ran::default(), MAX_TASKS as u64);
-        for tid in 1..=most as u32 + 2 {
-            ran.switched(u64::from(tid) * 10, true, TaskId(tid));
-        }
-        ran.switched(10 * (most + 3), true, TaskId(0));
-        assert_eq!((ran.forgotten, ran.others_ns(TaskId(most as u32 + 2))), (most, 10 * (most + 1)));
-    }
 
     #[test]
     fn the_clock_stands_while_no_call_can_go_on() {
@@ -158,25 +100,5 @@ mod tests {
         waits.runs(0, TaskId(7), 1);
         waits.switched(5, Some(TaskId(7)), TaskId(7), 1);
         assert_eq!(waits.before(3), 0);
-    }
-
-    /// Task 1 reads; task 2 comes, ends its call and sleeps, and what task 3 does is no call.
-    #[test]
-    fn what_others_read_meanwhile_is_not_a_task_s_own_time() {
-        let mut ran = Ran::default();
-        ran.switched(0, false, TaskId(1));
-        ran.begins(10);
-        ran.switched(110, true, TaskId(2));
-        ran.begins(120);
-        ran.ended(150);
-        assert_eq!((ran.others_ns(TaskId(1)), ran.others_ns(TaskId(2))), (30, 100));
-        ran.switched(160, false, TaskId(3));
-        ran.switched(1000, false, TaskId(1));
-        assert_eq!(ran.others_ns(TaskId(1)), 30);
-        ran.switched(1200, true, TaskId(2));
-        assert_eq!((ran.others_ns(TaskId(1)), ran.others_ns(TaskId(2))), (30, 300));
-        // Times that go backwards, and events without a task.
-        ran.ended(0);
-        assert_eq!((ran.others_ns(TaskId(2)), ran.others_ns(TaskId(9))), (300, 330));
     }
 }

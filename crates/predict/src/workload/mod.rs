@@ -16,7 +16,7 @@ use crate::measured::pages::{InCall, PageCosts};
 use crate::measured::ubifs::{Nodes, Place, Places};
 use crate::queue::{QueueReader, Queued};
 use crate::workload::cached::Cached;
-use crate::workload::cpu_wait::{CpuWait, Ran, can_run};
+use crate::workload::cpu_wait::{CpuWait, can_run};
 use crate::workload::descriptors::{Descriptors, integer};
 
 /// One access of one task.
@@ -243,7 +243,6 @@ pub struct Collector {
     places: Places,
     queue: QueueReader,
     cpu_wait: CpuWait,
-    ran: Ran,
     /// Workers read for waiting tasks: a task that runs instead of a call's may read for it.
     served_by_others: bool,
 }
@@ -308,12 +307,10 @@ impl Collector {
         else {
             return;
         };
-        let time_ns = record.time.0;
         let prev_in_call = Some(TaskId(prev as u32)).filter(|prev| self.inside.contains_key(prev));
         if !self.served_by_others {
-            let (next, prev_waits) = (TaskId(next as u32), prev_in_call.filter(|_| can_run(state)));
-            self.ran.switched(time_ns, prev_in_call.is_some(), next);
-            self.cpu_wait.switched(time_ns, prev_waits, next, self.inside.len());
+            let prev_waits = prev_in_call.filter(|_| can_run(state));
+            self.cpu_wait.switched(record.time.0, prev_waits, TaskId(next as u32), self.inside.len());
         }
     }
 
@@ -348,8 +345,7 @@ impl Collector {
                     let call = inside.call_of(&mut self.workload);
                     call.flash_reads += 1;
                     call.flash_reads_in_part += in_part;
-                    let others_ns = reader.map_or(0, |reader| self.ran.others_ns(reader));
-                    inside.came.read(clock_ns.saturating_sub(others_ns));
+                    inside.came.read(clock_ns);
                     if self.through_block_layer {
                         inside.came.read_at(access.chip, access.page);
                     }
@@ -498,15 +494,14 @@ impl Collector {
         call.cpu_wait_before_ns = self.cpu_wait.before(began_ns);
         self.inside.insert(tid, inside);
         self.cpu_wait.runs(began_ns, tid, self.inside.len());
-        self.ran.begins(began_ns);
     }
 
     /// Adds the costs of an ended call's pages, one by one; squashfs reads blocks, and each page gets the mean.
-    fn add_costs(&mut self, tid: TaskId, call: Call, came: &InCall, ended_ns: Option<u64>) {
+    fn add_costs(&mut self, call: Call, came: &InCall, ended_ns: Option<u64>) {
         // Served alone: no other task is in a call, and none was since this one began.
         let alone = self.inside.is_empty() && self.last_end_ns <= call.clock_began_ns();
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
-        let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
+        let ended_ns = ended_ns.filter(|_| alone);
         self.workload.costs.add(call.file, came, ended_ns, self.through_block_layer.then_some(alone));
     }
 
@@ -614,11 +609,10 @@ impl Collector {
     fn leave(&mut self, tid: TaskId, inside: &Inside, ended_ns: Option<u64>, fault_ends: bool) {
         if let Some(ended_ns) = ended_ns {
             self.cpu_wait.runs(ended_ns, tid, self.inside.len());
-            self.ran.ended(ended_ns);
         }
         let call = *inside.call_of(&mut self.workload);
         let ended = ended_ns.filter(|_| fault_ends || !call.is_fault).map(|ended_ns| (ended_ns, self.clock(ended_ns)));
-        self.add_costs(tid, call, &inside.came, ended.map(|(_, clock_ns)| clock_ns));
+        self.add_costs(call, &inside.came, ended.map(|(_, clock_ns)| clock_ns));
         self.note_place(inside);
         let call = inside.call_of(&mut self.workload);
         call.flash_reads_in_part += inside.flash_in_a_row.in_part();
@@ -683,7 +677,7 @@ impl Collector {
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
         workload.cpu_wait_ns = self.cpu_wait.total_ns();
-        workload.forgotten += self.descriptors.forgotten + self.ran.forgotten;
+        workload.forgotten += self.descriptors.forgotten;
         workload.descriptors = self.descriptors.any();
         // A file with pages cached before, or with an end other than its last write's, was not created in the trace.
         let mut written: HashMap<FileId, u64> = HashMap::new();
