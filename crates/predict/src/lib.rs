@@ -9,6 +9,7 @@
 mod accounts;
 mod advise;
 mod cost;
+mod least_squares;
 mod measured;
 mod prediction;
 mod predictor;

@@ -159,25 +159,25 @@ struct Line {
 
 impl Line {
     /// Where some calls were idle, their time is the cost of a call, and the rest is the cost of what was done. Else a least-squares fit, if
-    /// the cost that it gives a call exceeds chance ([`Sums::call_error_ns`]); if not, all is the cost of what was done. `None` where
+    /// the cost that it gives a call exceeds chance ([`call_error_ns`]); if not, all is the cost of what was done. `None` where
     /// nothing was done.
     fn through(stretches: &[&Stretch], done: impl Fn(&Stretch) -> f64) -> Option<Line> {
         let mut sums = Sums::default();
-        for one in stretches {
-            sums.add(one.calls, done(one), one.ns);
-        }
-        let Sums { calls, x, y, .. } = sums;
+        stretches.iter().for_each(|one| sums.add([one.calls, done(one)], one.ns));
+        let (calls, x): (f64, f64) =
+            (stretches.iter().map(|one| one.calls).sum(), stretches.iter().map(|one| done(one)).sum());
+        let y = sums.y;
         if x == 0.0 || y == 0.0 {
             return None;
         }
-        let fitted = sums.fitted();
+        let fitted = sums.solve();
         let left_ns = |idle_ns: &f64| y - idle_ns * calls;
-        let (call_ns, each_ns) = match idle_call_ns(stretches).filter(|idle_ns| left_ns(idle_ns) > 0.0) {
-            Some(idle_ns) => (idle_ns, left_ns(&idle_ns) / x),
+        let [call_ns, each_ns] = match idle_call_ns(stretches).filter(|idle_ns| left_ns(idle_ns) > 0.0) {
+            Some(idle_ns) => [idle_ns, left_ns(&idle_ns) / x],
             // A negative cost is noise, or pages differ in cost (a page behind a file's end costs nothing).
             None => fitted
-                .filter(|&(call_ns, each_ns)| each_ns >= 0.0 && call_ns > SURE * sums.call_error_ns(call_ns, each_ns))
-                .unwrap_or((0.0, y / x)),
+                .filter(|&[call_ns, each_ns]| each_ns >= 0.0 && call_ns > SURE * call_error_ns(&sums, call_ns, each_ns))
+                .unwrap_or([0.0, y / x]),
         };
         Some(Line { call_ns, each_ns, degenerate: fitted.is_none() })
     }
@@ -188,56 +188,17 @@ const SURE: f64 = 3.0;
 /// Fewest stretches for a standard error.
 const ENOUGH: f64 = 8.0;
 
-/// Sums over calls `n`, amounts done `x` and times `y`.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    stretches: f64,
-    calls: f64,
-    x: f64,
-    y: f64,
-    nn: f64,
-    nx: f64,
-    xx: f64,
-    ny: f64,
-    xy: f64,
-    yy: f64,
-}
+/// Over stretches: their calls, and the amount done in them.
+type Sums = crate::least_squares::Sums<2>;
 
-impl Sums {
-    fn add(&mut self, n: f64, x: f64, y: f64) {
-        self.stretches += 1.0;
-        self.calls += n;
-        self.x += x;
-        self.y += y;
-        self.nn += n * n;
-        self.nx += n * x;
-        self.xx += x * x;
-        self.ny += n * y;
-        self.xy += x * y;
-        self.yy += y * y;
+/// The standard error of a call's cost. Infinite for few stretches: a line always fits two, and one slow stretch makes calls expensive
+/// and pages cheap.
+fn call_error_ns(sums: &Sums, call_ns: f64, each_ns: f64) -> f64 {
+    if sums.n < ENOUGH {
+        return f64::INFINITY;
     }
-
-    fn spread(&self) -> f64 {
-        self.nn * self.xx - self.nx * self.nx
-    }
-
-    /// Cost of a call and of each unit, by least squares. `None`: all calls did the same amount.
-    fn fitted(&self) -> Option<(f64, f64)> {
-        let spread = self.spread();
-        let call_ns = (self.xx * self.ny - self.nx * self.xy) / spread;
-        let each_ns = (self.nn * self.xy - self.nx * self.ny) / spread;
-        (spread > f64::EPSILON * self.nn * self.xx).then_some((call_ns, each_ns))
-    }
-
-    /// The standard error of a call's cost. Infinite for few stretches: a line always fits two, and one slow stretch makes calls
-    /// expensive and pages cheap.
-    fn call_error_ns(&self, call_ns: f64, each_ns: f64) -> f64 {
-        if self.stretches < ENOUGH {
-            return f64::INFINITY;
-        }
-        let off = self.yy - call_ns * self.ny - each_ns * self.xy;
-        (off.max(0.0) / (self.stretches - 2.0) * self.xx / self.spread()).sqrt()
-    }
+    let off = sums.yy - call_ns * sums.xy[0] - each_ns * sums.xy[1];
+    (off.max(0.0) / (sums.n - 2.0) * sums.xx[1][1] / sums.spread()).sqrt()
 }
 
 /// Time of an idle call: the median, so that one call that waited for a CPU does not shift it. `None` where no call was idle.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::least_squares::Sums;
+
 /// Largest queue depth that is tried.
 const MAX_DEPTH: usize = 64;
 /// The fit holds for requests up to this many times longer than the longest recorded one, as tests/readahead_queue.rs checks.
@@ -50,34 +52,27 @@ impl DeviceCost {
         let all: Vec<&Sample> = samples.iter().collect();
         let differ = |of: &[&Sample]| of.iter().any(|sample| sample.bytes != of[0].bytes);
         let fitted = if alone.is_empty() || !differ(&alone) && differ(&all) { all } else { alone };
-        let n = fitted.len() as f64;
-        let sum = |of: &dyn Fn(&Sample) -> f64| fitted.iter().map(|sample| of(sample)).sum::<f64>();
-        let (x, y) = (sum(&|s| s.kib()), sum(&|s| s.took_ns as f64));
-        let (xx, xy) = (sum(&|s| s.kib() * s.kib()), sum(&|s| s.kib() * s.took_ns as f64));
+        let mut sums = Sums::<2>::default();
+        fitted.iter().for_each(|sample| sums.add([1.0, sample.kib()], sample.took_ns as f64));
+        let Sums { n, y, xy: [_, xy], xx: [_, [_, xx]], .. } = sums;
         if fitted.is_empty() || y <= 0.0 {
             return None;
         }
-        let spread = n * xx - x * x;
-        let degenerate = spread <= f64::EPSILON * n * xx;
-        let (mut request_ns, mut kib_ns) = (y / n, 0.0);
-        if !degenerate {
-            kib_ns = (n * xy - x * y) / spread;
-            request_ns = (y - kib_ns * x) / n;
+        let solved = sums.solve();
+        let [request_ns, kib_ns] = match solved {
             // A negative cost is noise.
-            if kib_ns < 0.0 {
-                (request_ns, kib_ns) = (y / n, 0.0);
-            } else if request_ns < 0.0 {
-                (request_ns, kib_ns) = (0.0, xy / xx);
-            }
-        }
-        let off = sum(&|s| (s.took_ns as f64 - request_ns - kib_ns * s.kib()).abs());
+            Some([request_ns, kib_ns]) if request_ns < 0.0 && kib_ns >= 0.0 => [0.0, xy / xx],
+            Some(costs @ [_, kib_ns]) if kib_ns >= 0.0 => costs,
+            _ => [y / n, 0.0],
+        };
+        let off = |sample: &&Sample| (sample.took_ns as f64 - request_ns - kib_ns * sample.kib()).abs();
         let mut cost = DeviceCost {
             request_ns,
             kib_ns,
             depth: 1,
             requests: fitted.len() as u64,
-            residual_percent: off / y * 100.0,
-            degenerate,
+            residual_percent: fitted.iter().map(off).sum::<f64>() / y * 100.0,
+            degenerate: solved.is_none(),
             largest_bytes: samples.iter().map(|sample| sample.bytes).max().unwrap_or(0),
         };
         // The smallest depth that best explains the completion times of requests that overlapped others.

@@ -32,29 +32,9 @@ pub struct ProcessorCost {
 
 const PARTS: usize = 9;
 
-/// Sums for least squares: memory does not grow with the trace.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sums {
-    n: f64,
-    y: f64,
-    yy: f64,
-    xy: [f64; PARTS],
-    xx: [[f64; PARTS]; PARTS],
-}
+pub(super) type Sums = crate::least_squares::Sums<PARTS>;
 
 impl Sums {
-    pub(super) fn add(&mut self, x: [f64; PARTS], y: f64) {
-        self.n += 1.0;
-        self.y += y;
-        self.yy += y * y;
-        for i in 0..PARTS {
-            self.xy[i] += x[i] * y;
-            for k in 0..PARTS {
-                self.xx[i][k] += x[i] * x[k];
-            }
-        }
-    }
-
     /// Coordinate descent on the normal equations; every part stays at 0 or above. Of parts that always occur together the first gets
     /// the whole cost.
     fn solve(&self) -> [f64; PARTS] {
