@@ -67,7 +67,7 @@ impl RecordedFiles {
         let names = trace.device_names();
         let number = |name: &String| {
             let disk = facts.block.iter().find(|disk| disk.name.as_ref() == Some(name));
-            names.find(name).or_else(|| Device::parse(disk?.device.as_deref()?))
+            disk.and_then(|disk| Device::parse(disk.device.as_deref()?)).or_else(|| names.find(name))
         };
         let devices: HashSet<Device> = facts.recording.filter.devices.iter().filter_map(number).collect();
         let loops = facts.block.iter().map(|disk| &disk.of_loop);

@@ -33,11 +33,25 @@ impl Device {
         self.0 & 0xf_ffff
     }
 
-    /// `"254:0"`, as the kernel and facts write it. `None` for what is no such number.
+    /// `"254:0"`, as the kernel and facts write it, or another name that [`fmt::Display`] writes. `None` for what is no such name.
     pub fn parse(text: &str) -> Option<Device> {
-        let (major, minor) = text.split_once(':')?;
-        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-        (major < 1 << 12 && minor < 1 << 20).then(|| Device::new(major, minor))
+        let number = |text: &str, bits: u32| text.parse::<u32>().ok().filter(|number| number >> bits == 0);
+        let (major, minor) = if let Some(host) = text.strip_prefix("mmc") {
+            (Device::MMC, number(host, 20)?)
+        } else if let Some(host) = text.strip_prefix("ufs") {
+            (Device::UFS, number(host, 20)?)
+        } else if let Some(name) = text.strip_prefix("nvme") {
+            let (controller, namespace) = name.split_once('n').unwrap_or((name, "0"));
+            (Device::NVME, number(controller, 10)? << 10 | number(namespace, 10)?)
+        } else if let Some(address) = text.strip_prefix("scsi ") {
+            let parts: Vec<&str> = address.split(':').collect();
+            let [host, channel, id, lun] = parts[..] else { return None };
+            (Device::SCSI, number(host, 8)? << 12 | number(channel, 2)? << 10 | number(id, 5)? << 5 | number(lun, 5)?)
+        } else {
+            let (major, minor) = text.split_once(':')?;
+            (number(major, 12)?, number(minor, 20)?)
+        };
+        Some(Device::new(major, minor))
     }
 }
 
@@ -194,6 +208,18 @@ mod tests {
         let written = serde_json::to_string(&BTreeMap::from([(TaskId(7), ProcessId(5))])).unwrap();
         assert_eq!(written, r#"{"7":5}"#);
         assert_eq!(schemars::schema_for!(Vec<Option<TaskId>>), schemars::schema_for!(Vec<Option<u32>>));
+    }
+
+    #[test]
+    fn a_devices_name_is_read_as_it_is_written() {
+        for name in ["254:0", "mmc0", "mmc12", "ufs3", "nvme0", "nvme1n2", "scsi 2:0:1:3"] {
+            assert_eq!(Device::parse(name).map(|device| device.to_string()).as_deref(), Some(name));
+        }
+        for other in
+            ["", "4096:0", "0:1048576", "mmcblk0", "mmc", "ufs0p1", "nvme0n1p1", "nvme1024", "scsi 1:2", "scsi 1:4:0:0"]
+        {
+            assert_eq!(Device::parse(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -169,9 +169,9 @@ impl DeviceNames {
     pub fn find(&self, text: &str) -> Option<Device> {
         let wanted = text.strip_prefix("/dev/").unwrap_or(text);
         let by_name = || self.iter().find(|(_, name)| name.name == wanted || name.mounted_at.as_deref() == Some(text));
-        Device::parse(wanted)
-            .or_else(|| self.by_kernel_name.get(wanted).copied())
-            .or_else(|| by_name().map(|(device, _)| device))
+        // The kernel's `nvme0n1` is a disk: only without one the name is of a driver's events.
+        let by_kernel_name = self.by_kernel_name.get(wanted).copied();
+        by_kernel_name.or_else(|| by_name().map(|(device, _)| device)).or_else(|| Device::parse(wanted))
     }
 
     /// Adds what another trace knows and this one does not.
