@@ -15,7 +15,6 @@ use crate::ring::Missed;
 use crate::ring::schema::{Schema, Value};
 use crate::trace::Trace;
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 
 /// How a trace's clock is tied to the clock of the first trace.
@@ -25,8 +24,6 @@ pub enum Alignment {
     Auto,
     /// This offset is added to the trace's times.
     OffsetNs(i64),
-    /// A marker with this text, once in each trace, marks the same moment.
-    Marker(String),
 }
 
 /// Prefix of the markers that [`Alignment::Auto`] looks for: `echo flashscope-sync-1 > …/trace_marker` while every trace records.
@@ -66,14 +63,7 @@ impl Source {
 }
 
 impl MergedTrace {
-    /// Opens files, each with its alignment to the first. The first file's own offset counts from zero; `Auto` is 0 there.
-    pub fn open_many(inputs: &[(&Path, Alignment)]) -> Result<MergedTrace, Error> {
-        let traces: Result<Vec<_>, Error> =
-            inputs.iter().map(|(path, alignment)| Ok((Trace::open(path)?, alignment.clone()))).collect();
-        MergedTrace::new(traces?)
-    }
-
-    /// Merges traces that are open already.
+    /// Merges traces, each with its alignment to the first. The first one's own offset counts from zero; `Auto` is 0 there.
     pub fn new(traces: Vec<(Trace, Alignment)>) -> Result<MergedTrace, Error> {
         let mut sources: Vec<Source> = Vec::with_capacity(traces.len());
         for (trace, alignment) in traces {
@@ -90,7 +80,7 @@ impl MergedTrace {
                 (_, Alignment::OffsetNs(offset)) => (offset, 0),
                 (None, _) => (0, 0),
                 (Some(first), Alignment::Auto) if one_clock(&first.trace, &trace) => (first.offset_ns, 0),
-                (Some(first), Alignment::Auto) => by_markers(first, &trace, |text| text.starts_with(SYNC))?
+                (Some(first), Alignment::Auto) => by_markers(first, &trace)?
                     .ok_or_else(|| {
                         refused(
                             &trace,
@@ -100,11 +90,6 @@ impl MergedTrace {
                                 first.trace.path().display()
                             ),
                         )
-                    })?,
-                (Some(first), Alignment::Marker(name)) => by_markers(first, &trace, |text| text == name)?
-                    .ok_or_else(|| {
-                        let path = first.trace.path().display();
-                        refused(&trace, format!("the marker {name:?} must occur once in it and once in {path}"))
                     })?,
             };
             sources.push(Source { trace, offset_ns, spread_ns });
@@ -284,8 +269,8 @@ fn one_clock(a: &Trace, b: &Trace) -> bool {
 }
 
 /// The offset from shared markers and the largest difference between them; `None` without shared markers.
-fn by_markers(first: &Source, trace: &Trace, wanted: impl Fn(&str) -> bool) -> Result<Option<(i64, u64)>, Error> {
-    let (ours, theirs) = (markers(&first.trace, &wanted)?, markers(trace, &wanted)?);
+fn by_markers(first: &Source, trace: &Trace) -> Result<Option<(i64, u64)>, Error> {
+    let (ours, theirs) = (markers(&first.trace)?, markers(trace)?);
     let mut offsets: Vec<i64> = Vec::new();
     for (text, time) in &ours {
         if let (Some(ours), Some(Some(theirs))) = (time, theirs.get(text)) {
@@ -299,10 +284,10 @@ fn by_markers(first: &Source, trace: &Trace, wanted: impl Fn(&str) -> bool) -> R
 }
 
 /// Marks and texts from trace_marker. The time is `None` for a text that occurs more than once.
-fn markers(trace: &Trace, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Option<u64>>, Error> {
+fn markers(trace: &Trace) -> Result<BTreeMap<String, Option<u64>>, Error> {
     let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut take = |text: &str, time: u64| {
-        if !wanted(text) {
+        if !text.starts_with(SYNC) {
             return;
         }
         let full = found.len() >= MAX_MARKERS;
