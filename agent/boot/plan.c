@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "contents.h"
+#include "util.h"
 
 /*
  * What each verb takes, a letter an argument: s text, n a number, a a number or
@@ -197,9 +198,9 @@ static int parse_words(struct plan_step *step, struct plan_error *error)
 		if (is_verb) {
 			unsigned int v;
 
-			for (v = 0; v < sizeof(verbs) / sizeof(verbs[0]) && strcmp(verbs[v].name, word); v++)
+			for (v = 0; v < ARRAY_SIZE(verbs) && strcmp(verbs[v].name, word); v++)
 				;
-			if (v == sizeof(verbs) / sizeof(verbs[0])) {
+			if (v == ARRAY_SIZE(verbs)) {
 				fail(error, step->line, "'%.40s' is not a verb", word);
 				free(word);
 				return -1;

@@ -2,6 +2,7 @@
 #include "facts.h"
 #include "mtd.h"
 #include "test.h"
+#include "util.h"
 
 static void device(int index, const char *place, const char *name, const char *type, const char *size,
 		   const char *erasesize, const char *writesize, const char *offset)
@@ -12,7 +13,7 @@ static void device(int index, const char *place, const char *name, const char *t
 					 { "subpagesize", "512" },   { "offset", offset } };
 	char path[256], target[256];
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char text[80];
 
 		if (!files[i][1])

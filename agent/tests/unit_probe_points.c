@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe_points.h"
 #include "test.h"
+#include "util.h"
 
 static const struct fs_mtd two[] = {
 	{ .index = 0, .type = "nand", .size = 1 << 20, .erasesize = 131072, .writesize = 2048, .parent = -1,
@@ -125,7 +126,7 @@ static void definitions(void)
 	};
 	struct setting s;
 
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		set(&s, table[i].machine, table[i].long_size);
 		CHECK(!plan(&s));
 		CHECK_NUMBER(s.probes.count, 6);
