@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, cannot_record, flashscope, output, skip, stdout};
 use serde_json::Value;
 
 /// In every name that the workload gives.
@@ -127,8 +127,8 @@ fn no_name_is_left_and_the_figures_are_the_same() {
 
 #[test]
 fn a_recording_is_anonymous_from_the_start() {
-    if !is_root() {
-        return skip("needs root");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let dir = TempDir::new("anonymize-record");
     let trace = dir.path().join("t.dat");
@@ -169,8 +169,8 @@ fn a_limit_that_names_somebody_is_refused() {
 /// What a killed recording had gets the pseudonyms of the key that it was given.
 #[test]
 fn a_killed_recording_keeps_its_key() {
-    if !is_root() {
-        return skip("needs root");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let dir = TempDir::new("anonymize-killed");
     let key = dir.path().join("key");

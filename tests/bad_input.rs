@@ -298,6 +298,9 @@ fn hosts_that_cannot_record() {
     if !is_root() {
         return skip("needs root, to take tracefs away in a mount namespace");
     }
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
     if !Path::new("/sys/kernel/tracing/instances").exists() {
         return skip("needs tracefs: mount -t tracefs nodev /sys/kernel/tracing");
     }
@@ -376,8 +379,8 @@ fn hosts_that_cannot_record() {
 
 #[test]
 fn a_full_disk_under_the_trace() {
-    if !is_root() {
-        return skip("needs root, to record on this host");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     if !Path::new("/sys/kernel/tracing/instances").exists() {
         return skip("needs tracefs: mount -t tracefs nodev /sys/kernel/tracing");
@@ -450,8 +453,8 @@ fn some_stream(dir: &Path) -> Vec<u8> {
 
 #[test]
 fn an_agent_of_another_version() {
-    if !is_root() || !Path::new("/sys/kernel/tracing/instances").exists() {
-        return skip("needs root and tracefs, to record on this host");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let cache = PrivateCache::new("bad-version");
     let dir = TempDir::new("bad-version-files");
@@ -595,8 +598,8 @@ fn ssh_refused_and_cut() {
         .check();
     case("not a host", &mut doctor("ssh://a b", "user"), 2, &["a b", "ssh://"]).check();
 
-    if !is_root() || !Path::new("/sys/kernel/tracing/instances").exists() {
-        return skip("needs root and tracefs, to record over ssh to this host");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let trace = server.dir.path().join("t.dat");
     let argv = ["record", "--on", &server.spec(), "--events", "task:task_newtask", "-o", &trace.display().to_string()];

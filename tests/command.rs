@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{PrivateCache, TempDir, cannot_record, flashscope, output, skip, stdout};
 
 use crate::bad_input::Server;
 
@@ -14,11 +14,11 @@ use crate::bad_input::Server;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn records_here() -> bool {
-    let able = is_root() && Path::new("/sys/kernel/tracing/instances").is_dir();
+    let able = Path::new("/sys/kernel/tracing/instances").is_dir();
     if !able {
-        skip("commands under trace: root and a mounted tracefs are needed");
+        skip("commands under trace: a mounted tracefs is needed");
     }
-    able
+    able && cannot_record().map(skip).is_none()
 }
 
 /// Runs `record OPTIONS -- CMD` with `input` on stdin.
@@ -389,8 +389,8 @@ fn a_recording_over_ssh_that_is_stopped_ends_its_command_and_leaves_nothing() {
 /// What the recorder holds while the command runs, against what `doctor` says it keeps.
 #[test]
 fn the_recorder_keeps_what_doctor_says() {
-    if !is_root() {
-        return skip("recording needs root");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let facts: serde_json::Value =
         serde_json::from_slice(&output(flashscope().args(["doctor", "--json"])).stdout).expect("JSON");

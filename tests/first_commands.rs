@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, top};
+use flashscope_tests::{TempDir, cannot_record, flashscope, output, skip, top};
 
 /// The words of README's first block, without sudo and comments; of its alternatives the first.
 fn commands() -> Vec<Vec<String>> {
@@ -15,8 +15,8 @@ fn commands() -> Vec<Vec<String>> {
 
 #[test]
 fn they_name_who_wrote_and_where() {
-    if !is_root() {
-        return skip("recording needs root");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let commands = commands();
     assert_eq!(commands.len(), 3, "{commands:?}");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{Plan, PrivateCache, TempDir, flashscope, is_root, output, skip};
+use flashscope_tests::{Plan, PrivateCache, TempDir, cannot_record, flashscope, output, skip};
 use flashscope_trace::{Session, Trace};
 
 /// Every process that a round starts inherits this variable: that is how one is found that was left.
@@ -371,8 +371,8 @@ fn stream_of(dir: &Path, name: &str) -> Option<PathBuf> {
 
 #[test]
 fn recordings_killed_on_this_host() {
-    if !is_root() {
-        return skip("needs root, to record on this host");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     if !Path::new("/sys/kernel/tracing/instances").exists() {
         return skip("needs tracefs: mount -t tracefs nodev /sys/kernel/tracing");
@@ -474,8 +474,8 @@ fn recordings_killed_on_this_host() {
 /// Where a recovery is killed after the trace has its name and before the stream is gone, the next one makes no second trace.
 #[test]
 fn what_a_killed_recovery_made_is_not_made_again() {
-    if !is_root() {
-        return skip("needs root, to record on this host");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let cache = PrivateCache::new("recovered-cache");
     let work = TempDir::new("recovered");

@@ -1,9 +1,7 @@
 //! A loop device of this host, and the disk beneath it: each I/O of a program counts once where it was requested, and once where
 //! the disk did it.
 
-use std::path::Path;
-
-use flashscope_tests::{LoopDisk, flashscope, is_root, skip, stdout};
+use flashscope_tests::{LoopDisk, cannot_record, flashscope, skip, stdout};
 use serde_json::Value;
 
 /// 1 MiB of direct reads, 40 KiB of direct writes, 80 KiB through the page cache. The program has a name that no other one has: a dd of
@@ -84,8 +82,8 @@ fn check(direct: &str) {
 
 #[test]
 fn a_loop_device_is_seen_through_to_its_file_and_the_disk() {
-    if !is_root() || !Path::new("/sys/kernel/tracing/instances").is_dir() {
-        return skip("loops: root and a mounted tracefs are needed");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     for direct in ["on", "off"] {
         check(direct);

@@ -155,6 +155,9 @@ fn devices_stay_devices() {
     if !is_root() {
         return skip("needs root, to make a device node in a mount namespace of its own");
     }
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
     let place = Place::new("outputs-devices");
     let t = text(&trace(&place, "t", "cat"));
     let stream = text(&flashscope_tests::top().join("crates/trace/tests/data/stream/armv7-6.1.port"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use flashscope_tests::{Plan, TempDir, flashscope, is_root, skip, stdout};
+use flashscope_tests::{Plan, TempDir, cannot_record, flashscope, skip, stdout};
 use flashscope_trace::{EventKind, FlashOp, Loss, Trace};
 
 /// Calls on each CPU: twenty times what a ring of 64 KiB holds.
@@ -21,8 +21,8 @@ fn caller() {
 
 #[test]
 fn recorded_is_delivered_and_lost_on_every_cpu_of_this_host() {
-    if !is_root() {
-        return skip("recording on this host needs root");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     let events = std::fs::read_to_string("/sys/kernel/tracing/available_events").unwrap_or_default();
     if !events.lines().any(|e| e == "syscalls:sys_enter_chroot") {

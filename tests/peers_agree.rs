@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use flashscope_analysis::block::Stage;
-use flashscope_tests::{LoopDisk, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{LoopDisk, cannot_record, flashscope, output, skip, stdout};
 use serde_json::Value;
 
 use crate::block_io::btt_of_dump;
@@ -75,7 +75,7 @@ fn mounted(label: &str) -> Option<LoopDisk> {
 
 /// Why nothing can be compared here.
 fn lacking(tools: &[(&str, &str)]) -> bool {
-    !is_root()
+    cannot_record().is_some()
         || !Path::new("/sys/kernel/tracing/instances").is_dir()
         || tools.iter().any(|(tool, version)| Command::new(tool).arg(version).output().is_err())
 }

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::process::Command;
 
-use flashscope_tests::{LoopDevice, Plan, TempDir, flashscope, is_root, null_block_device, output, skip, stdout, work};
+use flashscope_tests::{
+    LoopDevice, Plan, TempDir, cannot_record, flashscope, null_block_device, output, skip, stdout, work,
+};
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
@@ -360,8 +362,11 @@ impl Drop for Limited {
 #[test]
 fn a_limit_of_a_cgroup_is_no_slow_device() {
     let blkio = std::path::Path::new("/sys/fs/cgroup/blkio");
-    if !is_root() || !blkio.join("blkio.throttle.read_iops_device").exists() {
-        return skip("situations: limits need root and the controller blkio of cgroup v1");
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    if !blkio.join("blkio.throttle.read_iops_device").exists() {
+        return skip("situations: limits need the controller blkio of cgroup v1");
     }
     let dir = TempDir::new("situations-limit");
     work("x86_64", "findings/work.c", dir.path());

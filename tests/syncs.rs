@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use flashscope_tests::{LoopDisk, Plan, TempDir, flashscope, is_root, skip, work};
+use flashscope_tests::{LoopDisk, Plan, TempDir, cannot_record, flashscope, skip, work};
 use flashscope_trace::Trace;
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
@@ -99,8 +99,8 @@ fn check(what: &str, trace: &Trace, program: &Value, flushes: bool, dir: &Path) 
 
 #[test]
 fn calls_of_fsync_agree_with_ext4s_own_events_on_this_host() {
-    if !is_root() || !Path::new("/sys/kernel/tracing/instances").is_dir() {
-        return skip("syncs: root and a mounted tracefs are needed");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     // The journal commits for the calls alone: a commit of its own, each five seconds, is one that fdatasync waits for.
     let Some(disk) = LoopDisk::ext4("syncs", 64, "", &["--direct-io=on"], "commit=3000") else { return };

@@ -3,16 +3,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, top as tree};
+use flashscope_tests::{TempDir, cannot_record, flashscope, output, skip, top as tree};
 use serde_json::Value;
 
 /// Whether this machine can record; says why not.
 fn can_record() -> bool {
-    if !is_root() {
-        skip("recording needs root");
-        return false;
-    }
-    true
+    cannot_record().map(skip).is_none()
 }
 
 /// 20 MiB directly, and 4 KiB that fsync writes.

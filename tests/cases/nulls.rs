@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::input;
-use flashscope_tests::{TempDir, flashscope, is_root, json, output, skip, stdout, top};
+use flashscope_tests::{TempDir, cannot_record, flashscope, json, output, skip, stdout, top};
 use serde_json::Value;
 
 /// A case without the lines that have one of these words.
@@ -215,8 +215,8 @@ fn interval(dir: &Path, events: &str) -> Vec<Value> {
 
 #[test]
 fn top_has_null_for_what_was_not_recorded() {
-    if !is_root() {
-        return skip("recording needs root");
+    if let Some(why) = cannot_record() {
+        return skip(why);
     }
     // Not a tmpfs: it has to reach a disk.
     let dir = top().join("target/tmp/nulls-top");

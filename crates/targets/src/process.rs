@@ -105,6 +105,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// A child that has not run for so long may never run again, which is told.
 const STUCK: Duration = Duration::from_secs(5);
+/// A child that has not run for so long is not waited for.
+const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// Size of the pipe from a child, if the system allows it: Linux' `fs.pipe-max-size` is 1 MiB.
 const PIPE_BYTES: usize = 1 << 20;
@@ -256,14 +258,17 @@ pub(crate) fn pump_beside(
             continue;
         }
         if bytes == 0 && stuck.is_seen(child.id()) {
-            let (process, seconds) = (in_kernel(child.id()), STUCK.as_secs());
-            flashscope_output::note(&format!("{process} has not run for {seconds} s: Ctrl-C ends this command"));
+            let (process, seconds, most) = (in_kernel(child.id()), STUCK.as_secs(), GIVEN_UP.as_secs());
+            flashscope_output::note(&format!(
+                "{process} has not run for {seconds} s; Ctrl-C ends this command, and {most} s do"
+            ));
         }
+        let given_up = bytes == 0 && stuck.for_long();
         let late = timeout.is_some_and(|limit| began.elapsed() > limit);
         let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
         match asked {
-            None if late || stopped || failed.is_some() => {
-                timed_out = late && !stopped && failed.is_none();
+            None if late || stopped || given_up || failed.is_some() => {
+                timed_out = late && !stopped && !given_up && failed.is_none();
                 ask_to_end(&mut child);
                 asked = Some(Instant::now());
             }
@@ -342,7 +347,7 @@ impl Stuck {
 
     /// Once, when it has not run for [`STUCK`].
     fn is_seen(&mut self, pid: u32) -> bool {
-        if self.told || self.looked.is_some_and(|at| at.elapsed() < STUCK / 5) {
+        if self.looked.is_some_and(|at| at.elapsed() < STUCK / 5) {
             return false;
         }
         self.looked = Some(Instant::now());
@@ -352,11 +357,20 @@ impl Stuck {
             self.seen = None;
             return false;
         };
-        match &self.seen {
-            Some((before, since)) if *before == switches => self.told = since.elapsed() >= STUCK,
-            _ => self.seen = Some((switches, Instant::now())),
+        if self.seen.as_ref().is_none_or(|(before, _)| *before != switches) {
+            self.seen = Some((switches, Instant::now()));
         }
-        self.told
+        let told_before = self.told;
+        self.told |= self.has_waited(STUCK);
+        self.told && !told_before
+    }
+
+    fn for_long(&self) -> bool {
+        self.has_waited(GIVEN_UP)
+    }
+
+    fn has_waited(&self, limit: Duration) -> bool {
+        self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() >= limit)
     }
 }
 
