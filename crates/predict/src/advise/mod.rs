@@ -89,6 +89,14 @@ fn ends(row: &Row, off_percent: f64, touches_ns: f64) -> Option<[f64; 2]> {
     Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + touches_ns])
 }
 
+/// The time of the recorded setting has no error where costs are fitted to the sum of its calls. Behind a block queue they are fitted to
+/// single requests and calls, and the replay of the recording itself can be off: then the time lies between both.
+fn ends_of_recorded(predictor: &Predictor<'_>, row: &Row) -> Option<[f64; 2]> {
+    let time_ns = row.time_ns?;
+    let recorded_ns = predictor.costs.recorded_behind_queue_ns().unwrap_or(time_ns);
+    Some([time_ns.min(recorded_ns), time_ns.max(recorded_ns)])
+}
+
 /// Most time for touches of `pages` that faults no longer bring in around theirs, if each page is touched. Without a window each is a
 /// fault of its own. Else a fault reads half of its window behind it (`do_sync_mmap_readahead`, mm/filemap.c, Linux 6.1).
 fn touches_ns(pages: u64, row: &Row, [fault_ns, page_ns]: [f64; 2]) -> f64 {
@@ -134,11 +142,11 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, errors: ErrorPercents) ->
     let pages_in_faults = |row: &Row| row.tally.pages_in_faults.unwrap_or(0);
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = errors.of(change).filter(|_| from.time_ns.is_some())?;
-        // The current setting was recorded: it has no error.
-        let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { errors.window? };
         let around = pages_in_faults(from).saturating_sub(pages_in_faults(then));
         let touches_ns = touches_ns(around, then, of_faults);
-        let [from, then] = [ends(from, off_from, 0.0)?, ends(then, off_percent, touches_ns)?];
+        let is_recorded = from.readahead_kib == now_kib && !from.random;
+        let from = if is_recorded { ends_of_recorded(predictor, from)? } else { ends(from, errors.window?, 0.0)? };
+        let then = ends(then, off_percent, touches_ns)?;
         Some([gain(then[1], from[0]), gain(then[0], from[1])])
     };
     let one = |change: Change, from: &Row, then: &Row| Advice {
@@ -464,10 +472,9 @@ mod tests {
         assert!(least < -50.0 && (off.gain_between_percent.unwrap()[0] - least).abs() < 0.5, "{least} {off:?}");
     }
 
-    /// Behind a block queue as well, where each touch waits for a request: 200 us, and 5 us a KiB. A window of 16 pages is read 8 behind.
-    #[test]
-    fn what_was_touched_without_an_event_costs_requests_behind_a_queue() {
-        let mut mapped = faulted(40, |_| (0, 0, None));
+    /// Forty faults behind a block queue, whose requests take 200 us, and 5 us a KiB.
+    fn behind_a_queue(duration_ns: Option<u64>) -> Workload {
+        let mut mapped = faulted(40, |_| (0, 0, duration_ns));
         let device = DeviceCost {
             request_ns: 200_000.0,
             kib_ns: 5_000.0,
@@ -478,6 +485,29 @@ mod tests {
         };
         mapped.queued.cost =
             Some(QueueCost { device, processor: ProcessorCost { calls: 1_000, ..ProcessorCost::default() } });
+        mapped
+    }
+
+    /// The replay of the recording itself takes longer, or less, than the recording did: the gain is smaller, or larger, by that.
+    #[test]
+    fn a_gain_behind_a_queue_covers_what_the_replay_is_off_by() {
+        let range = |duration_ns| {
+            let mapped = behind_a_queue(duration_ns);
+            let advice = &advise(&Predictor::new(&mapped, Storage::new(Kernel::V6_1)), 128, off(5.0))[0];
+            (advice.gain_between_percent.unwrap(), advice.time_now_ns.unwrap())
+        };
+        let ([least, most], now_ns) = range(None);
+        let each_ns = (now_ns / 40.0) as u64;
+        let ([shorter, same], _) = range(Some(each_ns * 9 / 10));
+        assert!((least - shorter - 10.0).abs() < 0.1 && (same - most).abs() < 0.1, "{least} {most} {shorter} {same}");
+        let ([same, longer], _) = range(Some(each_ns * 11 / 10));
+        assert!((longer - most - 10.0).abs() < 0.1 && (same - least).abs() < 0.1, "{least} {most} {longer} {same}");
+    }
+
+    /// Behind a block queue as well, where each touch waits for a request. A window of 16 pages is read 8 behind.
+    #[test]
+    fn what_was_touched_without_an_event_costs_requests_behind_a_queue() {
+        let mapped = behind_a_queue(None);
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let off = &advise(&predictor, 128, off(0.0))[0];
         let (now, then) = (off.time_now_ns.unwrap(), off.time_then_ns.unwrap());

@@ -95,6 +95,12 @@ impl<'a> Costs<'a> {
         Some((call.began_ns, call.ended_ns()))
     }
 
+    /// Time of the recorded calls behind a block queue, ns. `None` on other storage, and where the end of a call is not in the trace.
+    pub fn recorded_behind_queue_ns(&self) -> Option<f64> {
+        let all_ended = self.workload.calls.iter().all(|call| call.duration_ns.is_some());
+        self.queue.filter(|_| all_ended).map(|_| self.busy_ns as f64)
+    }
+
     pub fn replay(&self) -> Option<Replay<'_>> {
         self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents))
     }
