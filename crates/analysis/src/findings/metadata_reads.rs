@@ -1,6 +1,6 @@
 //! A program that lists, searches or removes a tree of files: it reads directories, inodes and their tables, and little data.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent, stage};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, groups, measure, percent, q2c_on};
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy};
 use crate::units::{duration, grouped, size};
@@ -40,11 +40,11 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     }
     let task = found.originators.task(reader.tid)?;
     let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
-    let q2c = stage(own, "Q2C")?;
+    let (total_ns, mean_ns) = q2c_on(found, own, &reader.device)?;
     // No task waits for ext4's read-ahead of inode tables, which has no flag. And several bios may be in flight at once:
     // their sum exceeds the time that it waits.
     let ahead = reader.metadata_bios.saturating_sub(reader.flagged_bios);
-    let waited = u128::from(q2c.total_ns) * u128::from(asked(reader)) / u128::from(reader.bios);
+    let waited = u128::from(total_ns) * u128::from(asked(reader)) / u128::from(reader.bios);
     let waited = u64::try_from(waited).unwrap_or(u64::MAX).min(seen.span_ns);
     if waited < MIN_NS || seen.of_span(waited) < MIN_SPAN_PERCENT {
         return None;
@@ -62,8 +62,8 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             grouped(reader.bios),
             size(reader.metadata_bytes),
             if ahead > 0 { format!(", {} of them read ahead", grouped(ahead)) } else { String::new() },
-            duration(q2c.ns.mean),
-            duration(q2c.total_ns)
+            duration(mean_ns),
+            duration(total_ns)
         ),
         cause: "To list, search or remove a tree, each directory and each block of inodes is read from the device: they lie apart, and \
                 most reads wait for the one before."
@@ -72,7 +72,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             measure("reads", reader.bios as f64, MeasureUnit::Count, source),
             measure("of them metadata", reader.metadata_bios as f64, MeasureUnit::Count, source),
             measure("of these read ahead", ahead as f64, MeasureUnit::Count, source),
-            measure("time of its bios, added up", q2c.total_ns as f64, MeasureUnit::Ns, source),
+            measure("time of its bios, added up", total_ns as f64, MeasureUnit::Ns, source),
         ],
         lost_ns: waited.into(),
         advice: vec![Remedy {
@@ -122,6 +122,22 @@ mod tests {
         );
         // It waits for 205 reads of 1 ms.
         assert_eq!(finding.lost_ns, 205_000_000.into());
+    }
+
+    /// A search of two file systems: each has its own time.
+    #[test]
+    fn each_device_has_the_time_of_its_own_bios() {
+        let mut work = work(400, 390);
+        let mut other = work.usage.readers[0].clone();
+        (other.device, other.bios, other.metadata_bios, other.flagged_bios) = ("8:16".into(), 100, 100, 100);
+        work.usage.readers.push(other);
+        let block = work.block.as_mut().unwrap();
+        let mut load = block.interference.owners[0].clone();
+        (load.device, load.bios, load.mean_q2c_ns) = ("8:16".into(), 100, 2_000_000);
+        block.interference.owners.push(load);
+        let found = find(&work.seen());
+        assert!(found[0].what.ends_with("Its bios take 1.00 ms each, 400.00 ms added up."), "{found:?}");
+        assert!(found[1].what.ends_with("Its bios take 2.00 ms each, 200.00 ms added up."), "{found:?}");
     }
 
     #[test]

@@ -160,6 +160,14 @@ fn stage<'a>(group: &'a Group, name: &str) -> Option<&'a StageTimes> {
     group.stages.iter().find(|one| one.stage == name)
 }
 
+/// Sum and mean of Q2C of a task's bios on one device: its group has those on all of them.
+fn q2c_on(block: &BlockFound, own: &Group, device: &str) -> Option<(u64, u64)> {
+    let all = stage(own, "Q2C")?;
+    let load = block.interference.owners.iter().find(|load| load.device == device && load.owner == own.name);
+    let on_it = load.map(|load| (load.mean_q2c_ns.saturating_mul(load.bios).min(all.total_ns), load.mean_q2c_ns));
+    Some(on_it.unwrap_or((all.total_ns, all.ns.mean)))
+}
+
 fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
     block.groups.iter().filter(move |group| group.by == by)
 }

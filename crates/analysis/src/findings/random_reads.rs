@@ -1,6 +1,6 @@
 //! Random reads of nearly all of a file, or reads of a file from its end to its begin.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, code, groups, measure, percent, stage};
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, code, groups, measure, percent, q2c_on};
 use crate::Evidence;
 use crate::calls::is_read;
 use crate::units::{grouped, size};
@@ -84,7 +84,7 @@ fn waited(seen: &Seen<'_>, file: &FileReads) -> Evidence<u64> {
         let reader = seen.usage.readers.iter().filter(|one| one.device == file.device).max_by_key(|one| one.bios)?;
         let task = found.originators.task(reader.tid)?;
         let own = groups(found, GroupBy::Owner).find(|group| task.is_called(&group.name))?;
-        (reader.bios * 2 >= file.reads).then(|| stage(own, "Q2C").map(|q2c| q2c.total_ns))?
+        (reader.bios * 2 >= file.reads).then(|| q2c_on(found, own, &file.device).map(|(ns, _)| ns))?
     };
     match (ns, of_bios()) {
         (0, None) => Evidence::unknown("the trace has no calls of these reads, and no bios of one thread for them", ""),
