@@ -4,11 +4,12 @@ use super::{
     Finding, Gain, GroupBy, MIN_SPAN_PERCENT, MeasureUnit, Mount, Remedy, Rule, Seen, Step, code, flush_stalls, groups,
     measure, percent, read_before_write, stage,
 };
-use crate::Evidence;
 use crate::block::BlockFound;
 use crate::calls::{CallGroup, is_at_offset, is_sync, is_write};
+use crate::total::Total as _;
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskWrites;
+use crate::{Evidence, split_task_label};
 
 const MIN_WRITES: u64 = 50;
 /// Largest size of a small write, bytes.
@@ -41,7 +42,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }
     let mut all = Vec::new();
     for call in seen.calls.by_process.iter().filter(|group| is_write(&group.call)) {
-        // The task has queued at least one bio for each call, so no other task writes the data later.
+        // It has at least one bio for each call, and no other task writes most of its data later.
         let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
         // A large write may become many small bios, as with data=journal. It is not a small write.
@@ -55,6 +56,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         // Bios of its syncs are not those of its writes, which may wait for a lock of the file or for the journal.
         let bios = own.bios.saturating_sub(seen.calls.sync_bios.get(&call.name).copied().unwrap_or(0));
         if n < MIN_WRITES || bios * 2 < n || of_bio.max(asked) > MAX_BYTES || !waits {
+            continue;
+        }
+        if is_written_later(seen, found, &call.name) {
             continue;
         }
         let d2c = stage(own, "D2C").map_or(0, |d2c| d2c.ns.mean);
@@ -71,7 +75,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             ),
             cause: format!(
                 "{} a write takes {}, of which the device has {}.",
-                if is_direct { DIRECT } else { "It writes with O_SYNC or O_DIRECT:" },
+                if is_direct { DIRECT } else { "It writes with O_SYNC, O_DSYNC or O_DIRECT:" },
                 duration(call.ns.mean),
                 duration(d2c)
             ),
@@ -86,6 +90,20 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         });
     }
     all
+}
+
+/// Whether other tasks, as the kernel's workers, write most of what the task changed, in bios that nobody waits for: without the flag `S`.
+/// Its writes may take long all the same: they wait for room in the journal, or for memory.
+fn is_written_later(seen: &Seen<'_>, found: &BlockFound, name: &str) -> bool {
+    let Some(one) = found.originators.originators.iter().find(|one| one.is_called(name)) else { return false };
+    let is_later = |carrier: &str| {
+        let tid = split_task_label(carrier).map(|(_, tid, _)| tid);
+        let its = seen.usage.writers.iter().filter(|writer| carrier != name && Some(writer.tid) == tid);
+        let (sync, bytes) = its.fold((0, 0), |(sync, bytes), one| (sync + one.sync_bytes, bytes + one.bytes));
+        sync * 2 < bytes
+    };
+    let later = one.carriers.iter().filter(|carried| is_later(&carried.carrier));
+    later.map(|carried| carried.written_bytes).total().saturating_mul(2) > one.written_bytes
 }
 
 /// Writes that only bios show: small, synchronous and one after another.
@@ -280,6 +298,7 @@ mod tests {
     use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::CarriedBytes;
     use flashscope_trace::TaskId;
 
     /// The change, and how to make it.
@@ -311,6 +330,26 @@ mod tests {
         assert!(finding.advice[0].what.starts_with("Have the page cache gather them"), "{:?}", finding.advice);
         work.mount("/data", "ext4", "rw,sync");
         assert!(find(&work.seen()).is_empty());
+    }
+
+    /// 100 new files, written to the page cache: the journal is full, and a worker writes them later.
+    #[test]
+    fn what_a_worker_writes_later_is_not_of_synchronous_writes() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(100, "W", 1_000, 5_000_000);
+        work.call("write", "task (7)", 100, 600_000_000, 10_000);
+        let told = |work: &Work| find(&work.seen()).len();
+        assert_eq!(told(&work), 1);
+        let worker = "kworker/u2:3 (40)".to_owned();
+        let owner = &mut work.block.as_mut().unwrap().originators.originators[0];
+        let written_bytes = owner.written_bytes;
+        owner.carriers = vec![CarriedBytes { carrier: worker, read_bytes: 0, written_bytes }];
+        let (device, bytes) = ("8:0".to_owned(), written_bytes);
+        work.usage.writers.push(TaskWrites { device, tid: TaskId(40), bytes, ..TaskWrites::default() });
+        assert_eq!(told(&work), 0);
+        // Workers of dm-crypt and btrfs write what a task waits for.
+        work.usage.writers[0].sync_bytes = bytes;
+        assert_eq!(told(&work), 1);
     }
 
     #[test]
@@ -396,7 +435,7 @@ mod tests {
         assert_eq!(lines(&direct), ["Gather records, and write 64 KiB or more at once"]);
         for (bytes, kind) in [(4096, "ext4"), (512, "vfat")] {
             let finding = of(bytes, kind);
-            assert!(finding.cause.starts_with("It writes with O_SYNC or O_DIRECT:"), "{}", finding.cause);
+            assert!(finding.cause.starts_with("It writes with O_SYNC, O_DSYNC or O_DIRECT:"), "{}", finding.cause);
             assert!(lines(&finding).iter().any(|what| what.contains("eatmydata")), "{finding:?}");
         }
     }
