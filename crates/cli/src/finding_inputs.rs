@@ -140,6 +140,9 @@ fn of_tasks(inputs: &Inputs, calls: &CallsFound, usage: &UsageFound) -> StorageF
     for tid in callers.chain(usage.readers.iter().map(|reader| reader.tid)) {
         let Some(process) = inputs.process(0, tid, TimeNs::MAX) else { continue };
         storage.processes.insert(tid, process.pid);
+        if process.is_of_command {
+            storage.command_threads.insert(tid);
+        }
         if process.command.is_some_and(findings::is_run_by_python) {
             storage.python_threads.insert(tid);
         }

@@ -404,7 +404,9 @@ impl Trace {
     fn processes(&self) -> &Processes {
         self.processes.get_or_init(|| {
             let ring = self.ring();
-            let mut reader = ProcessReader::new(&self.facts, ring.map(|ring| &*ring.schemas));
+            let command = self.phases().iter().find(|phase| phase.name == "command" && phase.pid.0 != 0);
+            let command = command.map(|phase| phase.pid.into());
+            let mut reader = ProcessReader::new(&self.facts, ring.map(|ring| &*ring.schemas), command);
             if reader.is_useful()
                 && let Some(ring) = ring
             {

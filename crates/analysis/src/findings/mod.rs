@@ -61,6 +61,7 @@ use crate::calls::CallsFound;
 use crate::flash::Life;
 use crate::usage::UsageFound;
 use crate::{Evidence, FlashFindings, LossCount, OwnWear};
+use flashscope_trace::split_task_label;
 
 /// Input of the rules. Parts that the trace lacks are `None` or empty.
 pub struct Seen<'a> {
@@ -255,6 +256,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
             all[writer..=place].rotate_right(1);
         }
     }
+    command_first(seen, &mut all);
     all.iter_mut().for_each(known_programs::adapt);
     all.iter_mut().for_each(|finding| code::adapt(seen, finding));
     let lost = lost_events::find(seen);
@@ -266,5 +268,42 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     all
 }
 
+/// With `record -- CMD` the question is about CMD: what other programs do comes after what costs CMD time, faults excepted. A finding
+/// that names no process, or the server of CMD alone, keeps its place.
+fn command_first(seen: &Seen<'_>, all: &mut [Finding]) {
+    // `None`: it is no cost, or names no process.
+    let is_of_command = |finding: &Finding| {
+        let tid = split_task_label(finding.processes.first()?)?.1;
+        (finding.weight == Weight::Cost).then(|| seen.storage.command_threads.contains(&tid))
+    };
+    for at in (0..all.len()).rev().filter(|at| is_of_command(&all[*at]) == Some(false)).collect::<Vec<_>>() {
+        let own = all.iter().rposition(|one| is_of_command(one) == Some(true));
+        if let Some(own) = own.filter(|own| *own > at) {
+            all[at..=own].rotate_left(1);
+        }
+    }
+}
+
 #[cfg(test)]
 mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Work;
+    use flashscope_trace::TaskId;
+
+    /// Two programs sync; the one that costs more was not asked about.
+    #[test]
+    fn costs_of_the_command_come_before_those_of_its_neighbours() {
+        let mut work = Work::new(10_000_000_000);
+        work.call("fsync", "cc (5)", 900, 6_000_000_000, 0);
+        work.call("fsync", "git (6)", 900, 5_000_000_000, 0);
+        work.call("fsync", "logger (7)", 300, 2_000_000_000, 0);
+        let order = |work: &Work| -> Vec<String> {
+            super::find(&work.seen()).iter().flat_map(|one| one.processes.first().cloned()).collect()
+        };
+        assert_eq!(order(&work)[..3], ["cc (5)", "git (6)", "logger (7)"]);
+        work.storage.command_threads.insert(TaskId(7));
+        assert_eq!(order(&work)[..3], ["logger (7)", "cc (5)", "git (6)"]);
+    }
+}

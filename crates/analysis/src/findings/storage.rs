@@ -90,6 +90,8 @@ pub struct StorageFacts {
     pub processes: BTreeMap<TaskId, ProcessId>,
     /// Those of them whose command line begins with Python.
     pub python_threads: BTreeSet<TaskId>,
+    /// Those of the recorded command (`record -- CMD`), and of what it started.
+    pub command_threads: BTreeSet<TaskId>,
 }
 
 /// The read-ahead of a file system's files.
@@ -204,6 +206,7 @@ impl StorageFacts {
             dirty_limit,
             processes: BTreeMap::new(),
             python_threads: BTreeSet::new(),
+            command_threads: BTreeSet::new(),
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Process<'t> {
     pub app: Option<&'t App>,
     /// Name of the application's first process, where the application is a container whose own name is an id.
     pub app_program: Option<&'t str>,
+    /// It is the recorded command (`record -- CMD`), or was started by it.
+    pub is_of_command: bool,
 }
 
 impl Process<'_> {
@@ -71,6 +73,7 @@ struct Properties {
     mount_namespace: u64,
     pid_namespace: u64,
     is_kernel: bool,
+    is_of_command: bool,
 }
 
 #[derive(Debug)]
@@ -96,6 +99,8 @@ pub struct Processes {
     first: Vec<(u64, ProcessId)>,
     life_count: usize,
     thread_count: usize,
+    /// The recorded command.
+    command: Option<ProcessId>,
     /// Changes above the limit.
     pub dropped: u64,
 }
@@ -113,7 +118,8 @@ impl Processes {
         let number = life.and_then(|life| life.app);
         let app = number.and_then(|number| self.apps.get(number));
         let app_program = number.filter(|_| app.is_some_and(App::is_nameless)).and_then(|n| self.program(names, n));
-        Some(Process { pid, name, command, app, app_program })
+        let is_of_command = life.is_some_and(|life| life.properties.is_of_command);
+        Some(Process { pid, name, command, app, app_program, is_of_command })
     }
 
     /// Name of an application's first process.
@@ -187,6 +193,7 @@ impl Processes {
         let mut properties = self.life(parent, time).map(|life| life.properties.clone()).unwrap_or_default();
         properties.name = None;
         properties.is_kernel = parent == KTHREADD;
+        properties.is_of_command |= self.command == Some(tid.into());
         self.begin(
             tid.into(),
             Life { from: time, is_change: false, is_confirmed: false, properties, app: None, last: 0 },
@@ -194,12 +201,15 @@ impl Processes {
     }
 
     fn read(&mut self, row: &Row, time: u64) {
-        match self.lives.get_mut(&row.pid).and_then(|list| list.last_mut()) {
-            Some(life) if !life.is_confirmed => (life.properties, life.is_confirmed) = (row.properties.clone(), true),
-            Some(life) if same(&life.properties, &row.properties) => {}
+        let mut properties = row.properties.clone();
+        let known = self.lives.get_mut(&row.pid).and_then(|list| list.last_mut());
+        properties.is_of_command =
+            self.command == Some(row.pid) || known.as_ref().is_some_and(|life| life.properties.is_of_command);
+        match known {
+            Some(life) if !life.is_confirmed => (life.properties, life.is_confirmed) = (properties, true),
+            Some(life) if same(&life.properties, &properties) => {}
             other => {
                 let from = if other.is_some() { time } else { 0 };
-                let properties = row.properties.clone();
                 self.begin(
                     row.pid,
                     Life { from, is_change: false, is_confirmed: true, properties, app: None, last: 0 },
@@ -288,11 +298,12 @@ pub(crate) struct ProcessReader<'f> {
 }
 
 impl<'f> ProcessReader<'f> {
-    pub fn new(facts: &'f Value, schemas: Option<&Schemas>) -> Self {
+    /// `command`: the recorded one.
+    pub fn new(facts: &'f Value, schemas: Option<&Schemas>, command: Option<ProcessId>) -> Self {
         let plans = schemas.into_iter().flat_map(Schemas::iter).filter_map(|s| Some((s.id, plan(s)?))).collect();
         let mut waiting: Vec<Row> = rows(facts, "processes").filter_map(row).collect();
         waiting.sort_by_key(|row| std::cmp::Reverse(row.at));
-        let mut found = Processes::default();
+        let mut found = Processes { command, ..Processes::default() };
         for pair in rows(facts, "threads") {
             if let (Some(tid), Some(pid)) = (number(&pair[0]), number(&pair[1])) {
                 found.thread(TaskId(tid), 0, ProcessId(pid));
@@ -376,6 +387,7 @@ fn row(row: &Value) -> Option<Row> {
         mount_namespace: row["mnt_ns"].as_u64().unwrap_or(0),
         pid_namespace: row["pid_ns"].as_u64().unwrap_or(0),
         is_kernel: pid == KTHREADD || parent == KTHREADD,
+        is_of_command: false,
     };
     Some(Row { at: row["at_ns"].as_u64()?, pid, properties })
 }
@@ -413,7 +425,7 @@ mod tests {
     #[test]
     fn a_thread_belongs_to_its_process_and_that_to_its_application() {
         let facts = facts();
-        let mut reader = ProcessReader::new(&facts, None);
+        let mut reader = ProcessReader::new(&facts, None, None);
         reader.until(10);
         // A process that was forked is like its parent until the agent has read it.
         reader.found.forked(TaskId(300), TaskId(101), false, 500);
@@ -442,13 +454,30 @@ mod tests {
         assert_eq!(found.get(&names, TaskId(4711), TimeNs(5)), None);
     }
 
+    /// The agent reads the command after it was started, and its children never.
+    #[test]
+    fn what_the_command_starts_is_of_the_command() {
+        let facts = facts();
+        let mut reader = ProcessReader::new(&facts, None, Some(ProcessId(300)));
+        reader.until(10);
+        reader.found.forked(TaskId(300), TaskId(100), false, 500);
+        reader.found.forked(TaskId(302), TaskId(300), false, 600);
+        reader.found.forked(TaskId(303), TaskId(302), false, 700);
+        reader.found.forked(TaskId(304), TaskId(100), false, 800);
+        let found = reader.finish();
+        let names = Names::default();
+        let of = |tid| found.get(&names, TaskId(tid), TimeNs(950)).unwrap().is_of_command;
+        assert_eq!([300, 302, 303].map(of), [true; 3]);
+        assert_eq!([1, 100, 304].map(of), [false; 3]);
+    }
+
     #[test]
     fn a_number_is_of_a_process_and_then_of_a_thread() {
         let facts = json!({"names": {"processes": [
             {"at_ns": 5, "pid": 100, "parent": 1, "name": "workload", "command": "/bin/workload", "cgroup": "/system.slice/w.service"},
             {"at_ns": 5, "pid": 200, "parent": 1, "name": "cc", "command": "/bin/cc", "cgroup": "/system.slice/cc.service"},
         ]}});
-        let mut reader = ProcessReader::new(&facts, None);
+        let mut reader = ProcessReader::new(&facts, None, None);
         reader.until(10);
         reader.found.forked(TaskId(300), TaskId(100), false, 20);
         reader.found.forked(TaskId(300), TaskId(200), true, 40);
@@ -475,7 +504,7 @@ mod tests {
             process(30, "nginx", format!("/docker/{id}")),
             process(40, "init", "/lxc/web".to_owned()),
         ]}});
-        let mut reader = ProcessReader::new(&facts, None);
+        let mut reader = ProcessReader::new(&facts, None, None);
         reader.until(10);
         let (found, names) = (reader.finish(), Names::default());
         let of = |pid| found.get(&names, TaskId(pid), TimeNs(50)).expect("a process");
@@ -492,7 +521,7 @@ mod tests {
     fn children_share_what_was_told_of_their_parent() {
         let command = "x".repeat(1 << 20);
         let facts = json!({"names": {"processes": [{"at_ns": 5, "pid": 100, "parent": 1, "command": command}]}});
-        let mut reader = ProcessReader::new(&facts, None);
+        let mut reader = ProcessReader::new(&facts, None, None);
         reader.until(10);
         for child in 0..50_000 {
             reader.found.forked(TaskId(1000 + child), TaskId(100), false, 100 + u64::from(child));
