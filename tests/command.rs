@@ -11,7 +11,7 @@ use flashscope_tests::{PrivateCache, TempDir, cannot_record, flashscope, output,
 use crate::bad_input::Server;
 
 /// Longer than any of these takes; what hangs fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn records_here() -> bool {
     let able = Path::new("/sys/kernel/tracing/instances").is_dir();
@@ -38,7 +38,7 @@ fn run(command: &mut Command, input: &[u8]) -> Output {
     let id = child.id().to_string();
     let (done, waits) = std::sync::mpsc::channel();
     let watchdog = std::thread::spawn(move || {
-        if waits.recv_timeout(PATIENCE).is_err() {
+        if waits.recv_timeout(TIMEOUT).is_err() {
             Command::new("kill").args(["-KILL", &id]).status().ok();
         }
     });
@@ -163,7 +163,7 @@ fn an_interrupted_command_has_time_to_end_and_its_status_is_ours() {
     let child = record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setsid");
     let began = Instant::now();
     while !ready.exists() {
-        assert!(began.elapsed() < PATIENCE, "the command does not begin");
+        assert!(began.elapsed() < TIMEOUT, "the command does not begin");
         std::thread::sleep(Duration::from_millis(20));
     }
     // setsid makes it the leader of its own group.
@@ -372,7 +372,7 @@ fn a_recording_over_ssh_that_is_stopped_ends_its_command_and_leaves_nothing() {
         record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("flashscope starts");
     let began = Instant::now();
     while std::fs::read_to_string(&ready).unwrap_or_default().is_empty() {
-        assert!(began.elapsed() < PATIENCE, "the command does not begin");
+        assert!(began.elapsed() < TIMEOUT, "the command does not begin");
         std::thread::sleep(Duration::from_millis(20));
     }
     let pid = std::fs::read_to_string(&ready).expect("a pid").trim().to_owned();

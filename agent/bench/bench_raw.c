@@ -48,7 +48,7 @@ static int parse(int argc, char **argv, struct options *o)
 	if (!o->has_mtd)
 		return fs_usage("bench raw: --mtd N is missing");
 	if (!o->count || !o->length)
-		return fs_usage("bench raw: --count and --length are wanted, and not 0");
+		return fs_usage("bench raw: --count and --length are missing or 0; give both, at least 1");
 	if (!o->has_stride)
 		o->stride = o->length;
 	return 0;
@@ -176,9 +176,9 @@ int bench_raw(int argc, char **argv)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return fs_fail("%s: %s%s", path, strerror(errno),
-			       errno == ENOENT ? "; `probe` lists the MTD devices that there are" : "");
+			       errno == ENOENT ? "; `probe` lists the MTD devices" : "");
 	if (ioctl(fd, MEMGETINFO, &info) || !info.writesize)
-		failed = fs_fail("%s: not an MTD device", path);
+		failed = fs_fail("%s: not an MTD device; `probe` lists the MTD devices", path);
 	if (!failed)
 		failed = check(&o, &info);
 	if (!failed)

@@ -92,7 +92,7 @@ static int parse(int argc, char **argv, struct options *o, struct bench_readahea
 	if (o->pages && (o->has_count || o->has_request))
 		return fs_usage("bench read: --pattern pages has no --count and --request: it reads each page of the file");
 	if (!o->pages && (!o->count || !o->request))
-		return fs_usage("bench read: --count and --request are wanted, and not 0");
+		return fs_usage("bench read: --count and --request are missing or 0; give both, at least 1");
 	if (o->create && (!o->has_size || !o->contents))
 		return fs_usage("bench read: --create needs --size and --contents of the new file");
 	if (o->contents && contents_kind_parse(o->contents, &o->kind))

@@ -24,7 +24,7 @@
 #include "util.h"
 
 #define POLL_MS 10u
-#define UMOUNT_PATIENCE_NS UINT64_C(2000000000)
+#define UMOUNT_TIMEOUT_NS UINT64_C(2000000000)
 #define PF_KTHREAD 0x00200000ul /* include/linux/sched.h, the same from 2.6 to 7.2 */
 
 static uint64_t number(const struct step *step, int i)
@@ -513,7 +513,7 @@ static int do_umount(struct step *step)
 	uint64_t begin = fs_now_ns();
 
 	while (umount2(directory, 0)) {
-		if (errno != EBUSY || fs_now_ns() - begin >= UMOUNT_PATIENCE_NS)
+		if (errno != EBUSY || fs_now_ns() - begin >= UMOUNT_TIMEOUT_NS)
 			return step_fail(step, "%s: %s", directory, strerror(errno));
 		fs_sleep_ms(POLL_MS);
 	}

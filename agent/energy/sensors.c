@@ -56,7 +56,7 @@ static void add(struct fs_sensors *sensors, const struct fs_sensor *sensor, cons
 		sensors->items[sensors->count++] = *sensor;
 }
 
-/* Of a device's folder: what is called `prefix` N `suffix`. 0, or N + 1. */
+/* N + 1 for a file called `prefix` N `suffix`; 0 for another one. */
 static unsigned int numbered(const char *file, const char *prefix, const char *suffix)
 {
 	size_t head = strlen(prefix);
@@ -69,7 +69,7 @@ static unsigned int numbered(const char *file, const char *prefix, const char *s
 	return n < 1000 && !strcmp(end, suffix) ? (unsigned int)n + 1 : 0;
 }
 
-static void named(struct fs_sensor *sensor, const char *device, const char *part, const char *label)
+static void set_name(struct fs_sensor *sensor, const char *device, const char *part, const char *label)
 {
 	snprintf(sensor->name, sizeof(sensor->name), "%.40s/%.20s%s%.28s%s", device, part, label ? " (" : "",
 		 label ? label : "", label ? ")" : "");
@@ -88,7 +88,7 @@ static void hwmon_file(struct fs_sensors *sensors, const char *folder, const cha
 	snprintf(label_path, sizeof(label_path), "%.300s/%s_label", folder, part);
 	label = fs_read_value(label_path);
 	sensor.kind = power ? FS_SENSOR_POWER : FS_SENSOR_ENERGY;
-	named(&sensor, device, part, label && *label ? label : NULL);
+	set_name(&sensor, device, part, label && *label ? label : NULL);
 	free(label);
 	if (snprintf(sensor.path, sizeof(sensor.path), "%s/%s", folder, file) < (int)sizeof(sensor.path))
 		add(sensors, &sensor, wanted, count);
@@ -106,7 +106,7 @@ static void iio_file(struct fs_sensors *sensors, const char *folder, const char 
 		return;
 	snprintf(part, sizeof(part), "in_power%u", (raw ? raw : input) - 1);
 	if (raw) {
-		/* of this channel, else of all of its kind */
+		/* the scale of this channel, else of all power channels */
 		snprintf(path, sizeof(path), "%.300s/%s_scale", folder, part);
 		if (!read_double(path, &scale)) {
 			snprintf(path, sizeof(path), "%.300s/in_power_scale", folder);
@@ -115,7 +115,7 @@ static void iio_file(struct fs_sensors *sensors, const char *folder, const char 
 		}
 		sensor.scale *= scale;
 	}
-	named(&sensor, device, part, NULL);
+	set_name(&sensor, device, part, NULL);
 	if (snprintf(sensor.path, sizeof(sensor.path), "%s/%s", folder, file) < (int)sizeof(sensor.path))
 		add(sensors, &sensor, wanted, count);
 }
@@ -130,7 +130,7 @@ static void powercap_file(struct fs_sensors *sensors, const char *folder, const 
 		return;
 	snprintf(path, sizeof(path), "%.300s/max_energy_range_uj", folder);
 	fs_read_u64(path, &sensor.wraps_at);
-	named(&sensor, device, "energy_uj", NULL);
+	set_name(&sensor, device, "energy_uj", NULL);
 	if (snprintf(sensor.path, sizeof(sensor.path), "%s/%s", folder, file) < (int)sizeof(sensor.path))
 		add(sensors, &sensor, wanted, count);
 }
@@ -207,7 +207,7 @@ void fs_sensor_sample(struct fs_sensor *sensor, uint64_t now_ns)
 		sensor->low = sensor->high = value;
 	} else if (sensor->kind == FS_SENSOR_ENERGY) {
 		more = value - sensor->last;
-		/* It wrapped once: more than once between two samples cannot be told. */
+		/* It wrapped. More than one wrap between two samples would not show. */
 		if (more < 0)
 			more += (double)sensor->wraps_at;
 		sensor->sum += more > 0 ? more : 0;

@@ -17,7 +17,7 @@
 #include "util.h"
 
 /* An answer takes some 20 us; a busy machine may stand still for longer. */
-#define PATIENCE_MS 200
+#define ANSWER_TIMEOUT_MS 200
 #define STUCK_MAX 64
 
 struct request {
@@ -137,7 +137,7 @@ static bool read_all(void *data, size_t size)
 {
 	while (size) {
 		struct pollfd poll_fd = { .fd = reader.helper.fd, .events = POLLIN };
-		ssize_t got = poll(&poll_fd, 1, PATIENCE_MS);
+		ssize_t got = poll(&poll_fd, 1, ANSWER_TIMEOUT_MS);
 
 		if (got < 0 && errno == EINTR)
 			continue;

@@ -152,10 +152,32 @@ static void keeps_json(struct fs_json *json, uint64_t permitted)
 	fs_json_array_end(json);
 }
 
+static void needs_json(struct fs_json *json, const struct fs_tracefs *tracefs, uint64_t effective)
+{
+	const uint64_t other_user = BIT(CAP_SETUID) | BIT(CAP_SETGID) | BIT(CAP_KILL);
+	const struct need needs[] = {
+		{ "record: make an instance in tracefs",
+		  "root, the owner of instances/ in tracefs, or CAP_DAC_OVERRIDE",
+		  tracefs->path[0] && tracefs->instances },
+		{ "our own probes (flash, layers, which file)", "write access to kprobe_events in tracefs",
+		  tracefs->path[0] && tracefs->kprobe_events },
+		{ "mount tracefs where it is not mounted", "CAP_SYS_ADMIN", effective & BIT(CAP_SYS_ADMIN) },
+		{ "drain in idle time", "CAP_SYS_NICE", effective & BIT(CAP_SYS_NICE) },
+		{ "--user: run the command as another user", "CAP_SETUID, CAP_SETGID, CAP_KILL",
+		  (effective & other_user) == other_user },
+		{ "--drop-caches", "write access to /proc/sys/vm/drop_caches",
+		  writable("/proc/sys/vm/drop_caches") },
+	};
+
+	fs_json_array(json, "needs");
+	for (size_t i = 0; i < ARRAY_SIZE(needs); i++)
+		need_json(json, &needs[i]);
+	fs_json_array_end(json);
+}
+
 void fs_rights_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 {
 	uint64_t effective = 0, permitted = 0;
-	const uint64_t other_user = BIT(CAP_SETUID) | BIT(CAP_SETGID) | BIT(CAP_KILL);
 
 	get(&effective, &permitted);
 	fs_json_object(json, "access");
@@ -174,25 +196,7 @@ void fs_rights_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 	}
 	fs_json_array_end(json);
 	tracefs_json(json, tracefs);
-	fs_json_array(json, "needs");
-	for (size_t i = 0; i < 6; i++) {
-		const struct need needs[] = {
-			{ "record: make an instance in tracefs",
-			  "root, the owner of instances/ in tracefs, or CAP_DAC_OVERRIDE",
-			  tracefs->path[0] && tracefs->instances },
-			{ "our own probes (flash, layers, which file)", "write access to kprobe_events in tracefs",
-			  tracefs->path[0] && tracefs->kprobe_events },
-			{ "mount tracefs where it is not mounted", "CAP_SYS_ADMIN", effective & BIT(CAP_SYS_ADMIN) },
-			{ "drain in idle time", "CAP_SYS_NICE", effective & BIT(CAP_SYS_NICE) },
-			{ "--user: run the command as another user", "CAP_SETUID, CAP_SETGID, CAP_KILL",
-			  (effective & other_user) == other_user },
-			{ "--drop-caches", "write access to /proc/sys/vm/drop_caches",
-			  writable("/proc/sys/vm/drop_caches") },
-		};
-
-		need_json(json, &needs[i]);
-	}
-	fs_json_array_end(json);
+	needs_json(json, tracefs, effective);
 	keeps_json(json, permitted);
 	fs_json_object_end(json);
 }

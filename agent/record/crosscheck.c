@@ -79,7 +79,7 @@ static const struct fs_mtd *device(const struct fs_crosscheck *check, uint64_t p
 	return NULL;
 }
 
-static void one(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
+static void count_event(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
 {
 	struct fs_crosscheck *check = argument;
 	uint64_t pointer, address, bytes;
@@ -122,7 +122,7 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subbuf, size_t used,
 			  const struct fs_page_layout *layout)
 {
-	fs_subbuf_walk(subbuf, used, layout, one, check);
+	fs_subbuf_walk(subbuf, used, layout, count_event, check);
 }
 
 void fs_crosscheck_json(struct fs_json *json, const struct fs_crosscheck *check, bool complete)

@@ -80,7 +80,7 @@ impl Limited {
             self.reached = Some(Reached::MaxSize);
         } else if self.bytes >= self.next.0 || Instant::now() >= self.next.1 {
             self.next = (self.bytes + LOOK_BYTES.min(self.margin / 4), Instant::now() + LOOK_TIME);
-            // A file system that does not tell its free space is not guarded; if it becomes full, writing fails.
+            // A file system that does not report its free space is not guarded; if it becomes full, writing fails.
             let free = flashscope_output::free_bytes_of(&self.file).unwrap_or(u64::MAX);
             if free < self.margin {
                 self.reached = Some(Reached::Disk(free));

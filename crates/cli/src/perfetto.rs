@@ -180,7 +180,7 @@ struct Bios {
 }
 
 /// How long a completed bio waits for the call that queued it: a longer call has no flow to it.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const FLOW_WAIT_NS: u64 = 1_000_000_000;
 
 impl Bios {
     fn of_calls(&mut self, flows: &[Flow]) {
@@ -227,7 +227,7 @@ impl Bios {
 
     fn write_old(&mut self, tracks: &mut PerfettoTracks<'_, '_>, now: u64) {
         while let Some(bio) = self.waiting.pop_front() {
-            if now.saturating_sub(bio.end_ns) < PATIENCE_NS && self.waiting.len() < MOST_FLOWS {
+            if now.saturating_sub(bio.end_ns) < FLOW_WAIT_NS && self.waiting.len() < MOST_FLOWS {
                 self.waiting.push_front(bio);
                 return;
             }

@@ -101,8 +101,8 @@ pub fn beside_signals(run: impl FnOnce() -> Result<(), Failure> + Send) -> Resul
 }
 
 /// After a signal, a board ends within moments; fetching, building and packing do not.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(100);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Ends the command a few seconds after the signal, if it is still running; then prints `last`. For commands that lose nothing: their files
 /// are complete or absent, and their boards end with them.
@@ -110,9 +110,9 @@ pub fn end_soon(last: impl FnOnce() -> String + Send + 'static) -> Result<(), Fa
     let flag = flag()?;
     std::thread::spawn(move || {
         while !flag.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        std::thread::sleep(PATIENCE);
+        std::thread::sleep(END_TIMEOUT);
         flashscope_output::note(&last());
         std::process::exit(1);
     });

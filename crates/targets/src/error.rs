@@ -42,10 +42,9 @@ pub enum Error {
     #[error("{program}: {problem}; run the same command again, or {program} by hand to see why")]
     ProgramFailed { program: String, problem: String },
     #[error(
-        "{} does not end, although it was killed: something of this kernel never answers (dmesg may tell what); only a reboot helps",
-        crate::process::in_kernel(*.pid)
+        "{process} does not end, although it was killed: something of this kernel never answers (dmesg may tell what); only a reboot helps"
     )]
-    Unkillable { pid: u32 },
+    Unkillable { process: String },
     #[error("the output cannot be written: {0}; free some space or write elsewhere (what came before is kept)")]
     Output(std::io::Error),
     #[error("{target}: the agent did not finish in {seconds} s; raise the time limit (its output so far is kept)")]

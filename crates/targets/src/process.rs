@@ -296,7 +296,7 @@ pub(crate) fn pump_beside(
             }
             // Killed long ago: it waits in the kernel, and no signal ends that.
             Some(at) if at.elapsed() > stuck.grace() * 2 + TICK && is_in_kernel(child.id()) => {
-                return Err(Error::Unkillable { pid: child.id() });
+                return Err(Error::Unkillable { process: in_kernel(child.id()) });
             }
             Some(at) if at.elapsed() > stuck.grace() => {
                 child.kill().ok();
@@ -375,7 +375,7 @@ impl Stuck {
 }
 
 /// A process that waits in the kernel, with the kernel's function where root may see it.
-pub(crate) fn in_kernel(pid: u32) -> String {
+fn in_kernel(pid: u32) -> String {
     let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
     match wchan.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c)) && wchan.len() > 1 {
         true => format!("process {pid}, which waits in the kernel ({wchan}),"),

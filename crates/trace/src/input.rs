@@ -32,7 +32,7 @@ impl Input {
         Positioned { input: self, at }
     }
 
-    /// Size in bytes; 0 if a device does not tell it.
+    /// Size in bytes; 0 if a device does not report it.
     pub fn size(&self) -> io::Result<u64> {
         match self {
             Input::File(file) | Input::Unpacked { file, .. } => Ok(file.metadata()?.len()),

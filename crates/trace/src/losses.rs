@@ -113,7 +113,7 @@ losses! {
     ReturnsUnmatched => "returns_unmatched", Data,
         "returns of an operation whose beginning was not recorded: no duration";
     ReadsNotFollowed => "reads_not_followed", Context,
-        "reads and faults beyond the most that are kept (4,000,000), and reads and descriptors of more tasks at once than are followed (65,536): the files that they read are told too low, or at another offset";
+        "reads and faults beyond the most that are kept (4,000,000), and reads and descriptors of more tasks at once than are followed (65,536): the figures of the files that they read are too low, or at another offset";
     NamesDropped => "names_dropped", Context,
         "task names beyond what is kept in memory";
     FileReportsDropped => "file_reports_dropped", Context,

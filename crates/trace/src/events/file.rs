@@ -15,9 +15,9 @@ pub struct FileEvent {
     pub inode: u64,
     /// Offset in the file, bytes; 0 if the step concerns the whole file.
     pub offset: u64,
-    /// For a read: bytes requested. 0 if the event does not tell it.
+    /// For a read: bytes requested. 0 if the event does not have it.
     pub bytes: u64,
-    /// Size of the file, bytes; `None` if the event does not tell it.
+    /// Size of the file, bytes; `None` if the event does not have it.
     pub size: Option<u64>,
     /// For a read that got less than it requested: the return value of its call, if the trace has it.
     pub got: Option<u64>,

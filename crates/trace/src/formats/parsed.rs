@@ -90,7 +90,7 @@ pub(crate) const NOTHING_RECORDED: &str = "nothing was recorded, or its events w
 /// An input format whose events become records with generated schemas. For text use [`super::text_file::Text`].
 pub(crate) trait Parser: Debug + Send + Sync {
     fn kind(&self) -> TraceKind;
-    /// The kernel's name of the clock; `unknown` if the format does not tell it.
+    /// The kernel's name of the clock; `unknown` if the format does not have it.
     fn clock(&self) -> &str;
     /// The key of the format's facts.
     fn key(&self) -> &'static str;

@@ -17,7 +17,7 @@ pub(crate) struct Dialect {
     pub key: &'static str,
     /// The name in messages.
     pub title: &'static str,
-    /// The kernel's name of the clock; `unknown` if the text does not tell it.
+    /// The kernel's name of the clock; `unknown` if the text does not have it.
     pub clock: &'static str,
     /// Why a text may have no event, and what to do.
     pub why_no_event: &'static str,

@@ -87,7 +87,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     true
 }
 
-/// The system of an event; the text does not tell it.
+/// The system of an event; the text does not contain it.
 pub(crate) fn system(name: &str) -> &'static str {
     let flash =
         |rest: &str| matches!(rest.strip_suffix("_done").unwrap_or(rest), "read" | "program" | "write" | "erase");

@@ -8,7 +8,7 @@ use super::fields::{add, device, pairs, push, value_of, words};
 use crate::formats::parsed::{Parsed, Value};
 use crate::ids::Device;
 
-/// `PAGE_SHIFT` of most machines, for lines that count in bytes: the text does not tell it.
+/// `PAGE_SHIFT` of most machines, for lines that count in bytes: the text does not contain it.
 const PAGE_SHIFT: u32 = 12;
 
 /// The system of an event that this module reads.
