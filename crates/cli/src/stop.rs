@@ -11,6 +11,9 @@ const ENDED_AT_ONCE: i32 = 130;
 
 const SIGNALS: [i32; 3] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
 
+/// Signals within this time are one request: `timeout` signals its child, and then the whole group with it.
+const ONE_REQUEST: Duration = Duration::from_millis(300);
+
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// The flag that SIGINT, SIGTERM and SIGHUP set; the handlers are installed at the first use.
@@ -20,33 +23,43 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     }
     let (flag, second) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in SIGNALS {
-        // The order matters. The flag comes first, so that a signal between two registrations is not lost. The first signal finds `second`
-        // unset, so only the next one exits.
+        // The flag comes first, so that a signal between two registrations is not lost.
         signal_hook::flag::register(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, Arc::clone(&second)))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&second)))
             .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
     }
+    let mut signals = signals_of(&SIGNALS)?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            std::thread::sleep(ONE_REQUEST);
+            second.store(true, Ordering::Relaxed);
+        }
+    });
     Ok(installed(flag))
 }
 
 /// The same flag for a command that has changed the terminal: SIGQUIT sets it too, and `put_back` is called before a second signal ends the
 /// command.
 pub fn flag_of_screen(put_back: fn()) -> Result<Arc<AtomicBool>, Failure> {
-    let all = SIGNALS.into_iter().chain([signal_hook::consts::SIGQUIT]);
-    let mut signals =
-        signal_hook::iterator::Signals::new(all).map_err(|error| Failure::new(format!("signals: {error}")))?;
+    let [int, term, hup] = SIGNALS;
+    let mut signals = signals_of(&[int, term, hup, signal_hook::consts::SIGQUIT])?;
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
     std::thread::spawn(move || {
+        let mut first = None;
         for _ in signals.forever() {
-            if raised.swap(true, Ordering::Relaxed) {
+            raised.store(true, Ordering::Relaxed);
+            if first.get_or_insert_with(Instant::now).elapsed() >= ONE_REQUEST {
                 put_back();
                 std::process::exit(ENDED_AT_ONCE);
             }
         }
     });
     Ok(installed(flag))
+}
+
+fn signals_of(numbers: &[i32]) -> Result<signal_hook::iterator::Signals, Failure> {
+    signal_hook::iterator::Signals::new(numbers).map_err(|error| Failure::new(format!("signals: {error}")))
 }
 
 fn installed(flag: Arc<AtomicBool>) -> Arc<AtomicBool> {
