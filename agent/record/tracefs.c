@@ -6,14 +6,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "helper.h"
 
 #define USUAL "/sys/kernel/tracing"
 #define OLD "/sys/kernel/debug/tracing" /* before 4.1, and automounted since */
@@ -28,6 +33,53 @@ static bool lent(const char *place)
 	return !access(instances, R_OK | W_OK | X_OK) && !access(header, R_OK);
 }
 
+/* A lock of tracefs that a task held when it died is held until a reboot, and no signal ends the wait for it. */
+#define ANSWERS_MS 5000
+
+/* In a child: nobody waits for the end of a pipe that it would hold open for ever. A path may lead through a directory's number. */
+static void close_others(int kept)
+{
+	struct stat is;
+
+	for (int fd = 0; fd < 256; fd++)
+		if (fd != kept && !fstat(fd, &is) && !S_ISDIR(is.st_mode))
+			close(fd);
+}
+
+/* Whether `path` can be opened for writing: 0, an errno, or ETIMEDOUT where the kernel does not answer. */
+static int can_open(const char *path)
+{
+	static char silent[FS_PATH_MAX]; /* what has not answered: it is waited for once */
+	struct fs_helper helper;
+	struct pollfd answer = { .events = POLLIN };
+	int fd, error = ETIMEDOUT;
+	pid_t child;
+
+	if (!strcmp(path, silent))
+		return error;
+	child = fs_helper_fork(&helper, SOCK_STREAM);
+	if (child <= 0) {
+		if (!child)
+			close_others(helper.fd);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		error = fd < 0 ? errno : 0;
+		if (!child)
+			_exit(write(helper.fd, &error, sizeof(error)) != sizeof(error));
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	answer.fd = helper.fd;
+	while ((fd = poll(&answer, 1, ANSWERS_MS)) < 0 && errno == EINTR)
+		;
+	if (fd > 0 && read(helper.fd, &error, sizeof(error)) != sizeof(error))
+		error = ESRCH;
+	fs_helper_end(&helper);
+	if (error == ETIMEDOUT)
+		snprintf(silent, sizeof(silent), "%s", path);
+	return error;
+}
+
 /*
  * Usable: trace_clock can be opened for writing, or an administrator has lent
  * the rest. Mount points that are there but empty (nothing mounted) give ENOENT.
@@ -35,16 +87,14 @@ static bool lent(const char *place)
 static int try_place(struct fs_tracefs *tracefs, const char *place)
 {
 	char path[FS_PATH_MAX];
-	int fd;
+	int error;
 
 	fs_path(path, sizeof(path), "%s/trace_clock", place);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd >= 0)
-		close(fd);
-	else if (errno != EACCES)
-		return errno;
-	else if (!lent(place))
-		return EACCES;
+	error = can_open(path);
+	if (error == EACCES && lent(place))
+		error = 0;
+	if (error)
+		return error;
 	snprintf(tracefs->path, sizeof(tracefs->path), "%s", place);
 	snprintf(tracefs->shown, sizeof(tracefs->shown), "%s", place);
 	return 0;
@@ -62,7 +112,7 @@ static int try_mounted(struct fs_tracefs *tracefs, char *refused, size_t size)
 	char *save = NULL;
 	int error = ENOENT;
 
-	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && error;
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && error && error != ETIMEDOUT;
 	     line = strtok_r(NULL, "\n", &save)) {
 		char where[128], type[32];
 		int denied;
@@ -187,6 +237,10 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount how)
 					     "%s: permission denied even to root; is the kernel locked down, "
 					     "or this a container without CAP_SYS_ADMIN?",
 				 where[0] ? where : USUAL);
+		else if (error == ETIMEDOUT)
+			snprintf(tracefs->error, sizeof(tracefs->error),
+				 "%s: no answer in %d s: a task died with a lock of it (dmesg tells which); only a "
+				 "reboot helps", where[0] ? where : USUAL, ANSWERS_MS / 1000);
 		else if (!kernel_knows_tracefs())
 			snprintf(tracefs->error, sizeof(tracefs->error),
 				 "this kernel has no tracefs; it needs CONFIG_FTRACE");

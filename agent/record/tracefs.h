@@ -13,7 +13,7 @@ struct fs_tracefs {
 	char path[128]; /* empty: there is no usable tracefs */
 	char shown[128]; /* for messages: of a private mount, the usual place */
 	bool private_mount; /* mounted by this process, seen by nobody else */
-	char error[200]; /* why path is empty */
+	char error[256]; /* why path is empty */
 	bool instances;
 	bool kprobe_events;
 };

@@ -13,6 +13,15 @@ failed=0
 checks=0
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
 
+# A lock of tracefs that a task held when it died is held until a reboot. What waits for it cannot be killed, so it is left behind; each
+# command below would wait for 5 s.
+cat /sys/kernel/tracing/trace_clock >/dev/null 2>&1 &
+i=0; while kill -0 $! 2>/dev/null && [ $i -lt 100 ]; do sleep 0.05; i=$((i + 1)); done
+if kill -0 $! 2>/dev/null; then
+	echo "host.sh: NOT tested: tracefs gives no answer in 5 s (dmesg tells of a task that died); reboot"
+	exit 0
+fi
+
 note() { failed=$((failed + 1)); echo "host.sh: $*" >&2; }
 check() { # WHAT CONDITION…
 	checks=$((checks + 1))

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include "test.h"
 #include "tracefs.h"
 
@@ -134,10 +136,27 @@ static void finding(void)
 	test_root_end();
 }
 
+/* The open of a FIFO waits for a reader, as that of a file of tracefs for a lock. */
+static void no_answer(void)
+{
+	struct fs_tracefs tracefs;
+	char path[FS_PATH_MAX];
+
+	test_root_begin();
+	test_root_file("/proc/filesystems", "nodev\ttracefs\n");
+	test_root_file("/proc/self/mounts", "nodev /trace tracefs rw 0 0\n");
+	test_root_dir("/trace");
+	CHECK(!mkfifo(fs_path(path, sizeof(path), "/trace/trace_clock"), 0600));
+	CHECK(!fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
+	CHECK(strstr(tracefs.error, "/trace: no answer in 5 s"));
+	test_root_end();
+}
+
 void test_tracefs(void)
 {
 	layouts();
 	cutting();
 	statistics();
 	finding();
+	no_answer();
 }

@@ -207,9 +207,13 @@ struct Capability {
 fn capabilities(facts: &Facts) -> Vec<Capability> {
     let tracefs = &facts.tracefs;
     let no_tracefs = tracefs.path.is_none().then(|| {
+        let why = tracefs.error.as_deref().unwrap_or("reason unknown");
         (
-            format!("no tracefs ({})", visible(tracefs.error.as_deref().unwrap_or("reason unknown"))),
-            "run as root, which mounts tracefs for itself (with CAP_SYS_ADMIN); if that fails, a kernel with CONFIG_FTRACE".to_owned(),
+            format!("no tracefs ({})", visible(why)),
+            match why.ends_with("reboot helps") {
+                true => "reboot".to_owned(),
+                false => "run as root, which mounts tracefs for itself (with CAP_SYS_ADMIN); if that fails, a kernel with CONFIG_FTRACE".to_owned(),
+            },
         )
     });
     let no_instances = (tracefs.instances != Some(true)).then(|| {
