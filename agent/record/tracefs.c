@@ -19,6 +19,9 @@
 #include <unistd.h>
 
 #include "helper.h"
+#include "notes.h"
+#include "owner.h"
+#include "sweep.h"
 
 #define USUAL "/sys/kernel/tracing"
 #define OLD "/sys/kernel/debug/tracing" /* before 4.1, and automounted since */
@@ -46,16 +49,43 @@ static void close_others(int kept)
 			close(fd);
 }
 
+/* A process that waits for tracefs, in the directory of notes: its number and its start. While it waits, nobody else has to. */
+#define SILENT "tracefs-silent"
+
+static bool is_silent(void)
+{
+	char path[FS_PATH_MAX];
+	const char *dir = access(fs_path(path, sizeof(path), "/run/flashscope/" SILENT), F_OK) ? NULL : fs_run_dir();
+	char *text = dir ? fs_note_read(dir, SILENT, NULL) : NULL;
+	char *line = text ? strstr(text, "waits ") : NULL;
+	unsigned long long start;
+	int pid;
+	bool waits = line && sscanf(line, "waits %d %llu", &pid, &start) == 2 && fs_owner_alive(pid, start);
+
+	if (text && !waits)
+		unlink(path);
+	free(text);
+	return waits;
+}
+
+static void note_silent(pid_t child)
+{
+	char line[64];
+
+	snprintf(line, sizeof(line), "waits %d %" PRIu64 "\n", (int)child, fs_starttime(child));
+	if (fs_run_dir())
+		fs_note_append(fs_run_dir(), SILENT, line);
+}
+
 /* Whether `path` can be opened for writing: 0, an errno, or ETIMEDOUT where the kernel does not answer. */
 static int can_open(const char *path)
 {
-	static char silent[FS_PATH_MAX]; /* what has not answered: it is waited for once */
 	struct fs_helper helper;
 	struct pollfd answer = { .events = POLLIN };
 	int fd, error = ETIMEDOUT;
 	pid_t child;
 
-	if (!strcmp(path, silent))
+	if (is_silent())
 		return error;
 	child = fs_helper_fork(&helper, SOCK_STREAM);
 	if (child <= 0) {
@@ -74,9 +104,9 @@ static int can_open(const char *path)
 		;
 	if (fd > 0 && read(helper.fd, &error, sizeof(error)) != sizeof(error))
 		error = ESRCH;
-	fs_helper_end(&helper);
 	if (error == ETIMEDOUT)
-		snprintf(silent, sizeof(silent), "%s", path);
+		note_silent(child);
+	fs_helper_end(&helper);
 	return error;
 }
 
