@@ -1,6 +1,6 @@
 //! Processes, loop devices and file systems of a test. They are gone with their values, also where the test fails.
 
-use crate::{TempDir, output, skip, with_write_cache};
+use crate::{TempDir, cannot_record, output, skip, with_write_cache};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
@@ -82,6 +82,10 @@ impl LoopDisk {
 
     /// `mkfs`: the command that makes the file system.
     pub fn new(label: &str, mib: u32, mkfs: &str, losetup: &[&str], mount: &str) -> Option<LoopDisk> {
+        if let Some(why) = cannot_record() {
+            skip(&format!("{label}: {why}"));
+            return None;
+        }
         let dir = TempDir::new(label);
         let make = format!("dd if=/dev/zero of=image bs=1M count={mib} status=none; {mkfs}; sync -f image");
         let made = || {

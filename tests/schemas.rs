@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top, valid};
+use flashscope_tests::{TempDir, cannot_record, flashscope, is_root, output, skip, stdout, top, valid};
 use serde_json::{Value, json};
 
 /// Inputs of the repository that a command may read, of every format.
@@ -95,7 +95,9 @@ fn what_is_printed_of_every_trace_is_valid() {
 #[test]
 fn what_commands_print_without_a_trace_is_valid() {
     let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
-    valid("doctor", &parse(&stdout(flashscope().args(["doctor", "--json"]))));
+    let doctor = output(flashscope().args(["doctor", "--json"]));
+    assert_eq!(doctor.status.success(), cannot_record().is_none(), "its status says whether anything can be recorded");
+    valid("doctor", &parse(std::str::from_utf8(&doctor.stdout).expect("UTF-8")));
     valid("board-list", &parse(&stdout(flashscope().args(["board", "list", "--json"]))));
     let [a, b] = ["emmc-fsync-spike", "io-errors"].map(|case| top().join("tests/cases").join(case));
     valid("diff", &parse(&stdout(flashscope().args(["diff", "--json"]).args([a.join("input"), b.join("input")]))));

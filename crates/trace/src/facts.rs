@@ -202,8 +202,8 @@ objects! {
     }
 
     Clocks {
-        /// Clocks that tracefs offers.
-        trace: Vec<String>,
+        /// Clocks that tracefs offers; null where it cannot be read.
+        trace: Option<Vec<String>>,
         monotonic_ns: u64,
     }
 
