@@ -1,7 +1,8 @@
 //! Writes files that are either complete or absent.
 //!
-//! Data goes to a file without a name in the same directory, so that a command that is killed leaves nothing; it gets its name when it is
-//! complete. Where a file system has no such files, it has an unpredictable temporary name until then. A device, a FIFO or a pipe is written directly, because a rename would replace it. An input is never used as output.
+//! Data goes to a file without a name in the same directory, so that a command that is killed leaves nothing; it gets its name
+//! when it is complete. Where a file system has no such files, it has an unpredictable temporary name until then. A device, a
+//! FIFO or a pipe is written directly, because a rename would replace it. An input is never used as output.
 //! Limit: where others can write to the directory, they can also replace the finished file.
 
 use std::ffi::{OsStr, OsString};
