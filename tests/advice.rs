@@ -445,7 +445,8 @@ fn time_ms(trace: &Path) -> f64 {
 
 /// Told 26.9 %, 18.2 to 35.7, gained 17.5. The model's time at the recording's own window (27.1 ms) is 6 % above what was recorded
 /// (25.5 ms), and that at the advised one (19.8) as much below (21.0); the analysis of 083aead says the same of these recordings.
-/// Until the cause is found this row is said to be skipped where it is off.
+/// The printed range covers that (10.5 to 37.7 %, gained 16.3). Until the cause is found this row is said to be skipped where the gain told
+/// is too far from it, as long as it lies in the range.
 const KNOWN_TO_BE_OFF: &str = "ext4 behind a queue, a whole file in small windows";
 
 #[test]
@@ -478,7 +479,7 @@ fn advice_on_other_storage_gains_what_it_says() {
         let [least, most] = [0, 1].map(|end| change["gain_between_percent"][end].as_f64().expect("between what"));
         println!("{:>50}: {told:.1} ({least:.1} to {most:.1}), {gained:.1} ({now:.2} ms, then {then:.2})", other.name);
         if (told - gained).abs() > other.off_percent || !(least..=most).contains(&gained) {
-            if other.name == KNOWN_TO_BE_OFF {
+            if other.name == KNOWN_TO_BE_OFF && (least..=most).contains(&gained) {
                 flashscope_tests::skip(&format!(
                     "{}: told {told:.1} %, {least:.1} to {most:.1}, gained {gained:.1} %",
                     other.name
