@@ -62,6 +62,7 @@ static bool is_silent(void)
 	int pid;
 	bool waits = line && sscanf(line, "waits %d %llu", &pid, &start) == 2 && fs_owner_alive(pid, start);
 
+	snprintf(path, sizeof(path), "%.400s/" SILENT, dir ? dir : "");
 	if (text && !waits)
 		unlink(path);
 	free(text);
@@ -82,7 +83,7 @@ static int can_open(const char *path)
 {
 	struct fs_helper helper;
 	struct pollfd answer = { .events = POLLIN };
-	int fd, error = ETIMEDOUT;
+	int fd, ready, error = ETIMEDOUT;
 	pid_t child;
 
 	if (is_silent())
@@ -100,9 +101,9 @@ static int can_open(const char *path)
 		return error;
 	}
 	answer.fd = helper.fd;
-	while ((fd = poll(&answer, 1, ANSWERS_MS)) < 0 && errno == EINTR)
+	while ((ready = poll(&answer, 1, ANSWERS_MS)) < 0 && errno == EINTR)
 		;
-	if (fd > 0 && read(helper.fd, &error, sizeof(error)) != sizeof(error))
+	if (ready > 0 && read(helper.fd, &error, sizeof(error)) != sizeof(error))
 		error = ESRCH;
 	if (error == ETIMEDOUT)
 		note_silent(child);
